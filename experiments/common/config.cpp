@@ -1,0 +1,246 @@
+#include "experiments/common/config.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "experiments/common/toml_reader.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+std::vector<std::string_view> placement_names() {
+  std::vector<std::string_view> names;
+  for (const Placement& p : placement_table()) names.push_back(p.name);
+  return names;
+}
+
+Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file) {
+  if (const auto* word = node.as_string()) {
+    return placement_table()[model.index_of("placement", word->get(), placement_names())];
+  }
+  const toml::table* table = node.as_table();
+  if (table == nullptr) model.fail("placement", node, "a name, a table {A, B, C, alpha, beta}, or a list of these");
+  TomlReader reader(table, "model.placement", file);
+  SublayerRule rule;
+  reader.read("A", rule.norm_a);
+  reader.read("B", rule.norm_b);
+  reader.read("C", rule.norm_c);
+  reader.read("alpha", rule.alpha);
+  reader.read("beta", rule.beta);
+  reader.finish();
+  return custom_placement(rule);
+}
+
+void read_placements(TomlReader& model, const std::string& file, std::vector<Placement>& placements) {
+  const toml::node* node = model.find("placement");
+  if (node == nullptr) return;
+  placements.clear();
+  if (const toml::array* list = node->as_array()) {
+    for (const toml::node& item : *list) placements.push_back(read_placement(model, item, file));
+    if (placements.empty()) model.fail("placement", *node, "at least one placement");
+  } else {
+    placements.push_back(read_placement(model, *node, file));
+  }
+}
+
+void apply_preset(TomlReader& reader, ModelSpec& m) {
+  std::string name;
+  if (!reader.read("preset", name)) return;
+  std::vector<std::string_view> names;
+  for (const Preset& p : presets) names.push_back(p.name);
+  const Preset& p = presets[reader.index_of("preset", name, names)];
+  m.layers = p.layers;
+  m.width = p.width;
+  m.heads = p.heads;
+  m.kv_heads = p.kv_heads;
+  m.head_dim = p.head_dim;
+  m.mlp_width = p.mlp_width;
+}
+
+void read_model(TomlReader reader, const std::string& file, Config& config) {
+  ModelSpec& m = config.base.model;
+  apply_preset(reader, m);
+  const bool preset = reader.find("preset") != nullptr;
+  reader.read("layers", m.layers);
+  const bool width = reader.read("width", m.width);
+  const bool heads = reader.read("heads", m.heads);
+  if (!reader.read("kv_heads", m.kv_heads) && (heads || !preset)) m.kv_heads = m.heads;
+  if (!reader.read("head_dim", m.head_dim) && !preset) {
+    if (m.heads >= 1 && m.width % m.heads != 0) {
+      throw ConfigError(fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim",
+                                    m.heads, m.width));
+    }
+    m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
+  }
+  if (!reader.read("mlp_width", m.mlp_width) && (width || !preset)) {
+    if (m.width <= 1 << 20) m.mlp_width = 4 * m.width;
+  }
+  reader.read_enum("mlp", mlp_kind_names, m.mlp);
+  reader.read_enum("norm", norm_kind_names, m.norm);
+  reader.read("norm_eps", m.norm_eps);
+  reader.read("gamma", m.gamma);
+  read_placements(reader, file, config.placements);
+  reader.read("embedding_norm", m.embedding_norm);
+  if (bool value = false; reader.read("final_norm", value)) config.final_norm = value;
+  reader.read_enum("qk_norm", qk_norm_names, m.qk_norm);
+  reader.read("rope", m.rope);
+  reader.read("causal", m.causal);
+  reader.read("vocab", m.vocab);
+  reader.read("unembedding", m.unembedding);
+  reader.finish();
+}
+
+void read_init(TomlReader reader, InitSpec& init) {
+  reader.read_enum("scheme", init_scheme_names, init.scheme);
+  reader.read("std", init.std);
+  reader.read("factor", init.factor);
+  reader.read("qk_factor", init.qk_factor);
+  reader.finish();
+}
+
+void read_input(TomlReader reader, const std::string& file, Config& config) {
+  InputSpec& input = config.base.input;
+  if (const toml::node* node = reader.find("kind")) {
+    config.inputs.clear();
+    const toml::array single{node->is_string() ? *node->value<std::string>() : std::string()};
+    const toml::array* list = node->is_string() ? &single : node->as_array();
+    if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+    for (const toml::node& item : *list) {
+      if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+      config.inputs.push_back(static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
+    }
+  }
+  reader.read("tokens", input.tokens);
+  reader.read("second_moment", input.second_moment);
+  reader.read("correlation", input.correlation);
+  const toml::node* path = reader.find("path");
+  if (reader.read("path", input.path) && path->source().path && std::filesystem::path(input.path).is_relative()) {
+    input.path = (std::filesystem::path(file).parent_path() / input.path).lexically_normal().string();
+  }
+  reader.finish();
+}
+
+void read_run(TomlReader reader, RunOptions& run) {
+  reader.read("seed", run.seed);
+  reader.read("seeds", run.seeds);
+  reader.read("threads", run.threads);
+  reader.read("device", run.device);
+  if (std::string dtype; reader.read("dtype", dtype)) run.dtype = parse_dtype(dtype);
+  reader.read("out", run.out);
+  reader.finish();
+}
+
+void require_range(std::string_view key, double value, double low, double high) {
+  if (value > low && value < high) return;
+  throw ConfigError(fmt::format("{} = {:g}: expected a number between {:g} and {:g}", key, value, low, high));
+}
+
+toml::table parse_file(const std::string& file) {
+  if (file.empty()) return {};
+  if (!std::filesystem::is_regular_file(file)) throw ConfigError(fmt::format("--config {}: no such file", file));
+  try {
+    return toml::parse_file(file);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description()));
+  }
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& word) {
+  if (word == "f64") return DType::f64;
+  if (word == "f32") return DType::f32;
+  if (word == "bf16" || word == "f16") {
+    throw ConfigError(fmt::format("dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
+  }
+  throw ConfigError(fmt::format("dtype = \"{}\": expected one of f64, f32, bf16, f16", word));
+}
+
+std::vector<StackSpec> Config::stacks() const {
+  std::vector<StackSpec> all;
+  for (const InputKind kind : inputs) {
+    for (const Placement& placement : placements) {
+      StackSpec spec = base;
+      spec.input.kind = kind;
+      spec.model.placement = placement;
+      spec.model.final_norm = final_norm.value_or(placement.final_norm);
+      all.push_back(spec);
+    }
+  }
+  return all;
+}
+
+Config load_config(const std::string& file, const std::vector<std::string>& settings) {
+  toml::table table = parse_file(file);
+  for (const std::string& setting : settings) apply_setting(table, setting);
+  Config config;
+  config.inputs = {InputKind::gaussian};
+  config.placements = {*find_placement("post"), *find_placement("pre"), *find_placement("peri")};
+  TomlReader root(&table, "", file);
+  read_model(root.table("model"), file, config);
+  read_init(root.table("init"), config.base.init);
+  read_input(root.table("input"), file, config);
+  read_run(root.table("run"), config.run);
+  TomlReader agreement = root.table("agreement");
+  agreement.read("familywise_error", config.agreement.familywise_error);
+  agreement.read("finite_width", config.agreement.finite_width);
+  agreement.finish();
+  TomlReader theory = root.table("theory");
+  theory.read("tolerance", config.theory.tolerance);
+  theory.finish();
+  TomlReader converge = root.table("converge");
+  converge.read("widths", config.converge.widths);
+  converge.read("seeds", config.converge.seeds);
+  converge.finish();
+  root.finish();
+  require_range("agreement.familywise_error", config.agreement.familywise_error, 0.0, 1.0);
+  require_range("agreement.finite_width", config.agreement.finite_width, -1e-300, 1e3);
+  require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
+  for (const StackSpec& spec : config.stacks()) validate(spec);
+  config.base = config.stacks().front();
+  return config;
+}
+
+nlohmann::ordered_json resolved_json(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  nlohmann::ordered_json placement = m.placement.name;
+  if (m.placement.is_custom()) {
+    const SublayerRule& r = m.placement.custom;
+    placement = {{"A", r.norm_a}, {"B", r.norm_b}, {"C", r.norm_c}, {"alpha", r.alpha}, {"beta", r.beta}};
+  }
+  const auto name = [](const auto& names, auto value) { return names[static_cast<std::size_t>(value)]; };
+  return {{"model",
+           {{"layers", m.layers},
+            {"width", m.width},
+            {"heads", m.heads},
+            {"kv_heads", m.kv_heads},
+            {"head_dim", m.head_dim},
+            {"mlp", name(mlp_kind_names, m.mlp)},
+            {"mlp_width", m.mlp_width},
+            {"norm", name(norm_kind_names, m.norm)},
+            {"norm_eps", m.norm_eps},
+            {"gamma", m.gamma},
+            {"placement", placement},
+            {"embedding_norm", m.embedding_norm},
+            {"final_norm", m.final_norm},
+            {"qk_norm", name(qk_norm_names, m.qk_norm)},
+            {"rope", m.rope},
+            {"causal", m.causal},
+            {"vocab", m.vocab},
+            {"unembedding", m.unembedding}}},
+          {"init",
+           {{"scheme", name(init_scheme_names, spec.init.scheme)},
+            {"std", spec.init.std},
+            {"factor", spec.init.factor},
+            {"qk_factor", spec.init.qk_factor}}},
+          {"input",
+           {{"kind", name(input_kind_names, spec.input.kind)},
+            {"tokens", spec.input.tokens},
+            {"second_moment", spec.input.second_moment},
+            {"correlation", spec.input.correlation},
+            {"path", spec.input.path}}}};
+}
+
+}  // namespace periscope

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/core/tensor.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+
+/// How to run: [run] of the configuration, and the flags of the same names.
+struct RunOptions {
+  std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
+  int seeds = 8;
+  int threads = 0;  ///< 0: all cores
+  std::string device = "cpu";
+  DType dtype = DType::f32;
+  std::string out;  ///< folder for results, "" for none
+};
+
+/// [agreement]: when measurement and theory agree (T19).
+struct AgreementOptions {
+  double familywise_error = 0.01;  ///< chance that a run in which theory is right has a rejected cell
+  double finite_width = 0.5;       ///< c of T19, on relative differences; on absolute ones for cosines
+};
+
+/// [theory]: precision of the prediction.
+struct TheoryOptions {
+  double tolerance = 0.003;
+};
+
+/// [converge]: the sizes that T20's test runs through.
+struct ConvergeOptions {
+  std::vector<int> widths{32, 64, 128, 256};
+  int seeds = 64;
+};
+
+/// Everything that a configuration file, --set and the flags say.
+struct Config {
+  StackSpec base;                    ///< placement, final_norm and input.kind as in the first stack
+  std::vector<Placement> placements;
+  std::vector<InputKind> inputs;
+  std::optional<bool> final_norm;    ///< the placement's default if not given
+  RunOptions run;
+  AgreementOptions agreement;
+  TheoryOptions theory;
+  ConvergeOptions converge;
+
+  /// The stacks of a run, inputs outermost, each valid.
+  [[nodiscard]] std::vector<StackSpec> stacks() const;
+};
+
+/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
+/// A relative input.path in a file is relative to that file; in a setting to the working directory.
+Config load_config(const std::string& file, const std::vector<std::string>& settings);
+
+/// Parses a --dtype word. Throws ConfigError for an unknown one and for one that no backend has yet.
+DType parse_dtype(const std::string& word);
+
+/// Every key of model, init and input with its value, `placement` as one name or a table.
+nlohmann::ordered_json resolved_json(const StackSpec& spec);
+
+}  // namespace periscope

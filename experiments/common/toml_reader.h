@@ -1,0 +1,69 @@
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <toml++/toml.h>
+#include <vector>
+
+namespace periscope {
+
+/// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
+/// all others. Every error is one line: where it stands, the key, what was found, what was expected.
+class TomlReader {
+ public:
+  /// `name` prefixes the keys ("model"); `file` is for messages. A null table is an empty one.
+  TomlReader(const toml::table* table, std::string name, std::string file);
+
+  /// Each leaves `target` alone if the key is absent, and returns whether it was there.
+  bool read(std::string_view key, int& target);
+  bool read(std::string_view key, std::uint64_t& target);
+  bool read(std::string_view key, double& target);
+  bool read(std::string_view key, bool& target);
+  bool read(std::string_view key, std::string& target);
+  bool read(std::string_view key, std::vector<int>& target);
+
+  /// A word out of `names`; the enumerator with that index.
+  template <class Enum>
+  bool read_enum(std::string_view key, std::span<const std::string_view> names, Enum& target) {
+    std::string word;
+    if (!read(key, word)) return false;
+    target = static_cast<Enum>(index_of(key, word, names));
+    return true;
+  }
+
+  /// The node itself, for keys that take several forms; null if absent.
+  const toml::node* find(std::string_view key);
+  /// A sub-table; an empty reader if absent.
+  TomlReader table(std::string_view key);
+
+  /// Refuses unknown keys, naming the nearest known one.
+  void finish() const;
+
+  /// Position of `word` in `names`, or an error that lists them.
+  [[nodiscard]] std::size_t index_of(std::string_view key, const std::string& word,
+                                     std::span<const std::string_view> names) const;
+  /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED".
+  [[noreturn]] void fail(std::string_view key, const toml::node& found, const std::string& expected) const;
+
+ private:
+  [[nodiscard]] std::string where(const toml::node& node) const;
+  [[nodiscard]] std::string full(std::string_view key) const;
+
+  const toml::table* table_;
+  std::string name_;
+  std::string file_;
+  std::set<std::string, std::less<>> known_;
+};
+
+/// The member of `names` with the smallest edit distance to `word`.
+std::string nearest(std::string_view word, std::span<const std::string> names);
+
+/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string.
+void apply_setting(toml::table& table, const std::string& setting);
+
+}  // namespace periscope

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "sim/core/backend.h"
+
+namespace periscope {
+
+/// Names for --device, in the order in which `periscope list` shows them.
+std::span<const std::string_view> device_names();
+
+/// The backend called `device`. Throws ConfigError for an unknown name, and for one that this build
+/// does not have.
+std::unique_ptr<Backend> make_backend(std::string_view device);
+
+}  // namespace periscope

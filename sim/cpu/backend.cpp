@@ -1,0 +1,133 @@
+#include "sim/cpu/backend.h"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "sim/core/host_tensor.h"
+#include "sim/cpu/kernels.h"
+#include "sim/random/philox.h"
+
+namespace periscope {
+namespace {
+
+using Index = Tensor::Index;
+
+/// Calls body with a value of the element type, so that a generic lambda can name it.
+template <class Body>
+auto dispatch(DType dtype, const Body& body) {
+  return dtype == DType::f64 ? body(double{}) : body(float{});
+}
+
+class CpuBackend final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] bool supports(DType /*dtype*/) const override { return true; }
+
+  [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const override {
+    Tensor y = host_tensor(rows, cols, dtype);
+    dispatch(dtype, [&]<class T>(T) { std::fill_n(y.data<T>(), y.size(), static_cast<T>(value)); });
+    return y;
+  }
+  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const override {
+    assert(static_cast<Index>(values.size()) == rows * cols);
+    Tensor y = host_tensor(rows, cols, dtype);
+    dispatch(dtype, [&]<class T>(T) {
+      std::ranges::transform(values, y.data<T>(), [](double v) { return static_cast<T>(v); });
+    });
+    return y;
+  }
+  [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return std::vector<double>(x.data<T>(), x.data<T>() + x.size()); });
+  }
+  [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const override {
+    Tensor y = host_tensor(rows, cols, dtype);
+    constexpr Index piece = 16 * static_cast<Index>(normal_block);
+    dispatch(dtype, [&]<class T>(T) {
+      T* out = y.data<T>();
+#pragma omp parallel for schedule(static)
+      for (Index first = 0; first < y.size(); first += piece) {
+        const auto count = static_cast<std::size_t>(std::min(piece, y.size() - first));
+        fill_normal<T>(key, static_cast<std::uint64_t>(first), stddev, {out + first, count});
+      }
+    });
+    return y;
+  }
+
+  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const override {
+    assert(x.cols() == w.cols());
+    Tensor y = host_tensor(x.rows(), w.rows(), x.dtype());
+    dispatch(x.dtype(), [&]<class T>(T) {
+      cpu::linear(x.data<T>(), w.data<T>(), y.data<T>(), x.rows(), x.cols(), w.rows());
+    });
+    return y;
+  }
+  [[nodiscard]] Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const override {
+    assert(x.rows() == y.rows() && x.cols() == y.cols());
+    return filled_like(x, [&]<class T>(T* z) { cpu::axpby(a, x.data<T>(), b, y.data<T>(), z, x.size()); });
+  }
+  [[nodiscard]] Tensor scale(double a, const Tensor& x) const override { return axpby(a, x, 0.0, x); }
+  [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
+    Tensor y = host_tensor(static_cast<Index>(ids.size()), table.cols(), table.dtype());
+    dispatch(table.dtype(), [&]<class T>(T) {
+      T* out = y.data<T>();
+      for (const int id : ids) out = std::copy_n(table.data<T>() + id * table.cols(), table.cols(), out);
+    });
+    return y;
+  }
+
+  [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                            int groups) const override {
+    assert(gain.cols() * groups == x.cols());
+    return filled_like(x, [&]<class T>(T* y) {
+      const T* shift = bias.empty() ? nullptr : bias.data<T>();
+      cpu::norm(kind, x.data<T>(), gain.data<T>(), shift, eps, y, x.rows() * groups, gain.cols());
+    });
+  }
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, double base) const override {
+    return filled_like(x, [&]<class T>(T* y) {
+      cpu::rope(x.data<T>(), y, x.rows(), heads, x.cols() / heads, x.rows() / sequences, base);
+    });
+  }
+  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionShape& shape) const override {
+    return filled_like(
+        q, [&]<class T>(T* y) { cpu::attention(q.data<T>(), k.data<T>(), v.data<T>(), y, q.rows(), shape); });
+  }
+  [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
+    return filled_like(x, [&]<class T>(T* y) { cpu::activate(kind, x.data<T>(), y, x.size()); });
+  }
+  [[nodiscard]] Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const override {
+    return filled_like(gate, [&]<class T>(T* y) { cpu::gated(kind, gate.data<T>(), up.data<T>(), y, gate.size()); });
+  }
+
+  [[nodiscard]] RowMoments row_moments(const Tensor& x) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::row_moments(x.data<T>(), x.rows(), x.cols()); });
+  }
+  [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const override {
+    return dispatch(x.dtype(),
+                    [&]<class T>(T) { return cpu::row_dots(x.data<T>(), y.data<T>(), x.rows(), x.cols()); });
+  }
+  [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
+    return dispatch(x.dtype(),
+                    [&]<class T>(T) { return cpu::token_cosine(x.data<T>(), x.rows(), x.cols(), sequences); });
+  }
+  [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_magnitudes(x.data<T>(), x.size(), count); });
+  }
+
+ private:
+  /// A new tensor of x's shape and dtype whose elements `fill` writes.
+  template <class Fill>
+  static Tensor filled_like(const Tensor& x, const Fill& fill) {
+    Tensor y = host_tensor(x.rows(), x.cols(), x.dtype());
+    dispatch(x.dtype(), [&]<class T>(T) { fill(y.data<T>()); });
+    return y;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace periscope

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sim/core/backend.h"
+
+/// The CPU kernels, one template each, instantiated for float and double in their .cpp. Formulas are
+/// those of Backend's ops.
+namespace periscope::cpu {
+
+using Index = Tensor::Index;
+
+template <class T>
+void linear(const T* x, const T* w, T* y, Index rows, Index in, Index out);
+template <class T>
+void axpby(double a, const T* x, double b, const T* y, T* z, Index size);
+template <class T>
+void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n);
+template <class T>
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base);
+template <class T>
+void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape);
+template <class T>
+void activate(Activation kind, const T* x, T* y, Index size);
+template <class T>
+void gated(Activation kind, const T* gate, const T* up, T* y, Index size);
+
+template <class T>
+RowMoments row_moments(const T* x, Index rows, Index cols);
+template <class T>
+std::vector<double> row_dots(const T* x, const T* y, Index rows, Index cols);
+template <class T>
+double token_cosine(const T* x, Index rows, Index cols, int sequences);
+template <class T>
+std::vector<double> top_magnitudes(const T* x, Index size, int count);
+
+}  // namespace periscope::cpu

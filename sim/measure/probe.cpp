@@ -1,0 +1,110 @@
+#include "sim/measure/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+namespace periscope {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Probe::Probe(const StackContext& context) : context_(context) {}
+
+Curve& Probe::curve(Statistic statistic, Site site) {
+  Curve& c = reading_.profile.curves[{statistic, site}];
+  if (c.value.empty()) {
+    const bool stream = site == Site::x_out || site == Site::r_out;
+    c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
+  }
+  return c;
+}
+
+void Probe::on_input(const Tensor& x) {
+  const auto tokens = static_cast<int>(x.rows());
+  const int kept = std::min(tokens, angular_tokens);
+  for (int i = 0; i < kept; ++i) {
+    kept_tokens_.push_back(static_cast<int>((i + 0.5) * tokens / kept));
+  }
+  record(0, Site::x_out, x);
+  if (context_.model.placement.two_streams) record(0, Site::r_out, x);
+  keep_for_angles(x);
+}
+
+void Probe::on_site(int sublayer, Site site, const Tensor& x) {
+  const bool stream = site == Site::x_out || site == Site::r_out;
+  record(stream ? sublayer + 1 : sublayer, site, x);
+  auto& top = reading_.top[site];
+  top.resize(static_cast<std::size_t>(context_.model.sublayers()));
+  top[static_cast<std::size_t>(sublayer)] = context_.ops.top_magnitudes(x, top_count);
+  if (site == Site::x_in) stream_ = x;
+  if (site == Site::B_out) record_branch(sublayer, x);
+  if (site == Site::x_out) keep_for_angles(x);
+}
+
+void Probe::record(int index, Site site, const Tensor& x) {
+  const RowMoments m = context_.ops.row_moments(x);
+  const auto i = static_cast<std::size_t>(index);
+  curve(Statistic::second_moment, site).value[i] = mean_of(m.second_moment);
+  curve(Statistic::variance, site).value[i] = mean_of(m.variance);
+  curve(Statistic::mean, site).value[i] = mean_of(m.mean);
+  curve(Statistic::kurtosis, site).value[i] = mean_of(m.kurtosis);
+  const double second_moment = mean_of(m.second_moment);
+  const bool finite = std::isfinite(second_moment);
+  curve(Statistic::maximum, site).value[i] = finite ? *std::ranges::max_element(m.maximum) : second_moment;
+  curve(Statistic::token_cosine, site).value[i] = context_.ops.token_cosine(x, context_.sequences);
+  if (!finite && site == Site::x_out && reading_.diverged_at < 0) reading_.diverged_at = std::max(index - 1, 0);
+}
+
+void Probe::record_branch(int sublayer, const Tensor& branch) {
+  const SublayerRule rule = context_.model.rule(sublayer);
+  const std::vector<double> bb = context_.ops.row_dots(branch, branch);
+  const std::vector<double> xx = context_.ops.row_dots(stream_, stream_);
+  const std::vector<double> bx = context_.ops.row_dots(branch, stream_);
+  double ratio = 0.0;
+  double cosine = 0.0;
+  for (std::size_t t = 0; t < bb.size(); ++t) {
+    ratio += std::abs(rule.beta / rule.alpha) * std::sqrt(bb[t] / xx[t]);
+    cosine += bx[t] / std::sqrt(bb[t] * xx[t]);
+  }
+  const auto l = static_cast<std::size_t>(sublayer);
+  curve(Statistic::branch_ratio, Site::B_out).value[l] = ratio / static_cast<double>(bb.size());
+  curve(Statistic::branch_cosine, Site::B_out).value[l] = cosine / static_cast<double>(bb.size());
+}
+
+void Probe::keep_for_angles(const Tensor& x) { kept_.push_back(context_.ops.gather(x, kept_tokens_)); }
+
+void Probe::fill_angles() {
+  const std::size_t depths = kept_.size();
+  std::vector<std::vector<double>> squares;
+  for (const Tensor& x : kept_) squares.push_back(context_.ops.row_dots(x, x));
+  std::vector<double>& distance = reading_.profile.angular_distance;
+  distance.assign(depths * depths, 0.0);
+  for (std::size_t i = 0; i < depths; ++i) {
+    for (std::size_t j = i + 1; j < depths; ++j) {
+      const std::vector<double> dots = context_.ops.row_dots(kept_[i], kept_[j]);
+      double sum = 0.0;
+      for (std::size_t t = 0; t < dots.size(); ++t) {
+        sum += std::acos(std::clamp(dots[t] / std::sqrt(squares[i][t] * squares[j][t]), -1.0, 1.0));
+      }
+      distance[i * depths + j] = sum / (std::numbers::pi * static_cast<double>(dots.size()));
+      distance[j * depths + i] = distance[i * depths + j];
+    }
+  }
+}
+
+Reading Probe::take() {
+  fill_angles();
+  kept_.clear();
+  return std::move(reading_);
+}
+
+}  // namespace periscope

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "sim/model/stack.h"
+#include "sim/spec/profile.h"
+
+namespace periscope {
+
+inline constexpr int top_count = 100;
+inline constexpr int angular_tokens = 32;
+
+/// The largest magnitudes of one site, per sublayer in descending order.
+using TopMagnitudes = std::map<Site, std::vector<std::vector<double>>>;
+
+/// What one forward pass showed: every statistic at every site, no standard errors.
+struct Reading {
+  Profile profile;
+  TopMagnitudes top;
+  int diverged_at = -1;  ///< first sublayer whose x_out holds a value that is not finite, or −1
+};
+
+/// Records one forward pass. The estimators are those of Statistic; angular distances use at most
+/// `angular_tokens` tokens, evenly spaced, so that memory stays bounded by depth · 32 · D.
+class Probe final : public Observer {
+ public:
+  explicit Probe(const StackContext& context);
+  void on_input(const Tensor& x) override;
+  void on_site(int sublayer, Site site, const Tensor& x) override;
+  /// What was seen. Call once, after the pass.
+  Reading take();
+
+ private:
+  void record(int index, Site site, const Tensor& x);
+  void record_branch(int sublayer, const Tensor& branch);
+  void keep_for_angles(const Tensor& x);
+  void fill_angles();
+  Curve& curve(Statistic statistic, Site site);
+
+  const StackContext& context_;
+  Reading reading_;
+  Tensor stream_;                  // x_in of the current sublayer
+  std::vector<int> kept_tokens_;
+  std::vector<Tensor> kept_;       // the stream at every depth, kept tokens only
+};
+
+}  // namespace periscope

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "sim/measure/probe.h"
+#include "sim/measure/running.h"
+
+namespace periscope {
+
+/// Mean and standard error of readings over seeds. Memory does not grow with the number of seeds.
+class SeedAverage {
+ public:
+  void add(const Reading& reading);
+
+  /// Every curve with its standard error over seeds (NaN for one seed); angular distances are means.
+  [[nodiscard]] Profile profile() const;
+  /// The largest magnitudes over all seeds.
+  [[nodiscard]] const TopMagnitudes& top() const { return top_; }
+  [[nodiscard]] int seeds() const { return seeds_; }
+  [[nodiscard]] int diverged_seeds() const { return diverged_seeds_; }
+  /// Earliest sublayer at which a seed diverged, or −1.
+  [[nodiscard]] int diverged_at() const { return diverged_at_; }
+
+ private:
+  std::map<std::pair<Statistic, Site>, std::vector<Running>> curves_;
+  std::vector<Running> angular_distance_;
+  TopMagnitudes top_;
+  int seeds_ = 0;
+  int diverged_seeds_ = 0;
+  int diverged_at_ = -1;
+};
+
+}  // namespace periscope

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sim/core/backend.h"
+#include "sim/spec/weight.h"
+
+namespace periscope {
+
+/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, and the stack's own.
+enum class NormSite { a, b, c, q, k, embedding, final };
+
+/// Gain [1, n] and bias [1, n] (empty for RMSNorm) of one norm.
+struct NormWeights {
+  Tensor gain;
+  Tensor bias;
+};
+
+/// Weights as a function: where a stack's parameters come from. A matrix may be drawn at every call,
+/// so a stack of any depth needs the memory of one sublayer.
+class WeightSource {
+ public:
+  WeightSource() = default;
+  WeightSource(const WeightSource&) = delete;
+  WeightSource& operator=(const WeightSource&) = delete;
+  virtual ~WeightSource() = default;
+
+  /// W [fan_out, fan_in]. `layer` is ignored for the embedding and the unembedding.
+  [[nodiscard]] virtual Tensor matrix(int layer, Weight weight) const = 0;
+  /// `sublayer` is ignored for the embedding norm and the final norm.
+  [[nodiscard]] virtual NormWeights norm(int sublayer, NormSite site) const = 0;
+};
+
+/// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
+/// the same on every backend, for any number of threads, now and later.
+class GeneratedWeights final : public WeightSource {
+ public:
+  GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)
+      : backend_(backend), spec_(std::move(spec)), dtype_(dtype), seed_(seed) {}
+
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
+
+ private:
+  const Backend& backend_;
+  StackSpec spec_;
+  DType dtype_;
+  std::uint64_t seed_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,130 @@
+#include "sim/reference/backend.h"
+
+#include <cassert>
+#include <vector>
+
+#include "sim/core/host_tensor.h"
+#include "sim/random/philox.h"
+#include "sim/reference/ops.h"
+
+namespace periscope {
+namespace {
+
+using Index = Tensor::Index;
+
+Tensor like(const Tensor& x) { return host_tensor(x.rows(), x.cols(), DType::f64); }
+
+class ReferenceBackend final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "reference"; }
+  [[nodiscard]] bool supports(DType dtype) const override { return dtype == DType::f64; }
+
+  [[nodiscard]] Tensor constant(Index rows, Index cols, DType /*dtype*/, double value) const override {
+    Tensor y = host_tensor(rows, cols, DType::f64);
+    for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = value;
+    return y;
+  }
+  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType /*dtype*/, std::span<const double> values) const override {
+    assert(static_cast<Index>(values.size()) == rows * cols);
+    Tensor y = host_tensor(rows, cols, DType::f64);
+    for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = values[static_cast<std::size_t>(i)];
+    return y;
+  }
+  [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
+    return {x.data<double>(), x.data<double>() + x.size()};
+  }
+  [[nodiscard]] Tensor normal(Index rows, Index cols, DType /*dtype*/, StreamKey key, double stddev) const override {
+    Tensor y = host_tensor(rows, cols, DType::f64);
+    fill_normal<double>(key, 0, stddev, {y.data<double>(), static_cast<std::size_t>(y.size())});
+    return y;
+  }
+
+  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const override {
+    assert(x.cols() == w.cols());
+    Tensor y = host_tensor(x.rows(), w.rows(), DType::f64);
+    reference::linear(x.data<double>(), w.data<double>(), y.data<double>(), x.rows(), x.cols(), w.rows());
+    return y;
+  }
+  [[nodiscard]] Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const override {
+    assert(x.rows() == y.rows() && x.cols() == y.cols());
+    Tensor z = like(x);
+    for (Index i = 0; i < x.size(); ++i) z.data<double>()[i] = a * x.data<double>()[i] + b * y.data<double>()[i];
+    return z;
+  }
+  [[nodiscard]] Tensor scale(double a, const Tensor& x) const override {
+    Tensor y = like(x);
+    for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = a * x.data<double>()[i];
+    return y;
+  }
+  [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
+    Tensor y = host_tensor(static_cast<Index>(ids.size()), table.cols(), DType::f64);
+    for (Index t = 0; t < y.rows(); ++t) {
+      for (Index j = 0; j < y.cols(); ++j) {
+        y.data<double>()[t * y.cols() + j] = table.data<double>()[ids[static_cast<std::size_t>(t)] * y.cols() + j];
+      }
+    }
+    return y;
+  }
+
+  [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                            int groups) const override {
+    assert(gain.cols() * groups == x.cols());
+    Tensor y = like(x);
+    const double* shift = bias.empty() ? nullptr : bias.data<double>();
+    for (Index part = 0; part < x.rows() * groups; ++part) {
+      const Index offset = part * gain.cols();
+      reference::norm(kind, x.data<double>() + offset, gain.data<double>(), shift, eps, y.data<double>() + offset,
+                      gain.cols());
+    }
+    return y;
+  }
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, double base) const override {
+    Tensor y = like(x);
+    const Index tokens = x.rows() / sequences;
+    const Index head_dim = x.cols() / heads;
+    for (Index row = 0; row < x.rows(); ++row) {
+      for (int head = 0; head < heads; ++head) {
+        const Index offset = row * x.cols() + head * head_dim;
+        reference::rope(x.data<double>() + offset, y.data<double>() + offset, head_dim, row % tokens, base);
+      }
+    }
+    return y;
+  }
+  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionShape& shape) const override {
+    Tensor y = like(q);
+    reference::attention(q.data<double>(), k.data<double>(), v.data<double>(), y.data<double>(), q.rows(), shape);
+    return y;
+  }
+  [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
+    Tensor y = like(x);
+    for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = reference::activation(kind, x.data<double>()[i]);
+    return y;
+  }
+  [[nodiscard]] Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const override {
+    Tensor y = like(gate);
+    for (Index i = 0; i < gate.size(); ++i) {
+      y.data<double>()[i] = reference::activation(kind, gate.data<double>()[i]) * up.data<double>()[i];
+    }
+    return y;
+  }
+
+  [[nodiscard]] RowMoments row_moments(const Tensor& x) const override {
+    return reference::row_moments(x.data<double>(), x.rows(), x.cols());
+  }
+  [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const override {
+    return reference::row_dots(x.data<double>(), y.data<double>(), x.rows(), x.cols());
+  }
+  [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
+    return reference::token_cosine(x.data<double>(), x.rows(), x.cols(), sequences);
+  }
+  [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
+    return reference::top_magnitudes(x.data<double>(), x.size(), count);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+
+}  // namespace periscope

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "sim/core/backend.h"
+
+/// The formulas of Backend's ops on plain arrays. Nothing here is clever: every fast path is tested
+/// against these loops.
+namespace periscope::reference {
+
+using Index = Tensor::Index;
+
+/// y [rows, out] = x [rows, in] · wᵀ, w [out, in].
+void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out);
+/// T2 on one vector of n features; bias may be null.
+void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
+/// One head of one token at `position`.
+void rope(const double* x, double* y, Index head_dim, Index position, double base);
+/// q [rows, heads·e], k and v [rows, kv_heads·e] → y [rows, heads·e].
+void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape);
+double activation(Activation kind, double x);
+
+RowMoments row_moments(const double* x, Index rows, Index cols);
+std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols);
+/// The mean over pairs, pair by pair.
+double token_cosine(const double* x, Index rows, Index cols, int sequences);
+std::vector<double> top_magnitudes(const double* x, Index size, int count);
+
+}  // namespace periscope::reference

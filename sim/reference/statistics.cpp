@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "sim/reference/ops.h"
+
+namespace periscope::reference {
+
+RowMoments row_moments(const double* x, Index rows, Index cols) {
+  RowMoments m;
+  const auto n = static_cast<double>(cols);
+  for (Index t = 0; t < rows; ++t) {
+    const double* row = x + t * cols;
+    double sum = 0.0;
+    double squares = 0.0;
+    double largest = 0.0;
+    for (Index j = 0; j < cols; ++j) {
+      sum += row[j];
+      squares += row[j] * row[j];
+      if (!(std::abs(row[j]) <= largest)) largest = std::abs(row[j]);  // keeps NaN
+    }
+    const double mean = sum / n;
+    double second = 0.0;
+    double fourth = 0.0;
+    for (Index j = 0; j < cols; ++j) {
+      const double square = (row[j] - mean) * (row[j] - mean);
+      second += square;
+      fourth += square * square;
+    }
+    m.mean.push_back(mean);
+    m.second_moment.push_back(squares / n);
+    m.variance.push_back(second / n);
+    m.kurtosis.push_back(n * fourth / (second * second));
+    m.maximum.push_back(largest);
+  }
+  return m;
+}
+
+std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols) {
+  std::vector<double> dots;
+  for (Index t = 0; t < rows; ++t) {
+    double sum = 0.0;
+    for (Index j = 0; j < cols; ++j) sum += x[t * cols + j] * y[t * cols + j];
+    dots.push_back(sum);
+  }
+  return dots;
+}
+
+double token_cosine(const double* x, Index rows, Index cols, int sequences) {
+  const Index tokens = rows / sequences;
+  double total = 0.0;
+  for (Index sequence = 0; sequence < sequences; ++sequence) {
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) {
+        if (s == t) continue;
+        const double* a = x + (sequence * tokens + t) * cols;
+        const double* b = x + (sequence * tokens + s) * cols;
+        const double ab = row_dots(a, b, 1, cols)[0];
+        total += ab / std::sqrt(row_dots(a, a, 1, cols)[0] * row_dots(b, b, 1, cols)[0]);
+      }
+    }
+  }
+  return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
+}
+
+std::vector<double> top_magnitudes(const double* x, Index size, int count) {
+  std::vector<double> magnitudes;
+  for (Index i = 0; i < size; ++i) magnitudes.push_back(std::abs(x[i]));
+  std::ranges::sort(magnitudes, std::greater<>());
+  magnitudes.resize(std::min<std::size_t>(magnitudes.size(), static_cast<std::size_t>(count)));
+  return magnitudes;
+}
+
+}  // namespace periscope::reference

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace periscope {
+
+/// What a process that ends for this reason returns to its caller. Part of the command-line contract.
+enum class ExitCode : int {
+  ok = 0,
+  runtime_failure = 1,
+  configuration = 2,   ///< usage, unknown key, wrong type, impossible shape
+  invalid_input = 3,   ///< a file that was read is not what it claims to be
+  check_failed = 4,    ///< theory rejected, or a bound violated
+  diverged = 5,        ///< only with --fail-on-divergence
+  stopped_early = 75,  ///< can be resumed
+};
+
+/// The one error type: a sentence for the user, and the exit code that goes with it.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  [[nodiscard]] ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+/// A setting that cannot be: names the key, what was found, what was expected.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(const std::string& what) : Error(ExitCode::configuration, what) {}
+};
+
+/// A file that cannot be used: names the file, what was found, what was expected.
+class InputError : public Error {
+ public:
+  explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
+};
+
+}  // namespace periscope

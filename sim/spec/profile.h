@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace periscope {
+
+/// Where a signal is read, named by its place in the dataflow (T1):
+/// x_in  the stream that enters the sublayer;      A_out  input_gain·A(x_in), the module's input;
+/// f_out the module's output;                      B_out  B(f_out), the branch before beta;
+/// x_out the stream that leaves the sublayer;      r_out  ResiDual's second stream.
+enum class Site { x_in, A_out, f_out, B_out, x_out, r_out };
+inline constexpr std::array<std::string_view, 6> site_names{"x_in", "A_out", "f_out", "B_out", "x_out", "r_out"};
+
+/// What is read. Every estimator is a mean over the T tokens unless it says otherwise.
+enum class Statistic {
+  second_moment,  ///< mean over features of x²
+  variance,       ///< population variance over features (1/D)
+  mean,           ///< mean over features
+  kurtosis,       ///< m₄/m₂² of the centred features (3 for a Gaussian)
+  maximum,        ///< largest |x| of all tokens and features
+  token_cosine,   ///< cosine of two tokens, mean over the pairs of distinct tokens
+  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (site B_out)
+  branch_cosine,  ///< cosine of B_out and x_in (site B_out)
+};
+inline constexpr std::array<std::string_view, 8> statistic_names{
+    "second_moment", "variance", "mean", "kurtosis", "maximum", "token_cosine", "branch_ratio", "branch_cosine"};
+
+/// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
+/// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.
+struct Curve {
+  std::vector<double> value;
+  std::vector<double> standard_error;
+};
+
+/// What a wing of the lab says about one stack. Measured and predicted profiles have this one type.
+struct Profile {
+  std::map<std::pair<Statistic, Site>, Curve> curves;
+  /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
+  /// row-major, (2L+1)².
+  std::vector<double> angular_distance;
+
+  [[nodiscard]] const Curve* find(Statistic statistic, Site site) const {
+    const auto it = curves.find({statistic, site});
+    return it == curves.end() ? nullptr : &it->second;
+  }
+};
+
+}  // namespace periscope

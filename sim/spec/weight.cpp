@@ -1,0 +1,41 @@
+#include "sim/spec/weight.h"
+
+#include <cmath>
+#include <stdexcept>
+
+namespace periscope {
+
+WeightShape shape_of(const ModelSpec& m, Weight weight) {
+  switch (weight) {
+    case Weight::q: return {m.query_width(), m.width};
+    case Weight::k:
+    case Weight::v: return {m.key_width(), m.width};
+    case Weight::o: return {m.width, m.query_width()};
+    case Weight::gate:
+    case Weight::up: return {m.mlp_width, m.width};
+    case Weight::down: return {m.width, m.mlp_width};
+    case Weight::embedding:
+    case Weight::unembedding: return {m.vocab, m.width};
+  }
+  throw std::logic_error("unknown weight");
+}
+
+double stddev_of(const StackSpec& spec, Weight weight) {
+  if (weight == Weight::embedding) return std::sqrt(spec.input.second_moment);
+  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
+  const InitSpec& init = spec.init;
+  double std = 0.0;
+  switch (init.scheme) {
+    case InitScheme::normal: std = init.std; break;
+    case InitScheme::lecun: std = std::sqrt(1.0 / fan_in); break;
+    case InitScheme::he: std = std::sqrt(2.0 / fan_in); break;
+    case InitScheme::xavier: std = std::sqrt(2.0 / (fan_in + fan_out)); break;
+    case InitScheme::scaled: std = std::sqrt(init.factor / fan_in); break;
+  }
+  if (weight == Weight::q || weight == Weight::k) return std * init.qk_factor;
+  const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
+  const auto gain = spec.model.placement.branch_init_gain;
+  return branch && gain != nullptr ? std * gain(spec.model.layers) : std;
+}
+
+}  // namespace periscope

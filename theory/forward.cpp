@@ -1,0 +1,159 @@
+#include "theory/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "sim/spec/weight.h"
+#include "theory/attention_pattern.h"
+#include "theory/extremes.h"
+
+namespace periscope::theory {
+namespace {
+
+double squared(double x) { return x * x; }
+
+PatternLaw pattern_law(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  return {.query_variance = squared(stddev_of(spec, Weight::q)) * m.width,
+          .key_variance = squared(stddev_of(spec, Weight::k)) * m.width,
+          .head_dim = m.head_dim,
+          .query_heads = m.heads,
+          .key_heads = m.kv_heads,
+          .qk_norm = m.qk_norm,
+          .norm_eps = m.norm_eps,
+          .rope = m.rope,
+          .causal = m.causal};
+}
+
+/// Writes the statistics of kernels into a profile.
+class ProfileWriter {
+ public:
+  explicit ProfileWriter(const StackSpec& spec) : width_(spec.model.width), sublayers_(spec.model.sublayers()) {}
+
+  void write(int index, Site site, const TokenKernel& x) {
+    const Vector q = x.product.diagonal();
+    const double n = width_;
+    set(Statistic::second_moment, site, index, q.mean());
+    set(Statistic::variance, site, index, (q - x.mean.diagonal()).mean());
+    set(Statistic::mean, site, index, 0.0);
+    set(Statistic::kurtosis, site, index, 3.0 * (n - 1.0) / (n + 1.0));
+    set(Statistic::maximum, site, index, expected_maximum(q, width_));
+    set(Statistic::token_cosine, site, index, token_cosine(x.product));
+  }
+
+  void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch) {
+    const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
+    set(Statistic::branch_ratio, Site::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
+    set(Statistic::branch_cosine, Site::B_out, sublayer, 0.0);
+  }
+
+  Profile take() { return std::move(profile_); }
+
+ private:
+  void set(Statistic statistic, Site site, int index, double value) {
+    Curve& curve = profile_.curves[{statistic, site}];
+    const bool stream = site == Site::x_out || site == Site::r_out;
+    curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)), std::numeric_limits<double>::quiet_NaN());
+    curve.value[static_cast<std::size_t>(index)] = value;
+  }
+
+  int width_;
+  int sublayers_;
+  Profile profile_;
+};
+
+/// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
+/// product over the sublayers between of |alpha|·√(K/K⁺ before norm C).
+std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
+  const std::size_t depths = step_cosine.size() + 1;
+  std::vector<double> distance(depths * depths, 0.0);
+  for (std::size_t i = 0; i < depths; ++i) {
+    Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());
+    for (std::size_t j = i + 1; j < depths; ++j) {
+      cosine = cosine.cwiseProduct(step_cosine[j - 1]);
+      const double mean = cosine.unaryExpr([](double c) { return std::acos(std::clamp(c, -1.0, 1.0)); }).mean();
+      distance[i * depths + j] = distance[j * depths + i] = mean / std::numbers::pi;
+    }
+  }
+  return distance;
+}
+
+}  // namespace
+
+TokenKernel attention_kernel(const StackSpec& spec, const TokenKernel& input, const ForwardChain& chain, int sublayer) {
+  const ModelSpec& m = spec.model;
+  const Matrix mixed = mixed_kernel(pattern_law(spec), input.product, chain.samples,
+                                    {chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)});
+  const double gain = squared(stddev_of(spec, Weight::v)) * m.width * squared(stddev_of(spec, Weight::o)) * m.query_width();
+  return TokenKernel::of_independent_features(gain * mixed, m.width);
+}
+
+TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
+  const ModelSpec& m = spec.model;
+  const double down = squared(stddev_of(spec, Weight::down)) * m.mlp_width;
+  const Matrix up = squared(stddev_of(spec, Weight::up)) * m.width * input.product;
+  const Activation activation = activation_of(m.mlp);
+  if (!is_gated(m.mlp)) {
+    return TokenKernel::of_independent_features(down * activation_kernel(activation, up), m.width);
+  }
+  const Matrix gate = squared(stddev_of(spec, Weight::gate)) * m.width * input.product;
+  const Matrix hidden = activation_kernel(activation, gate).cwiseProduct(up);
+  return TokenKernel::of_independent_features(down * hidden, m.width);
+}
+
+Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
+  const ModelSpec& m = spec.model;
+  const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
+  ProfileWriter writer(spec);
+  TokenKernel x = input_kernel(spec, chain.ids);
+  if (m.embedding_norm) x = norm(x);
+  TokenKernel r = x;
+  std::vector<Vector> step_cosine;
+  writer.write(0, Site::x_out, x);
+  if (m.placement.two_streams) writer.write(0, Site::r_out, r);
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    writer.write(l, Site::x_in, x);
+    TokenKernel a = rule.norm_a ? norm(x) : x;
+    a = combined(rule.input_gain, a, 0.0, a);
+    writer.write(l, Site::A_out, a);
+    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(spec, a, chain, l) : mlp_kernel(spec, a);
+    writer.write(l, Site::f_out, f);
+    const TokenKernel b = rule.norm_b ? norm(f) : f;
+    writer.write(l, Site::B_out, b);
+    writer.write_branch(l, rule, x, b);
+    const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);
+    step_cosine.emplace_back(rule.alpha * (x.product.diagonal().array() / sum.product.diagonal().array()).sqrt());
+    x = rule.norm_c ? norm(sum) : sum;
+    writer.write(l + 1, Site::x_out, x);
+    if (m.placement.two_streams) {
+      r = combined(1.0, r, rule.beta, b);
+      writer.write(l + 1, Site::r_out, r);
+    }
+  }
+  Profile profile = writer.take();
+  profile.angular_distance = angular_distances(step_cosine);
+  return profile;
+}
+
+std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
+                                        const std::vector<double>& q_branch) {
+  const ModelSpec& m = spec.model;
+  std::vector<double> factor{m.embedding_norm ? 1.0 / m.width : 0.0};
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    const auto i = static_cast<std::size_t>(l);
+    // A gated MLP's output is quadratic in its input at most, in second moments: degree 2.
+    const double degree = !ModelSpec::is_attention(l) && is_gated(m.mlp) ? 2.0 : 1.0;
+    const double stream = rule.alpha * rule.alpha * q_in[i];
+    const double branch = rule.beta * rule.beta * q_branch[i];
+    const bool bounded = rule.norm_a || rule.norm_b || rule.norm_c;
+    const double elasticity = bounded ? 1.0 : (stream + degree * branch) / (stream + branch);
+    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + 1.0 / m.width);
+  }
+  return factor;
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/spec/profile.h"
+#include "theory/kernel.h"
+
+namespace periscope::theory {
+
+/// One chain of the forward recursion T2–T6: its inputs, and how its attention averages are sampled.
+struct ForwardChain {
+  std::vector<int> ids;  ///< token ids of the input, empty for Gaussian input
+  int samples = 2;       ///< sampled attention patterns per attention sublayer (T3)
+  std::uint64_t seed = 0;
+  std::uint64_t replicate = 0;
+};
+
+/// T4: kernel of the attention module's output, for the kernel of its input.
+TokenKernel attention_kernel(const StackSpec& spec, const TokenKernel& input, const ForwardChain& chain, int sublayer);
+
+/// T5: kernel of the MLP module's output, for the kernel of its input.
+TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input);
+
+/// Runs the recursion through all sublayers and reads every statistic at every site, without standard
+/// errors. Statistics follow from the kernels as theory/README.md says; where T18 gives no expectation
+/// (tokens that depend on each other) the maximum is that of independent tokens.
+Profile forward_profile(const StackSpec& spec, const ForwardChain& chain);
+
+/// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + 1/D, where ε = ∂log q⁺/∂log q is
+/// the sublayer's elasticity. It is i/D wherever a norm bounds the branch, and grows geometrically in stacks
+/// without norms, whose fluctuations are multiplied at every sublayer. `q_in`, `q_branch` are the predicted
+/// second moments of x_in and f_out.
+std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
+                                        const std::vector<double>& q_branch);
+
+}  // namespace periscope::theory

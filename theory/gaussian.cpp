@@ -1,0 +1,148 @@
+#include "theory/gaussian.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <vector>
+
+namespace periscope::theory {
+namespace {
+
+using std::numbers::pi;
+
+constexpr int series_terms = 64;  // degrees 0 … 64
+constexpr double node_limit = 10.0;
+constexpr double node_step = 1.0 / 16.0;
+constexpr int node_count = static_cast<int>(2 * node_limit / node_step) + 1;
+
+/// Nodes z, and weights w_qn = step·density(z_q)·He_n(z_q)/√n!, so that a_n = Σ_q f(√s z_q) w_qn.
+struct Rule {
+  Vector nodes{node_count};
+  Matrix weights{node_count, series_terms + 1};
+  Rule() {
+    for (int q = 0; q < node_count; ++q) {
+      const double z = -node_limit + q * node_step;
+      nodes(q) = z;
+      weights(q, 0) = node_step * std::exp(-0.5 * z * z) / std::sqrt(2.0 * pi);
+      weights(q, 1) = z * weights(q, 0);
+      for (int n = 1; n < series_terms; ++n) {  // √(n+1) h_{n+1} = z h_n − √n h_{n−1}
+        weights(q, n + 1) = (z * weights(q, n) - std::sqrt(n) * weights(q, n - 1)) / std::sqrt(n + 1.0);
+      }
+    }
+  }
+};
+
+const Rule& rule() {
+  static const Rule instance;
+  return instance;
+}
+
+/// Applies a symmetric function of (c_tt, c_t't', c_tt') to every pair.
+template <class Pair>
+Matrix for_pairs(const Matrix& c, const Pair& pair) {
+  Matrix out(c.rows(), c.cols());
+  for (Eigen::Index t = 0; t < c.rows(); ++t) {
+    for (Eigen::Index s = 0; s <= t; ++s) {
+      out(t, s) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), c(t, s));
+      out(s, t) = out(t, s);
+    }
+  }
+  return out;
+}
+
+double correlation(double a, double b, double c) {
+  return a > 0 && b > 0 ? std::clamp(c / std::sqrt(a * b), -1.0, 1.0) : 0.0;
+}
+
+Matrix relu_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const double cosine = correlation(a, b, ab);
+    const double angle = std::acos(cosine);
+    return std::sqrt(a * b) * (std::sqrt(1 - cosine * cosine) + (pi - angle) * cosine) / (2 * pi);
+  });
+}
+
+Matrix relu_derivative_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) { return (pi - std::acos(correlation(a, b, ab))) / (2 * pi); });
+}
+
+/// E[F(u)F(v)] for F the normal distribution function, and E[φ(u)φ(v)] for φ its density.
+struct NormalPair {
+  double both_below, both_density, determinant;
+  NormalPair(double a, double b, double ab)
+      : both_below(0.25 + std::asin(std::clamp(ab / std::sqrt((1 + a) * (1 + b)), -1.0, 1.0)) / (2 * pi)),
+        both_density(1 / (2 * pi * std::sqrt((1 + a) * (1 + b) - ab * ab))),
+        determinant((1 + a) * (1 + b) - ab * ab) {}
+};
+
+Matrix gelu_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const NormalPair p(a, b, ab);
+    return ab * p.both_below + p.both_density * (a * b - ab * ab * a / (1 + a) + ab * ab / (1 + b));
+  });
+}
+
+Matrix gelu_derivative_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const NormalPair p(a, b, ab);
+    return p.both_below + ab * p.both_density * (1 / (1 + a) + 1 / (1 + b) + 1 / p.determinant);
+  });
+}
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double silu_derivative(double x) {
+  const double s = 1 / (1 + std::exp(-x));
+  return s * (1 + x * (1 - s));
+}
+
+}  // namespace
+
+Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
+  const Eigen::Index tokens = c.rows();
+  Matrix values(tokens, node_count);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    const double std = std::sqrt(std::max(c(t, t), 0.0));
+    for (int q = 0; q < node_count; ++q) values(t, q) = f(std * rule().nodes(q));
+  }
+  const Matrix coefficients = values * rule().weights;
+  const Vector total = values.array().square().matrix() * rule().weights.col(0);
+  const Vector rest = (total - coefficients.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt();
+  Matrix out(tokens, tokens);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    for (Eigen::Index s = 0; s <= t; ++s) {
+      const double rho = t == s ? 1.0 : correlation(c(t, t), c(s, s), c(t, s));
+      double sum = rest(t) * rest(s);
+      for (int n = series_terms; n >= 0; --n) sum = sum * rho + coefficients(t, n) * coefficients(s, n);
+      out(t, s) = sum;
+      out(s, t) = sum;
+    }
+  }
+  return out;
+}
+
+double gaussian_mean(const std::function<double(double)>& f, double variance) {
+  double sum = 0.0;
+  for (int q = 0; q < node_count; ++q) sum += f(std::sqrt(variance) * rule().nodes(q)) * rule().weights(q, 0);
+  return sum;
+}
+
+Matrix activation_kernel(Activation activation, const Matrix& c) {
+  switch (activation) {
+    case Activation::relu: return relu_kernel(c);
+    case Activation::gelu: return gelu_kernel(c);
+    case Activation::silu: return mehler_kernel(silu, c);
+  }
+  throw std::logic_error("unknown activation");
+}
+
+Matrix derivative_kernel(Activation activation, const Matrix& c) {
+  switch (activation) {
+    case Activation::relu: return relu_derivative_kernel(c);
+    case Activation::gelu: return gelu_derivative_kernel(c);
+    case Activation::silu: return mehler_kernel(silu_derivative, c);
+  }
+  throw std::logic_error("unknown activation");
+}
+
+}  // namespace periscope::theory

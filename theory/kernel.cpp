@@ -1,0 +1,42 @@
+#include "theory/kernel.h"
+
+#include <cmath>
+#include <limits>
+
+namespace periscope::theory {
+
+TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps) {
+  const bool centred = kind == NormKind::layer;
+  const Matrix k = centred ? Matrix(x.product - x.mean) : x.product;
+  const Vector scale = k.diagonal().unaryExpr(
+      [&](double r) { return r + eps > 0 ? gamma / std::sqrt(r + eps) : 0.0; });
+  const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
+  return {rescaled(k), centred ? Matrix(Matrix::Zero(k.rows(), k.cols())) : rescaled(x.mean)};
+}
+
+TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y) {
+  return {a * a * x.product + b * b * y.product, a * a * x.mean + b * b * y.mean};
+}
+
+TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
+  const InputSpec& input = spec.input;
+  const auto tokens = static_cast<Eigen::Index>(input.tokens);
+  Matrix k(tokens, tokens);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    for (Eigen::Index s = 0; s < tokens; ++s) {
+      const bool same = ids.empty() ? t == s : ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
+      const double distinct = ids.empty() ? input.correlation : 0.0;
+      k(t, s) = input.second_moment * (same ? 1.0 : distinct);
+    }
+  }
+  return TokenKernel::of_independent_features(k, spec.model.width);
+}
+
+double token_cosine(const Matrix& k) {
+  const auto tokens = static_cast<double>(k.rows());
+  if (k.rows() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
+  return (inverse.dot(k * inverse) - tokens) / (tokens * (tokens - 1));
+}
+
+}  // namespace periscope::theory

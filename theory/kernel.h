@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+#include "theory/gaussian.h"
+
+namespace periscope::theory {
+
+/// The state of the forward theory: two token kernels of a signal with D features.
+struct TokenKernel {
+  Matrix product;  ///< K_tt' = E⟨x_t, x_t'⟩/D (section 0)
+  Matrix mean;     ///< E[mean(x_t) mean(x_t')], mean over features: O(K/D), what LayerNorm removes
+
+  /// Kernel of a signal whose features are independent and centred.
+  static TokenKernel of_independent_features(const Matrix& product, int width) {
+    return {product, product / static_cast<double>(width)};
+  }
+};
+
+/// T2: the kernel after a norm, eps included. LayerNorm removes the mean kernel first.
+TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps);
+
+/// T6: the kernel of a·x + b·y for y independent of x and centred.
+TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
+
+/// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input; for token ids,
+/// second_moment where the ids are equal (rows of one random table).
+TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
+
+/// Mean over the pairs of distinct tokens of K_tt'/√(K_tt K_t't'). NaN for one token.
+double token_cosine(const Matrix& k);
+
+}  // namespace periscope::theory
