@@ -1,0 +1,108 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+
+#include "experiments/common/options.h"
+#include "experiments/common/provenance.h"
+#include "experiments/common/stack_dataset.h"
+#include "experiments/common/verdict_table.h"
+#include "experiments/converge.h"
+#include "experiments/export_csv.h"
+#include "experiments/list.h"
+#include "experiments/propagate.h"
+#include "experiments/toy_vector.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json.dump()); }
+
+/// What `propagate` and `theory` do with their results.
+void report(const std::string& name, const CommonOptions& options, const Config& config,
+            const std::vector<StackResult>& results) {
+  if (!config.run.out.empty()) {
+    const std::string path = fmt::format("{}/{}.nc", config.run.out, name);
+    write_netcdf(path, stack_dataset(config, results));
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (options.json) print_json({{"cells", cells_json(results)}, {"provenance", provenance(config)}});
+  if (!options.quiet) fmt::print(stderr, "{}", verdict_table(results, config.agreement, use_colour()));
+}
+
+/// A command with the common flags whose body gets the flags and returns the exit code.
+void add(CLI::App& app, int& code, const std::string& name, const std::string& about,
+         std::function<ExitCode(const CommonOptions&)> body) {
+  CLI::App* command = app.add_subcommand(name, about);
+  const auto options = std::make_shared<CommonOptions>();
+  options->add_to(*command);
+  command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
+}
+
+ExitCode run_propagate(const CommonOptions& options, bool fail_on_divergence) {
+  const Config config = options.load();
+  const std::vector<StackResult> results = propagate(config, options.quiet);
+  report("propagate", options, config, results);
+  const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+  if (any_disagrees(results)) return ExitCode::check_failed;
+  return diverged && fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+}
+
+ExitCode run_theory(const CommonOptions& options) {
+  const Config config = options.load();
+  report("theory", options, config, predict_stacks(config));
+  return ExitCode::ok;
+}
+
+ExitCode run_converge(const CommonOptions& options) {
+  const Config config = options.load();
+  const ConvergeResult result = converge(config, options.quiet);
+  if (!config.run.out.empty()) {
+    const std::string path = config.run.out + "/converge.nc";
+    write_netcdf(path, converge_dataset(config, result));
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (options.json) print_json({{"fits", converge_json(result)}, {"provenance", provenance(config)}});
+  if (!options.quiet) fmt::print(stderr, "{}", converge_table(result));
+  return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+}
+
+ExitCode run_toy(const CommonOptions& options) {
+  const ToyVector toy = toy_vector();
+  if (options.json) print_json(toy_json(toy));
+  if (!options.quiet) fmt::print(stderr, "{}", toy_table(toy));
+  return ExitCode::ok;
+}
+
+ExitCode run_list(const CommonOptions& options) {
+  if (options.json) print_json(list_json());
+  if (!options.quiet) fmt::print("{}", options.json ? std::string() : list_text());
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  const auto fail_on_divergence = std::make_shared<bool>(false);
+  add(app, code, "propagate", "Predict and measure forward signals of random stacks; say whether they agree",
+      [=](const CommonOptions& options) { return run_propagate(options, *fail_on_divergence); });
+  app.get_subcommand("propagate")
+      ->add_flag("--fail-on-divergence", *fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  add(app, code, "theory", "Print the prediction alone", run_theory);
+  add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
+      run_converge);
+  add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);
+  add(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
+
+  CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
+  const auto file = std::make_shared<std::string>();
+  const auto csv = std::make_shared<std::string>();
+  command->add_option("file", *file, "A NetCDF result file")->required();
+  command->add_option("--csv", *csv, "CSV file to write, - for stdout")->required();
+  command->callback([=, &code] { code = static_cast<int>(export_csv(*file, *csv)); });
+}
+
+}  // namespace periscope

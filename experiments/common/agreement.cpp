@@ -1,0 +1,131 @@
+#include "experiments/common/agreement.h"
+
+#include <fmt/format.h>
+
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace periscope {
+namespace {
+
+constexpr int fewest_seeds = 4;
+
+constexpr std::pair<Statistic, Site> compared[] = {
+    {Statistic::second_moment, Site::x_out}, {Statistic::variance, Site::x_out},
+    {Statistic::token_cosine, Site::x_out},  {Statistic::second_moment, Site::f_out},
+    {Statistic::token_cosine, Site::f_out},  {Statistic::second_moment, Site::r_out},
+};
+
+double combined(double a, double b) { return std::sqrt(a * a + b * b); }
+
+/// Why a comparison cannot be judged, or "".
+std::string obstacle(const Comparison& c) {
+  if (!c.prediction.refusal.empty()) return c.prediction.refusal;
+  if (c.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", c.diverged_seeds, c.seeds);
+  if (c.seeds < fewest_seeds) return fmt::format("{} seeds; a verdict needs {}", c.seeds, fewest_seeds);
+  return {};
+}
+
+/// Rounding of one pass through the stack, relative to the value: each of the 2L sublayers adds a few
+/// roundings of its dtype, and statistics average over many entries.
+double rounding(DType dtype) {
+  return 100.0 * (dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
+}
+
+std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options) {
+  std::vector<Cell> cells;
+  for (const auto& [statistic, site] : compared) {
+    const Curve* measured = c.measured.find(statistic, site);
+    const Curve* predicted = c.prediction.profile.find(statistic, site);
+    if (measured == nullptr || predicted == nullptr) continue;
+    for (std::size_t i = 0; i < measured->value.size(); ++i) {
+      if (std::isnan(predicted->value[i])) continue;  // no such thing, as the token cosine of one token
+      const bool cosine = statistic == Statistic::token_cosine;
+      const double scale = cosine ? 1.0 : std::abs(predicted->value[i]);
+      const double finite_width = cosine ? options.finite_width_cosine : options.finite_width;
+      const std::size_t depth = site == Site::f_out ? i + 1 : i;
+      cells.push_back({.statistic = statistic,
+                       .site = site,
+                       .index = static_cast<int>(i),
+                       .measured = measured->value[i],
+                       .measured_error = measured->standard_error[i],
+                       .predicted = predicted->value[i],
+                       .predicted_error = predicted->standard_error[i],
+                       .allowance = (finite_width * c.prediction.finite_width[depth] + rounding(c.dtype)) * scale});
+    }
+  }
+  return cells;
+}
+
+/// Welch–Satterthwaite.
+double degrees_of_freedom(const Cell& cell, const Comparison& c) {
+  const double a = cell.measured_error * cell.measured_error;
+  const double b = cell.predicted_error * cell.predicted_error;
+  if (a + b == 0.0) return c.seeds - 1;
+  return (a + b) * (a + b) / (a * a / (c.seeds - 1) + b * b / (c.prediction.replicates - 1));
+}
+
+double p_value(const Cell& cell, double dof) {
+  const double excess = cell.excess();
+  if (excess == 0.0) return 1.0;
+  if (!std::isfinite(excess)) return 0.0;
+  return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(dof), excess));
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::agrees: return "agrees";
+    case Verdict::disagrees: return "disagrees";
+    case Verdict::not_checked: break;
+  }
+  return "not-checked";
+}
+
+double Cell::z() const {
+  const double difference = measured - predicted;
+  return difference == 0.0 ? 0.0 : difference / combined(measured_error, predicted_error);
+}
+
+double Cell::excess() const {
+  const double beyond = std::abs(measured - predicted) - allowance;
+  return beyond <= 0.0 ? 0.0 : beyond / combined(measured_error, predicted_error);
+}
+
+std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options) {
+  std::vector<Agreement> agreements;
+  std::size_t total = 0;
+  for (const Comparison& c : comparisons) {
+    Agreement agreement;
+    agreement.reason = obstacle(c);
+    if (agreement.reason.empty()) agreement.cells = cells_of(c, options);
+    total += agreement.cells.size();
+    agreements.push_back(std::move(agreement));
+  }
+  const double per_cell = -std::expm1(std::log1p(-options.familywise_error) / static_cast<double>(total));
+  for (std::size_t i = 0; i < comparisons.size(); ++i) {
+    Agreement& agreement = agreements[i];
+    if (agreement.cells.empty()) continue;
+    double smallest = 2.0;
+    double largest_z = -1.0;
+    for (std::size_t j = 0; j < agreement.cells.size(); ++j) {
+      const Cell& cell = agreement.cells[j];
+      const double dof = degrees_of_freedom(cell, comparisons[i]);
+      const double p = p_value(cell, dof);
+      agreement.rejected += p < per_cell ? 1 : 0;
+      if (p > smallest || (p == smallest && std::abs(cell.z()) <= largest_z)) continue;
+      smallest = p;
+      largest_z = std::abs(cell.z());
+      agreement.worst = static_cast<int>(j);
+      agreement.critical = boost::math::quantile(
+          boost::math::complement(boost::math::students_t(dof), per_cell / 2.0));
+    }
+    agreement.verdict = agreement.rejected > 0 ? Verdict::disagrees : Verdict::agrees;
+  }
+  return agreements;
+}
+
+}  // namespace periscope

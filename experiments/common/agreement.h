@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/common/config.h"
+#include "sim/spec/profile.h"
+#include "theory/predict.h"
+
+namespace periscope {
+
+enum class Verdict { agrees, disagrees, not_checked };
+
+[[nodiscard]] std::string_view name_of(Verdict verdict);
+
+/// One measured number beside its prediction (T19).
+struct Cell {
+  Statistic statistic = Statistic::second_moment;
+  Site site = Site::x_out;
+  int index = 0;
+  double measured = 0.0;
+  double measured_error = 0.0;
+  double predicted = 0.0;
+  double predicted_error = 0.0;
+  double allowance = 0.0;  ///< finite-width term and rounding: what |measured − predicted| may be for free
+
+  /// (measured − predicted) in combined standard errors; 0 when both are exact and equal.
+  [[nodiscard]] double z() const;
+  /// How far |measured − predicted| goes beyond the allowance, in combined standard errors.
+  [[nodiscard]] double excess() const;
+};
+
+/// The judgement of one stack.
+struct Agreement {
+  Verdict verdict = Verdict::not_checked;
+  std::string reason;       ///< why it was not checked
+  std::vector<Cell> cells;
+  double critical = 0.0;    ///< excess at which the worst cell is rejected (Student's t, Šidák)
+  int rejected = 0;
+  int worst = -1;           ///< cell with the smallest p-value
+};
+
+/// A stack's two profiles.
+struct Comparison {
+  const StackSpec& spec;
+  const Profile& measured;
+  int seeds;
+  int diverged_seeds;
+  DType dtype;
+  const theory::Prediction& prediction;
+};
+
+/// What verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
+/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream.
+/// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t (Welch's degrees of
+/// freedom), for the part of the difference beyond the finite-width term c·w·scale (T19), falls below
+/// 1 − (1 − familywise_error)^(1/n), n being the number of cells of all comparisons together. `scale` is the
+/// prediction for moments and 1 for cosines, each with its own c; w is theory::Prediction::finite_width.
+std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options);
+
+}  // namespace periscope

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "experiments/common/config.h"
+#include "sim/core/backend.h"
+#include "sim/measure/seed_average.h"
+
+namespace periscope {
+
+/// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec` and averages. Calls
+/// `on_seed` with every reading, in the order of the seeds, one at a time. Throws what a seed throws.
+SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
+                          const std::function<void(const Reading&)>& on_seed);
+
+}  // namespace periscope

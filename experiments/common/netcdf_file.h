@@ -1,0 +1,36 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace periscope {
+
+/// A variable on named dimensions, row-major.
+struct NetcdfVariable {
+  std::string name;
+  std::vector<std::string> dimensions;
+  std::variant<std::vector<double>, std::vector<std::string>> values;
+  std::string units;      ///< "1" for a pure number, "" for text
+  std::string long_name;
+};
+
+/// A NetCDF-4 file's content: what is written is what is read.
+struct NetcdfDataset {
+  std::vector<std::pair<std::string, std::size_t>> dimensions;
+  std::vector<NetcdfVariable> variables;
+  nlohmann::ordered_json attributes = nlohmann::ordered_json::object();  ///< global; kept as text and numbers
+
+  [[nodiscard]] const NetcdfVariable* find(const std::string& name) const;
+};
+
+/// Writes under a temporary name beside `path`, syncs, renames: `path` is complete or absent. Throws Error
+/// (run-time failure) naming the path.
+void write_netcdf(const std::string& path, const NetcdfDataset& dataset);
+
+/// Throws InputError naming the path for anything that is not a NetCDF file.
+NetcdfDataset read_netcdf(const std::string& path);
+
+}  // namespace periscope

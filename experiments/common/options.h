@@ -1,0 +1,30 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/common/config.h"
+
+namespace periscope {
+
+/// The flags that every command takes, and what they were set to.
+struct CommonOptions {
+  std::string config;
+  std::vector<std::string> settings;
+  std::optional<std::uint64_t> seed;
+  std::optional<int> seeds;
+  std::optional<int> threads;
+  std::optional<std::string> device;
+  std::optional<std::string> dtype;
+  std::optional<std::string> out;
+  bool json = false;
+  bool quiet = false;
+
+  void add_to(CLI::App& command);
+  /// The configuration with the flags on top, checked. Sets the number of OpenMP threads.
+  [[nodiscard]] Config load() const;
+};
+
+}  // namespace periscope

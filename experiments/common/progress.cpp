@@ -1,0 +1,41 @@
+#include "experiments/common/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace periscope {
+
+Progress::Progress(std::string what, int steps, bool quiet)
+    : what_(std::move(what)), steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (!quiet_ && terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::step(const std::string& label) {
+  ++done_;
+  if (!quiet_) draw(label);
+}
+
+void Progress::draw(const std::string& label) {
+  const Clock::time_point now = Clock::now();
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const double rate = done_ / elapsed;
+  const double left = (steps_ - done_) / rate;
+  if (terminal_) {
+    if (now - last_draw_ < std::chrono::milliseconds(100) && done_ < steps_) return;
+    last_draw_ = now;
+    constexpr int width = 24;
+    const int filled = width * done_ / steps_;
+    fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {}/{}  {:.1f}/s  {:.0f} s left  {}", what_, "", filled, "",
+               width - filled, done_, steps_, rate, left, label);
+    std::fflush(stderr);
+  } else if (done_ * 10 >= next_line_ * steps_) {
+    next_line_ = done_ * 10 / steps_ + 1;
+    fmt::print(stderr, "{}: {}/{} ({}), {:.1f}/s, {:.0f} s left\n", what_, done_, steps_, label, rate, left);
+  }
+}
+
+}  // namespace periscope

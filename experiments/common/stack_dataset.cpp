@@ -1,0 +1,221 @@
+#include "experiments/common/stack_dataset.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <limits>
+
+#include "experiments/common/provenance.h"
+
+namespace periscope {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+using Values = std::vector<double>;
+using Pick = std::function<const Values*(const StackResult&, Statistic, Site)>;
+
+/// One version of every curve: its suffix, what it is in words, and where it is found.
+struct Version {
+  std::string_view suffix;
+  std::string_view words;
+  Pick pick;
+};
+
+const Values* value_of(const Profile& p, Statistic s, Site site) {
+  const Curve* c = p.find(s, site);
+  return c == nullptr ? nullptr : &c->value;
+}
+const Values* error_of(const Profile& p, Statistic s, Site site) {
+  const Curve* c = p.find(s, site);
+  return c == nullptr ? nullptr : &c->standard_error;
+}
+
+std::vector<Version> versions(bool measured) {
+  std::vector<Version> all{
+      {"predicted", "prediction",
+       [](const StackResult& r, Statistic s, Site site) { return value_of(r.prediction.profile, s, site); }},
+      {"predicted_stderr", "standard error of the prediction (sampled attention patterns)",
+       [](const StackResult& r, Statistic s, Site site) { return error_of(r.prediction.profile, s, site); }}};
+  if (!measured) return all;
+  all.push_back({"measured", "mean over seeds", [](const StackResult& r, Statistic s, Site site) {
+                   return value_of(r.measurement->profile, s, site);
+                 }});
+  all.push_back({"stderr", "standard error of the mean over seeds", [](const StackResult& r, Statistic s, Site site) {
+                   return error_of(r.measurement->profile, s, site);
+                 }});
+  return all;
+}
+
+void append(Values& target, const Values* source, std::size_t count) {
+  if (source != nullptr && source->size() == count) {
+    target.insert(target.end(), source->begin(), source->end());
+  } else {
+    target.insert(target.end(), count, nan);
+  }
+}
+
+class Builder {
+ public:
+  Builder(const Config& config, const std::vector<StackResult>& results)
+      : results_(results), model_(results.front().spec.model), measured_(results.front().measurement.has_value()) {
+    const auto sublayers = static_cast<std::size_t>(model_.sublayers());
+    data_.dimensions = {{"input", config.inputs.size()}, {"placement", config.placements.size()},
+                        {"depth", sublayers + 1},        {"other_depth", sublayers + 1},
+                        {"site", site_names.size()},     {"sublayer", sublayers},
+                        {"rank", top_count}};
+    data_.attributes = provenance(config);
+  }
+
+  NetcdfDataset take() {
+    coordinates();
+    for (const Version& version : versions(measured_)) {
+      for (std::size_t s = 0; s < statistic_names.size(); ++s) {
+        stream_curve(static_cast<Statistic>(s), version);
+        site_curves(static_cast<Statistic>(s), version);
+      }
+    }
+    angular();
+    if (measured_) top_magnitudes();
+    finite_width();
+    if (measured_) verdicts();
+    return std::move(data_);
+  }
+
+ private:
+  void add(std::string name, std::vector<std::string> tail, std::variant<Values, std::vector<std::string>> values,
+           std::string long_name) {
+    std::vector<std::string> dimensions{"input", "placement"};
+    dimensions.insert(dimensions.end(), tail.begin(), tail.end());
+    const bool text = std::holds_alternative<std::vector<std::string>>(values);
+    data_.variables.push_back(
+        {std::move(name), std::move(dimensions), std::move(values), text ? "" : "1", std::move(long_name)});
+  }
+
+  void coordinates() {
+    std::vector<std::string> inputs;
+    std::vector<std::string> placements;
+    for (const StackResult& r : results_) {
+      const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
+      if (inputs.empty() || inputs.back() != input) inputs.push_back(input);
+      if (inputs.size() == 1) placements.push_back(placement_label(r.spec));
+    }
+    coordinate("input", inputs, "what enters the stack");
+    coordinate("placement", placements, "normalization placement (T1)");
+    coordinate("site", std::vector<std::string>(site_names.begin(), site_names.end()), "place in the dataflow (T1)");
+    counting("depth", 0, "sublayers passed; 0 is the stack's input");
+    counting("other_depth", 0, "sublayers passed, second stream of a pair");
+    counting("sublayer", 0, "sublayer; even: attention, odd: MLP");
+    counting("rank", 1, "place in the order of magnitudes");
+  }
+
+  static std::string placement_label(const StackSpec& spec) {
+    const auto json = resolved_json(spec)["model"]["placement"];
+    return json.is_string() ? json.get<std::string>() : json.dump();
+  }
+  void coordinate(const std::string& name, std::vector<std::string> words, std::string long_name) {
+    data_.variables.push_back({name, {name}, std::move(words), "", std::move(long_name)});
+  }
+  void counting(const std::string& name, int first, std::string long_name) {
+    Values values;
+    for (const auto& [dimension, length] : data_.dimensions) {
+      if (dimension != name) continue;
+      for (std::size_t i = 0; i < length; ++i) values.push_back(first + static_cast<double>(i));
+    }
+    data_.variables.push_back({name, {name}, std::move(values), "1", std::move(long_name)});
+  }
+
+  void stream_curve(Statistic statistic, const Version& version) {
+    if (statistic == Statistic::branch_ratio || statistic == Statistic::branch_cosine) return;
+    Values values;
+    for (const StackResult& r : results_) append(values, version.pick(r, statistic, Site::x_out), depths());
+    const auto name = statistic_names[static_cast<std::size_t>(statistic)];
+    add(fmt::format("{}_{}", name, version.suffix), {"depth"}, std::move(values),
+        fmt::format("{} of the stream: {}", name, version.words));
+  }
+
+  void site_curves(Statistic statistic, const Version& version) {
+    Values values;
+    for (const StackResult& r : results_) {
+      for (std::size_t site = 0; site < site_names.size(); ++site) {
+        const Values* found = version.pick(r, statistic, static_cast<Site>(site));
+        if (found != nullptr && found->size() == depths()) {
+          values.insert(values.end(), found->begin() + 1, found->end());  // x_out: drop the stack's input
+        } else {
+          append(values, found, depths() - 1);
+        }
+      }
+    }
+    const auto name = statistic_names[static_cast<std::size_t>(statistic)];
+    add(fmt::format("site_{}_{}", name, version.suffix), {"site", "sublayer"}, std::move(values),
+        fmt::format("{} at every site of every sublayer: {}", name, version.words));
+  }
+
+  void angular() {
+    Values predicted;
+    Values measured;
+    for (const StackResult& r : results_) {
+      append(predicted, &r.prediction.profile.angular_distance, depths() * depths());
+      if (measured_) append(measured, &r.measurement->profile.angular_distance, depths() * depths());
+    }
+    const std::string words = "angular distance arccos(cos)/pi between the stream at two depths: ";
+    add("angular_distance_predicted", {"depth", "other_depth"}, std::move(predicted), words + "prediction");
+    if (measured_) {
+      add("angular_distance_measured", {"depth", "other_depth"}, std::move(measured), words + "mean over seeds");
+    }
+  }
+
+  void top_magnitudes() {
+    Values values;
+    for (const StackResult& r : results_) {
+      for (std::size_t site = 0; site < site_names.size(); ++site) {
+        const auto found = r.measurement->top.find(static_cast<Site>(site));
+        for (std::size_t l = 0; l + 1 < depths(); ++l) {
+          Values row = found == r.measurement->top.end() ? Values{} : found->second[l];
+          row.resize(top_count, nan);
+          values.insert(values.end(), row.begin(), row.end());
+        }
+      }
+    }
+    add("top_magnitudes", {"site", "sublayer", "rank"}, std::move(values), "largest |x| over all tokens and seeds");
+  }
+
+  void finite_width() {
+    Values values;
+    for (const StackResult& r : results_) append(values, &r.prediction.finite_width, depths());
+    add("finite_width", {"depth"}, std::move(values), "finite-width factor w of T19 (the term is c*w)");
+  }
+
+  void verdicts() {
+    std::vector<std::string> words;
+    std::vector<std::string> reasons;
+    Values beyond;
+    Values critical;
+    for (const StackResult& r : results_) {
+      const Agreement& a = r.agreement;
+      words.emplace_back(name_of(a.verdict));
+      reasons.push_back(a.reason);
+      beyond.push_back(a.worst < 0 ? nan : a.cells[static_cast<std::size_t>(a.worst)].excess());
+      critical.push_back(a.worst < 0 ? nan : a.critical);
+    }
+    add("verdict", {}, std::move(words), "agreement of measurement and theory (T19)");
+    add("verdict_reason", {}, std::move(reasons), "why no verdict was given");
+    add("worst_excess", {}, std::move(beyond), "worst cell: standard errors beyond the finite-width term");
+    add("worst_critical", {}, std::move(critical), "worst cell: where it would be rejected");
+  }
+
+  [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(model_.sublayers()) + 1; }
+
+  const std::vector<StackResult>& results_;
+  const ModelSpec& model_;
+  bool measured_;
+  NetcdfDataset data_;
+};
+
+}  // namespace
+
+NetcdfDataset stack_dataset(const Config& config, const std::vector<StackResult>& results) {
+  return Builder(config, results).take();
+}
+
+}  // namespace periscope

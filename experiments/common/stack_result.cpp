@@ -1,0 +1,88 @@
+#include "experiments/common/stack_result.h"
+
+#include <algorithm>
+
+namespace periscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
+  std::vector<double> z;
+  for (std::size_t i = 0; i < measured.value.size(); ++i) {
+    z.push_back(Cell{.measured = measured.value[i],
+                     .measured_error = measured.standard_error[i],
+                     .predicted = predicted.value[i],
+                     .predicted_error = predicted.standard_error[i]}
+                    .z());
+  }
+  return z;
+}
+
+Json curve_json(std::string_view site, const Curve* measured, const Curve* predicted) {
+  Json json{{"site", site}};
+  if (measured != nullptr) {
+    json["measured"] = measured->value;
+    json["stderr"] = measured->standard_error;
+  }
+  if (predicted != nullptr) {
+    json["predicted"] = predicted->value;
+    json["predicted_stderr"] = predicted->standard_error;
+  }
+  if (measured != nullptr && predicted != nullptr) json["z"] = z_scores(*measured, *predicted);
+  return json;
+}
+
+Json worst_json(const Agreement& agreement) {
+  const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  return {{"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
+          {"site", site_names[static_cast<std::size_t>(worst.site)]},
+          {"index", worst.index},
+          {"z", worst.z()},
+          {"beyond_finite_width", worst.excess()},
+          {"critical", agreement.critical}};
+}
+
+Json cell_json(const StackResult& result) {
+  Json cell{{"placement", resolved_json(result.spec)["model"]["placement"]},
+            {"input", input_kind_names[static_cast<std::size_t>(result.spec.input.kind)]}};
+  const Profile& predicted = result.prediction.profile;
+  const Profile* measured = result.measurement ? &result.measurement->profile : nullptr;
+  Json sites = Json::object();
+  for (const auto& [key, curve] : measured != nullptr ? measured->curves : predicted.curves) {
+    const auto& [statistic, site] = key;
+    const std::string name(statistic_names[static_cast<std::size_t>(statistic)]);
+    const std::string site_name(site_names[static_cast<std::size_t>(site)]);
+    Json& slot = site == Site::x_out ? cell[name] : sites[site_name][name];
+    slot = curve_json(site_name, measured != nullptr ? &curve : nullptr, predicted.find(statistic, site));
+  }
+  cell["sites"] = sites;
+  cell["finite_width"] = result.prediction.finite_width;
+  cell["theory"] = {{"replicates", result.prediction.replicates}, {"patterns", result.prediction.samples}};
+  if (!result.prediction.refusal.empty()) cell["theory"]["refused"] = result.prediction.refusal;
+  if (measured == nullptr) return cell;
+  if (result.measurement->diverged_seeds > 0) {
+    cell["diverged"] = {{"seeds", result.measurement->diverged_seeds}, {"sublayer", result.measurement->diverged_at}};
+  }
+  cell["verdict"] = name_of(result.agreement.verdict);
+  if (!result.agreement.reason.empty()) cell["reason"] = result.agreement.reason;
+  if (result.agreement.worst >= 0) {
+    cell["worst"] = worst_json(result.agreement);
+    cell["rejected"] = result.agreement.rejected;
+  }
+  return cell;
+}
+
+}  // namespace
+
+Json cells_json(const std::vector<StackResult>& results) {
+  Json cells = Json::array();
+  for (const StackResult& result : results) cells.push_back(cell_json(result));
+  return cells;
+}
+
+bool any_disagrees(const std::vector<StackResult>& results) {
+  return std::ranges::any_of(results, [](const StackResult& r) { return r.agreement.verdict == Verdict::disagrees; });
+}
+
+}  // namespace periscope

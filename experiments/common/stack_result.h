@@ -1,0 +1,38 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/config.h"
+#include "sim/measure/seed_average.h"
+#include "theory/predict.h"
+
+namespace periscope {
+
+/// What was measured on one stack.
+struct Measurement {
+  Profile profile;
+  TopMagnitudes top;
+  int seeds = 0;
+  int diverged_seeds = 0;
+  int diverged_at = -1;  ///< earliest sublayer, or −1
+};
+
+/// One cell of a run: a stack, its prediction and, unless only theory was asked for, its measurement.
+struct StackResult {
+  StackSpec spec;
+  theory::Prediction prediction;
+  std::optional<Measurement> measurement;
+  Agreement agreement;
+};
+
+/// The "cells" of the command-line contract, one per result. Curves at x_out carry the statistic's name;
+/// those of other sites stand under "sites". Numbers that are not finite become null.
+nlohmann::ordered_json cells_json(const std::vector<StackResult>& results);
+
+/// True if a verdict is "disagrees".
+bool any_disagrees(const std::vector<StackResult>& results);
+
+}  // namespace periscope

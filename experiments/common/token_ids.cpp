@@ -1,0 +1,51 @@
+#include "experiments/common/token_ids.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "sim/random/philox.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+std::vector<int> first_bytes(const std::string& path, int tokens) {
+  if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("input.path {}: no such file", path));
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(static_cast<std::size_t>(tokens) + 1, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (file.gcount() != static_cast<std::streamsize>(bytes.size())) {
+    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
+                                 file.gcount(), tokens, bytes.size()));
+  }
+  std::vector<int> ids;
+  for (int t = 0; t < tokens; ++t) ids.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(t)]));
+  return ids;
+}
+
+}  // namespace
+
+std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
+  switch (spec.input.kind) {
+    case InputKind::gaussian: break;
+    case InputKind::text: return first_bytes(spec.input.path, spec.input.tokens);
+    case InputKind::tokens: {
+      std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
+      fill_uniform_int({seed, 0, stream_token_ids}, spec.model.vocab, ids);
+      return ids;
+    }
+  }
+  return {};
+}
+
+std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
+  if (spec.input.kind == InputKind::gaussian) return {};
+  if (spec.input.kind == InputKind::text) return {token_ids(spec, seed)};
+  std::vector<std::vector<int>> all;
+  for (int i = 0; i < seeds; ++i) all.push_back(token_ids(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
+}  // namespace periscope

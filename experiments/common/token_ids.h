@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+
+/// The T token ids that seed `seed` reads: none for Gaussian input, uniform random ids for "tokens", the first
+/// T bytes of input.path for "text" (the same for every seed). Throws InputError for a file that cannot be
+/// read or has no T + 1 bytes (the last one is the last label).
+std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed);
+
+/// The sequences of all seeds of a run, each distinct one once: what a prediction has to average over.
+std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds);
+
+}  // namespace periscope

@@ -1,0 +1,71 @@
+#include "experiments/common/verdict_table.h"
+
+#include <fmt/color.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace periscope {
+namespace {
+
+std::string top_value(const Profile& profile) {
+  const Curve* q = profile.find(Statistic::second_moment, Site::x_out);
+  if (q == nullptr) return "-";
+  if (q->standard_error.empty()) return fmt::format("{:.4g}", q->value.back());
+  return fmt::format("{:.4g} ± {:.1g}", q->value.back(), q->standard_error.back());
+}
+
+std::string worst_cell(const Agreement& a) {
+  if (a.worst < 0) return "-";
+  const Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
+  return fmt::format("{:5.1f} / {:4.1f}  {} {}[{}]", cell.excess(), a.critical,
+                     statistic_names[static_cast<std::size_t>(cell.statistic)],
+                     site_names[static_cast<std::size_t>(cell.site)], cell.index);
+}
+
+std::string verdict_words(const Agreement& a, bool colour) {
+  const std::string words = a.reason.empty() ? std::string(name_of(a.verdict))
+                                             : fmt::format("{}: {}", name_of(a.verdict), a.reason);
+  if (!colour) return words;
+  const auto shade = a.verdict == Verdict::agrees      ? fmt::terminal_color::green
+                     : a.verdict == Verdict::disagrees ? fmt::terminal_color::red
+                                                       : fmt::terminal_color::yellow;
+  return fmt::format(fmt::fg(shade), "{}", words);
+}
+
+std::string row(const std::string& placement, const std::string& input, const std::string& predicted,
+                const std::string& measured, const std::string& worst, const std::string& verdict) {
+  return fmt::format("{:<13} {:<9} {:<18} {:<18} {:<38} {}\n", placement, input, predicted, measured, worst, verdict);
+}
+
+}  // namespace
+
+bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_FILENO) == 1; }
+
+std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour) {
+  const bool measured = results.front().measurement.has_value();
+  std::string table = row("placement", "input", "E[x²] predicted", measured ? "E[x²] measured" : "",
+                          measured ? "worst cell: excess / limit" : "", measured ? "verdict" : "");
+  std::size_t cells = 0;
+  for (const StackResult& r : results) {
+    const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
+    const std::string predicted =
+        r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
+    table += row(std::string(r.spec.model.placement.name), input, predicted,
+                 measured ? top_value(r.measurement->profile) : "", measured ? worst_cell(r.agreement) : "",
+                 measured ? verdict_words(r.agreement, colour) : r.prediction.refusal);
+    cells += r.agreement.cells.size();
+  }
+  const int depths = results.front().spec.model.sublayers();
+  table += fmt::format("E[x²]: second moment of the stream after {} sublayers, ± standard error.\n", depths);
+  if (!measured) return table;
+  table += fmt::format(
+      "excess: standard errors by which |measured − predicted| exceeds the finite-width term, {:g}·w of a moment and "
+      "{:g}·w of a cosine\n        (w = depth/width where norms bound the branches); limit: Student's t at a familywise "
+      "error of {:g} over {} cells.\n",
+      options.finite_width, options.finite_width_cosine, options.familywise_error, cells);
+  return table;
+}
+
+}  // namespace periscope

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/netcdf_file.h"
+#include "experiments/common/power_law.h"
+
+namespace periscope {
+
+/// T20 for one stack and one statistic. The bias at a width is measured minus predicted, mean over depths
+/// 1 … 2L, relative for the second moment and absolute for the token cosine.
+struct Convergence {
+  StackSpec spec;
+  Statistic statistic = Statistic::second_moment;
+  std::vector<double> width, bias, bias_error;
+  PowerLaw bias_fit;            ///< over width: exponent −1
+  Verdict bias_verdict = Verdict::not_checked;
+  std::string bias_reason;
+  std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
+  PowerLaw noise_fit;           ///< over n: exponent −1/2
+  Verdict noise_verdict = Verdict::not_checked;
+};
+
+struct ConvergeResult {
+  std::vector<Convergence> fits;
+  double critical = 0.0;  ///< exponents may differ from theirs by this many standard errors (Šidák)
+};
+
+/// Runs every stack of `config` at every width of config.converge with head_dim fixed and heads, kv_heads and
+/// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
+ConvergeResult converge(const Config& config, bool quiet);
+
+bool any_disagrees(const ConvergeResult& result);
+std::string converge_table(const ConvergeResult& result);
+nlohmann::ordered_json converge_json(const ConvergeResult& result);
+NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& result);
+
+}  // namespace periscope

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+
+#include "experiments/commands.h"
+#include "experiments/common/build_info.h"
+#include "experiments/common/provenance.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
+4 a check failed (theory disagrees), 5 diverged with --fail-on-divergence, 75 stopped early.)";
+
+int run(int argc, char** argv) {
+  CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.");
+  app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
+  app.require_subcommand(1);
+  app.footer(footer);
+  int code = 0;
+  add_commands(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::configuration);
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace periscope
+
+int main(int argc, char** argv) {
+  try {
+    periscope::set_argv({argv, argv + argc});
+    return periscope::run(argc, argv);
+  } catch (const periscope::Error& error) {
+    fmt::print(stderr, "periscope: {}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "periscope: out of memory\n");
+    return static_cast<int>(periscope::ExitCode::runtime_failure);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "periscope: {}\n", error.what());
+    return static_cast<int>(periscope::ExitCode::runtime_failure);
+  }
+}

@@ -1,0 +1,50 @@
+#include "experiments/propagate.h"
+
+#include <fmt/format.h>
+
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+
+namespace periscope {
+
+std::vector<StackResult> predict_stacks(const Config& config) {
+  std::vector<StackResult> results;
+  for (const StackSpec& spec : config.stacks()) {
+    StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
+    result.prediction = theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+                                        {.tolerance = config.theory.tolerance, .seed = config.run.seed});
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<StackResult> propagate(const Config& config, bool quiet) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  std::vector<StackResult> results = predict_stacks(config);
+  Progress progress("propagate", static_cast<int>(results.size()) * config.run.seeds, quiet);
+  std::vector<Comparison> comparisons;
+  for (StackResult& result : results) {
+    const std::string label = fmt::format("{}, {} input", result.spec.model.placement.name,
+                                          input_kind_names[static_cast<std::size_t>(result.spec.input.kind)]);
+    const SeedAverage average = measure_stack(*backend, result.spec, config.run, config.run.seeds,
+                                              [&](const Reading&) { progress.step(label); });
+    result.measurement = Measurement{.profile = average.profile(),
+                                     .top = average.top(),
+                                     .seeds = average.seeds(),
+                                     .diverged_seeds = average.diverged_seeds(),
+                                     .diverged_at = average.diverged_at()};
+    comparisons.push_back({.spec = result.spec,
+                           .measured = result.measurement->profile,
+                           .seeds = average.seeds(),
+                           .diverged_seeds = average.diverged_seeds(),
+                           .dtype = config.run.dtype,
+                           .prediction = result.prediction});
+  }
+  const std::vector<Agreement> agreements = judge(comparisons, config.agreement);
+  for (std::size_t i = 0; i < results.size(); ++i) results[i].agreement = agreements[i];
+  return results;
+}
+
+}  // namespace periscope
