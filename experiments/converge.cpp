@@ -81,7 +81,7 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
   run.seed += static_cast<std::uint64_t>(spec.model.width) * 1'000'003;  // fresh randomness at every width
   const theory::Prediction prediction =
       theory::predict(spec, distinct_token_ids(spec, run.seed, config.converge.seeds),
-                      {.tolerance = config.theory.tolerance, .most_samples = 4096, .seed = run.seed});
+                      {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed});
   if (!prediction.refusal.empty()) {
     for (Convergence& c : fits) c.bias_reason = prediction.refusal;
     return;
@@ -99,8 +99,8 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
     progress.step(fmt::format("{} at width {}", spec.model.placement.name, spec.model.width));
   });
   for (std::size_t s = 0; s < statistics.size(); ++s) {
-    const double theory_error = deviation_error(*prediction.profile.find(statistics[s], Site::x_out),
-                                                statistics[s] == Statistic::token_cosine);
+    const double theory_error =
+        deviation_error(*prediction.profile.find(statistics[s], Site::x_out), statistics[s] == Statistic::token_cosine);
     fits[s].width.push_back(spec.model.width);
     fits[s].bias.push_back(bias[s].mean());
     fits[s].bias_error.push_back(std::hypot(bias[s].standard_error(), theory_error));

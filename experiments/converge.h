@@ -16,11 +16,11 @@ struct Convergence {
   StackSpec spec;
   Statistic statistic = Statistic::second_moment;
   std::vector<double> width, bias, bias_error;
-  PowerLaw bias_fit;            ///< over width: exponent −1
+  PowerLaw bias_fit;  ///< over width: exponent −1
   Verdict bias_verdict = Verdict::not_checked;
   std::string bias_reason;
   std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
-  PowerLaw noise_fit;           ///< over n: exponent −1/2
+  PowerLaw noise_fit;                             ///< over n: exponent −1/2
   Verdict noise_verdict = Verdict::not_checked;
 };
 

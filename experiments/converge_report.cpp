@@ -18,8 +18,9 @@ std::string exponent(const PowerLaw& fit, bool fitted) {
 std::string_view name_of(Statistic statistic) { return statistic_names[static_cast<std::size_t>(statistic)]; }
 
 nlohmann::ordered_json fit_json(const PowerLaw& fit, Verdict verdict) {
-  return {{"exponent", fit.exponent},         {"exponent_error", fit.exponent_error}, {"amplitude", fit.amplitude},
-          {"chi_squared", fit.chi_squared},   {"significance", fit.significance},     {"verdict", periscope::name_of(verdict)}};
+  return {{"exponent", fit.exponent},         {"exponent_error", fit.exponent_error},
+          {"amplitude", fit.amplitude},       {"chi_squared", fit.chi_squared},
+          {"significance", fit.significance}, {"verdict", periscope::name_of(verdict)}};
 }
 
 }  // namespace
@@ -28,14 +29,16 @@ std::string converge_table(const ConvergeResult& result) {
   std::string table = fmt::format("{:<13} {:<14} {:<20} {:<11} {:<18} {:<11} {}\n", "placement", "statistic",
                                   "bias over width: -1", "verdict", "noise: -1/2", "verdict", "");
   for (const Convergence& c : result.fits) {
-    table += fmt::format("{:<13} {:<14} {:<20} {:<11} {:<18} {:<11} {}\n", c.spec.model.placement.name,
-                         name_of(c.statistic), exponent(c.bias_fit, c.bias_reason.empty()),
-                         periscope::name_of(c.bias_verdict), exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked),
-                         periscope::name_of(c.noise_verdict), c.bias_reason);
+    table +=
+        fmt::format("{:<13} {:<14} {:<20} {:<11} {:<18} {:<11} {}\n", c.spec.model.placement.name, name_of(c.statistic),
+                    exponent(c.bias_fit, c.bias_reason.empty()), periscope::name_of(c.bias_verdict),
+                    exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), periscope::name_of(c.noise_verdict),
+                    c.bias_reason);
   }
-  return table + fmt::format("exponents of power laws fitted to measured − predicted over width, and to the spread of "
-                             "means over the number of seeds; limit {:.1f} standard errors.\n",
-                             result.critical);
+  return table + fmt::format(
+                     "exponents of power laws fitted to measured − predicted over width, and to the spread of "
+                     "means over the number of seeds; limit {:.1f} standard errors.\n",
+                     result.critical);
 }
 
 nlohmann::ordered_json converge_json(const ConvergeResult& result) {

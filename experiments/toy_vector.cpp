@@ -55,7 +55,10 @@ std::string rows(const std::string& title, const std::vector<ToyStep>& steps) {
 nlohmann::ordered_json steps_json(const std::vector<ToyStep>& steps) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ToyStep& s : steps) {
-    nlohmann::ordered_json step{{"step", s.formula}, {"value", s.value}, {"mean", s.mean}, {"variance", s.variance},
+    nlohmann::ordered_json step{{"step", s.formula},
+                                {"value", s.value},
+                                {"mean", s.mean},
+                                {"variance", s.variance},
                                 {"standard_deviation", s.standard_deviation}};
     if (!s.reviewed_value.empty()) step["reviews_value"] = s.reviewed_value;
     if (s.reviewed_deviation > 0.0) step["reviews_standard_deviation"] = s.reviewed_deviation;
@@ -92,9 +95,10 @@ std::string toy_table(const ToyVector& toy) {
   const double reviewed = toy.reviews.back().reviewed_value[0];
   return rows("The paper's Peri-LN, x + Norm(f(Norm(x))): the variance grows by 2 covariances and 1", toy.peri) +
          rows("The reviews' version, Norm(x + f(Norm(x))), which is placement a+c: the variance is 1", toy.reviews) +
-         fmt::format("The reviews divide by a standard deviation of 2.35; it is {:.4f}. Their output [{:.2f}, 0, {:.2f}] "
-                     "would have variance {:.4f}, not 1.\n",
-                     toy.reviews[3].standard_deviation, reviewed, -reviewed, 2.0 * reviewed * reviewed / 3.0);
+         fmt::format(
+             "The reviews divide by a standard deviation of 2.35; it is {:.4f}. Their output [{:.2f}, 0, {:.2f}] "
+             "would have variance {:.4f}, not 1.\n",
+             toy.reviews[3].standard_deviation, reviewed, -reviewed, 2.0 * reviewed * reviewed / 3.0);
 }
 
 nlohmann::ordered_json toy_json(const ToyVector& toy) {

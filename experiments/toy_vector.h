@@ -11,10 +11,10 @@ struct ToyStep {
   std::string formula;
   std::vector<double> value;
   double mean;
-  double variance;                      ///< population
+  double variance;  ///< population
   double standard_deviation;
-  std::vector<double> reviewed_value;   ///< empty if the reviews print none
-  double reviewed_deviation = 0.0;      ///< 0 if the reviews print none
+  std::vector<double> reviewed_value;  ///< empty if the reviews print none
+  double reviewed_deviation = 0.0;     ///< 0 if the reviews print none
 
   /// True if a printed number differs from the computed one by more than its last printed digit allows
   /// (the reviews print two decimals).

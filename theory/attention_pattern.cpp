@@ -1,7 +1,7 @@
 #include "theory/attention_pattern.h"
 
-#include <Random123/conventional/Engine.hpp>
 #include <Random123/threefry.h>
+#include <Random123/conventional/Engine.hpp>
 
 #include <Eigen/Cholesky>
 #include <boost/random/normal_distribution.hpp>
@@ -26,64 +26,8 @@ Matrix factor(const Matrix& k) {
   return ldlt.transpositionsP().transpose() * f;
 }
 
-/// T × head_dim sample of the projection of one head before RoPE, QK-norm applied.
-class ProjectionSampler {
- public:
-  ProjectionSampler(const PatternLaw& law, const Matrix& k) : law_(law), factor_(factor(k)), diagonal_(k.diagonal()) {
-    const int half = law.head_dim / 2;
-    if (!law.rope) return;
-    const Index tokens = k.rows();
-    cos_.resize(tokens, half);
-    sin_.resize(tokens, half);
-    for (Index t = 0; t < tokens; ++t) {
-      for (int i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(t) * std::pow(rope_base, -2.0 * i / law.head_dim);
-        cos_(t, i) = std::cos(angle);
-        sin_(t, i) = std::sin(angle);
-      }
-    }
-  }
-
-  Matrix draw(Engine& engine, double variance, int heads) const {
-    boost::random::normal_distribution<double> unit;
-    Matrix white(factor_.cols(), law_.head_dim);
-    for (double& z : white.reshaped()) z = unit(engine);
-    Matrix x = std::sqrt(variance) * (factor_ * white);
-    normalise(x, variance, heads);
-    rotate(x);
-    return x;
-  }
-
- private:
-  // Over the whole projection the other heads enter by their mean: they are many and independent.
-  void normalise(Matrix& x, double variance, int heads) const {
-    if (law_.qk_norm == QkNorm::none) return;
-    const double others = law_.qk_norm == QkNorm::full ? heads - 1 : 0;
-    for (Index t = 0; t < x.rows(); ++t) {
-      const double own = x.row(t).squaredNorm() / law_.head_dim;
-      const double square = (own + others * variance * diagonal_(t)) / (1 + others) + law_.norm_eps;
-      if (square > 0) x.row(t) /= std::sqrt(square);
-    }
-  }
-
-  void rotate(Matrix& x) const {
-    if (!law_.rope) return;
-    const int half = law_.head_dim / 2;
-    const Matrix first = x.leftCols(half);
-    const Matrix second = x.rightCols(half);
-    x.leftCols(half) = first.cwiseProduct(cos_) - second.cwiseProduct(sin_);
-    x.rightCols(half) = second.cwiseProduct(cos_) + first.cwiseProduct(sin_);
-  }
-
-  const PatternLaw& law_;
-  Matrix factor_;
-  Vector diagonal_;
-  Matrix cos_;
-  Matrix sin_;
-};
-
 /// Softmax of every row of the logits, over the visible tokens.
-void softmax(Matrix& z, bool causal) {
+void softmax(Eigen::MatrixXf& z, bool causal) {
   const Index tokens = z.rows();
   for (Index t = 0; t < tokens; ++t) {
     const Index visible = causal ? t + 1 : tokens;
@@ -94,7 +38,20 @@ void softmax(Matrix& z, bool causal) {
   }
 }
 
-Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
+/// a·k·aᵀ; a causal pattern is lower triangular, which halves the work.
+template <class M>
+M sandwich(const M& a, const M& k, bool causal) {
+  if (!causal) return a * k * a.transpose();
+  const M mixed = a.template triangularView<Eigen::Lower>() * k;
+  return mixed * a.template triangularView<Eigen::Lower>().transpose();
+}
+
+Eigen::MatrixXf white_noise(Engine& engine, Index rows, Index cols) {
+  boost::random::normal_distribution<float> unit;
+  Eigen::MatrixXf white(rows, cols);
+  for (float& z : white.reshaped()) z = unit(engine);
+  return white;
+}
 
 }  // namespace
 
@@ -109,19 +66,61 @@ Matrix uniform_pattern(Index tokens, bool causal) {
   return a;
 }
 
-Matrix mixed_kernel(const PatternLaw& law, const Matrix& k, int samples, PatternStream stream) {
-  if (is_uniform(law)) return sandwich(uniform_pattern(k.rows(), law.causal), k);
+AttentionAverage::AttentionAverage(const PatternLaw& law, Index tokens) : law_(law) {
+  if (!law.rope) return;
+  const int half = law.head_dim / 2;
+  cos_.resize(tokens, half);
+  sin_.resize(tokens, half);
+  for (int i = 0; i < half; ++i) {
+    const double frequency = std::pow(rope_base, -2.0 * i / law.head_dim);
+    for (Index t = 0; t < tokens; ++t) {
+      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
+      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+    }
+  }
+}
+
+// QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
+AttentionAverage::Sample AttentionAverage::projection(const Sample& factor, const Vector& diagonal, double variance,
+                                                      int heads, const Sample& white) const {
+  Sample x = static_cast<float>(std::sqrt(variance)) * (factor * white);
+  if (law_.qk_norm != QkNorm::none) {
+    const double others = law_.qk_norm == QkNorm::full ? heads - 1 : 0;
+    for (Index t = 0; t < x.rows(); ++t) {
+      const double own = x.row(t).squaredNorm() / static_cast<float>(law_.head_dim);
+      const double square = (own + others * variance * diagonal(t)) / (1 + others) + law_.norm_eps;
+      if (square > 0) x.row(t) /= static_cast<float>(std::sqrt(square));
+    }
+  }
+  if (!law_.rope) return x;
+  const int half = law_.head_dim / 2;
+  Sample rotated(x.rows(), x.cols());
+  rotated.leftCols(half) = x.leftCols(half).cwiseProduct(cos_) - x.rightCols(half).cwiseProduct(sin_);
+  rotated.rightCols(half) = x.rightCols(half).cwiseProduct(cos_) + x.leftCols(half).cwiseProduct(sin_);
+  return rotated;
+}
+
+Matrix AttentionAverage::mixed_kernel(const Matrix& k, int samples, PatternStream stream) const {
+  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_.causal), k, law_.causal);
   Engine engine = engine_of(stream);
-  const ProjectionSampler sampler(law, k);
+  // Kernels of every scale pass through float: divide by the largest entry first.
+  const double scale = k.diagonal().maxCoeff();
+  if (!(scale > 0.0) || !std::isfinite(scale)) return k;
+  const Sample unit_kernel = (k / scale).cast<float>();
+  const Sample f = factor(k / scale).cast<float>();
+  const Vector diagonal = k.diagonal() / scale;
+  const auto draw = [&](double variance, int heads) {
+    return projection(f, diagonal, variance, heads, white_noise(engine, k.rows(), law_.head_dim));
+  };
   Matrix sum = Matrix::Zero(k.rows(), k.cols());
   for (int i = 0; i < samples; ++i) {
-    const Matrix query = sampler.draw(engine, law.query_variance, law.query_heads);
-    const Matrix key = sampler.draw(engine, law.key_variance, law.key_heads);
-    Matrix pattern = query * key.transpose() / std::sqrt(static_cast<double>(law.head_dim));
-    softmax(pattern, law.causal);
-    sum += sandwich(pattern, k);
+    const Sample query = draw(law_.query_variance * scale, law_.query_heads);
+    const Sample key = draw(law_.key_variance * scale, law_.key_heads);
+    Sample pattern = query * key.transpose() / std::sqrt(static_cast<float>(law_.head_dim));
+    softmax(pattern, law_.causal);
+    sum += sandwich(pattern, unit_kernel, law_.causal).cast<double>();
   }
-  return sum / samples;
+  return sum * (scale / samples);
 }
 
 }  // namespace periscope::theory

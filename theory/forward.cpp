@@ -55,7 +55,8 @@ class ProfileWriter {
   void set(Statistic statistic, Site site, int index, double value) {
     Curve& curve = profile_.curves[{statistic, site}];
     const bool stream = site == Site::x_out || site == Site::r_out;
-    curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)), std::numeric_limits<double>::quiet_NaN());
+    curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)),
+                       std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;
   }
 
@@ -64,10 +65,14 @@ class ProfileWriter {
   Profile profile_;
 };
 
+/// Deeper stacks get no angular distances: their number is the square of the depth.
+constexpr std::size_t most_depths = 513;
+
 /// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
 /// product over the sublayers between of |alpha|·√(K/K⁺ before norm C).
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
   const std::size_t depths = step_cosine.size() + 1;
+  if (depths > most_depths) return {};
   std::vector<double> distance(depths * depths, 0.0);
   for (std::size_t i = 0; i < depths; ++i) {
     Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());
@@ -80,15 +85,13 @@ std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
   return distance;
 }
 
-}  // namespace
-
-TokenKernel attention_kernel(const StackSpec& spec, const TokenKernel& input, const ForwardChain& chain, int sublayer) {
+/// T4: variance that W_v and W_o give a mixed token, per unit of its kernel.
+double value_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
-  const Matrix mixed = mixed_kernel(pattern_law(spec), input.product, chain.samples,
-                                    {chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)});
-  const double gain = squared(stddev_of(spec, Weight::v)) * m.width * squared(stddev_of(spec, Weight::o)) * m.query_width();
-  return TokenKernel::of_independent_features(gain * mixed, m.width);
+  return squared(stddev_of(spec, Weight::v)) * m.width * squared(stddev_of(spec, Weight::o)) * m.query_width();
 }
+
+}  // namespace
 
 TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
   const ModelSpec& m = spec.model;
@@ -107,6 +110,12 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
   const ModelSpec& m = spec.model;
   const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
   ProfileWriter writer(spec);
+  const AttentionAverage attention(pattern_law(spec), spec.input.tokens);
+  const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
+    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
+    return TokenKernel::of_independent_features(
+        value_gain(spec) * attention.mixed_kernel(input.product, chain.samples, stream), m.width);
+  };
   TokenKernel x = input_kernel(spec, chain.ids);
   if (m.embedding_norm) x = norm(x);
   TokenKernel r = x;
@@ -119,7 +128,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
     TokenKernel a = rule.norm_a ? norm(x) : x;
     a = combined(rule.input_gain, a, 0.0, a);
     writer.write(l, Site::A_out, a);
-    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(spec, a, chain, l) : mlp_kernel(spec, a);
+    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l) : mlp_kernel(spec, a);
     writer.write(l, Site::f_out, f);
     const TokenKernel b = rule.norm_b ? norm(f) : f;
     writer.write(l, Site::B_out, b);

@@ -16,9 +16,6 @@ struct ForwardChain {
   std::uint64_t replicate = 0;
 };
 
-/// T4: kernel of the attention module's output, for the kernel of its input.
-TokenKernel attention_kernel(const StackSpec& spec, const TokenKernel& input, const ForwardChain& chain, int sublayer);
-
 /// T5: kernel of the MLP module's output, for the kernel of its input.
 TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input);
 

@@ -110,13 +110,15 @@ Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
   const Vector rest = (total - coefficients.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt();
   Matrix out(tokens, tokens);
   for (Eigen::Index t = 0; t < tokens; ++t) {
-    for (Eigen::Index s = 0; s <= t; ++s) {
-      const double rho = t == s ? 1.0 : correlation(c(t, t), c(s, s), c(t, s));
-      double sum = rest(t) * rest(s);
-      for (int n = series_terms; n >= 0; --n) sum = sum * rho + coefficients(t, n) * coefficients(s, n);
-      out(t, s) = sum;
-      out(s, t) = sum;
+    Vector rho(t + 1);
+    for (Eigen::Index s = 0; s < t; ++s) rho(s) = correlation(c(t, t), c(s, s), c(t, s));
+    rho(t) = 1.0;
+    Vector sum = rest(t) * rest.head(t + 1);
+    for (int n = series_terms; n >= 0; --n) {
+      sum = sum.cwiseProduct(rho) + coefficients(t, n) * coefficients.col(n).head(t + 1);
     }
+    out.col(t).head(t + 1) = sum;
+    out.row(t).head(t + 1) = sum.transpose();
   }
   return out;
 }

@@ -8,8 +8,7 @@ namespace periscope::theory {
 TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps) {
   const bool centred = kind == NormKind::layer;
   const Matrix k = centred ? Matrix(x.product - x.mean) : x.product;
-  const Vector scale = k.diagonal().unaryExpr(
-      [&](double r) { return r + eps > 0 ? gamma / std::sqrt(r + eps) : 0.0; });
+  const Vector scale = k.diagonal().unaryExpr([&](double r) { return r + eps > 0 ? gamma / std::sqrt(r + eps) : 0.0; });
   const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
   return {rescaled(k), centred ? Matrix(Matrix::Zero(k.rows(), k.cols())) : rescaled(x.mean)};
 }

@@ -18,8 +18,6 @@ double lns_second_moment(double q0, double branch_per_layer, int layers) {
   return q0 + branch_per_layer * harmonic;
 }
 
-double pre_branch_ratio(double q0, double branch, int sublayer) {
-  return std::sqrt(branch / (q0 + sublayer * branch));
-}
+double pre_branch_ratio(double q0, double branch, int sublayer) { return std::sqrt(branch / (q0 + sublayer * branch)); }
 
 }  // namespace periscope::theory

@@ -20,23 +20,35 @@ int replicates_for(std::size_t sequences) {
   return std::min(most_replicates, (fewest_replicates + n - 1) / n * n);
 }
 
-/// Mean and standard error of the replicates, entry by entry.
-Profile averaged(const std::vector<Profile>& chains) {
-  Profile mean;
+template <class At>
+double mean_of(const std::vector<Profile>& chains, const At& at) {
+  double sum = 0.0;
+  for (const Profile& p : chains) sum += at(p);
+  return sum / static_cast<double>(chains.size());
+}
+
+template <class At>
+double standard_error_of(const std::vector<Profile>& chains, const At& at) {
+  const double mean = mean_of(chains, at);
   const auto n = static_cast<double>(chains.size());
-  for (const auto& [key, first] : chains.front().curves) {
+  return std::sqrt(mean_of(chains, [&](const Profile& p) { return (at(p) - mean) * (at(p) - mean); }) / (n - 1.0));
+}
+
+/// Values: mean of the full chains. Standard errors: spread of the replicates, which share the patterns of
+/// a full chain between them, over √replicates.
+Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates) {
+  Profile mean;
+  const auto n = static_cast<double>(full.size());
+  for (const auto& [key, first] : full.front().curves) {
     Curve& curve = mean.curves[key];
     for (std::size_t i = 0; i < first.value.size(); ++i) {
-      double sum = 0.0;
-      for (const Profile& p : chains) sum += p.curves.at(key).value[i];
-      double squares = 0.0;
-      for (const Profile& p : chains) squares += std::pow(p.curves.at(key).value[i] - sum / n, 2);
-      curve.value.push_back(sum / n);
-      curve.standard_error.push_back(std::sqrt(squares / (n * (n - 1))));
+      const auto at = [&](const Profile& p) { return p.curves.at(key).value[i]; };
+      curve.value.push_back(mean_of(full, at));
+      curve.standard_error.push_back(standard_error_of(replicates, at));
     }
   }
-  mean.angular_distance.assign(chains.front().angular_distance.size(), 0.0);
-  for (const Profile& p : chains) {
+  mean.angular_distance.assign(full.front().angular_distance.size(), 0.0);
+  for (const Profile& p : full) {
     for (std::size_t i = 0; i < mean.angular_distance.size(); ++i) {
       mean.angular_distance[i] += p.angular_distance[i] / n;
     }
@@ -65,28 +77,35 @@ int first_overflow(const Profile& profile) {
 
 }  // namespace
 
+// The recursion is nonlinear: a chain with few patterns per sublayer is not only noisy but biased, by about its
+// variance. So values come from full chains, which average all patterns at every sublayer, and only the
+// standard errors from the replicates.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
   Prediction prediction;
-  prediction.replicates = replicates_for(ids.size());
-  std::vector<Profile> chains(static_cast<std::size_t>(prediction.replicates));
-  for (int samples = 2;; samples *= 2) {
+  prediction.replicates = replicates_for(sequences.size());
+  const int full_count = std::min<int>(static_cast<int>(sequences.size()), prediction.replicates);
+  std::vector<Profile> full(static_cast<std::size_t>(full_count));
+  std::vector<Profile> replicates(static_cast<std::size_t>(prediction.replicates));
+  for (int samples = 1;; samples *= 2) {
+    prediction.samples = samples * (prediction.replicates / full_count);
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int r = 0; r < prediction.replicates; ++r) {
-      const auto i = static_cast<std::size_t>(r);
-      const ForwardChain chain{.ids = ids.empty() ? std::vector<int>{} : ids[i % ids.size()],
-                               .samples = samples,
+    for (int c = 0; c < full_count + prediction.replicates; ++c) {
+      const bool is_full = c < full_count;
+      const auto i = static_cast<std::size_t>(is_full ? c : c - full_count);
+      const ForwardChain chain{.ids = sequences[i % static_cast<std::size_t>(full_count)],
+                               .samples = is_full ? prediction.samples : samples,
                                .seed = options.seed,
-                               .replicate = static_cast<std::uint64_t>(r)};
-      chains[i] = forward_profile(spec, chain);
+                               .replicate = static_cast<std::uint64_t>(c)};
+      (is_full ? full : replicates)[i] = forward_profile(spec, chain);
     }
-    prediction.profile = averaged(chains);
-    prediction.samples = samples;
+    prediction.profile = combined(full, replicates);
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {
       prediction.refusal = fmt::format("the predicted second moment overflows at depth {}", depth);
       prediction.profile = {};
       return prediction;
     }
-    if (worst_error(prediction.profile) <= options.tolerance || samples >= options.most_samples) break;
+    if (worst_error(prediction.profile) <= options.tolerance || prediction.samples >= options.most_samples) break;
   }
   prediction.finite_width =
       finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Site::x_in)->value,

@@ -13,8 +13,8 @@ namespace periscope::theory {
 struct PredictionOptions {
   /// Wanted standard error of the prediction, relative for second moments of the stream and absolute for
   /// its token cosine, at every depth. Patterns are doubled until it is reached or `most_samples` is.
-  double tolerance = 0.003;
-  int most_samples = 64;  ///< patterns per attention sublayer and replicate
+  double tolerance = 0.01;
+  int most_samples = 1024;  ///< patterns per attention sublayer
   std::uint64_t seed = 0;
 };
 
@@ -23,12 +23,12 @@ struct Prediction {
   Profile profile;                   ///< standard errors come from the spread of the replicates
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
-  int replicates = 0;                ///< independent chains
-  int samples = 0;                   ///< patterns per attention sublayer in each of them
+  int replicates = 0;                ///< chains behind the standard errors
+  int samples = 0;                   ///< patterns averaged at every attention sublayer
 };
 
-/// Predicts T2–T6. `ids` holds one or more token sequences (none for Gaussian input): replicate r uses
-/// sequence r modulo their number. The result does not depend on the number of threads.
+/// Predicts T2–T6. `ids` holds the token sequences to average over (none for Gaussian input); of more than 64
+/// the first 64 are used. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 }  // namespace periscope::theory

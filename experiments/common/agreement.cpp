@@ -120,8 +120,7 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
       smallest = p;
       largest_z = std::abs(cell.z());
       agreement.worst = static_cast<int>(j);
-      agreement.critical = boost::math::quantile(
-          boost::math::complement(boost::math::students_t(dof), per_cell / 2.0));
+      agreement.critical = boost::math::quantile(boost::math::complement(boost::math::students_t(dof), per_cell / 2.0));
     }
     agreement.verdict = agreement.rejected > 0 ? Verdict::disagrees : Verdict::agrees;
   }

@@ -34,11 +34,11 @@ struct Cell {
 /// The judgement of one stack.
 struct Agreement {
   Verdict verdict = Verdict::not_checked;
-  std::string reason;       ///< why it was not checked
+  std::string reason;  ///< why it was not checked
   std::vector<Cell> cells;
-  double critical = 0.0;    ///< excess at which the worst cell is rejected (Student's t, Šidák)
+  double critical = 0.0;  ///< excess at which the worst cell is rejected (Student's t, Šidák)
   int rejected = 0;
-  int worst = -1;           ///< cell with the smallest p-value
+  int worst = -1;  ///< cell with the smallest p-value
 };
 
 /// A stack's two profiles.

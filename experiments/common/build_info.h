@@ -4,7 +4,7 @@
 namespace periscope::build_info {
 
 extern const char* const version;
-extern const char* const commit;    ///< git commit, with "-dirty" if the tree differed; "unknown" outside git
+extern const char* const commit;  ///< git commit, with "-dirty" if the tree differed; "unknown" outside git
 extern const char* const compiler;
 
 }  // namespace periscope::build_info

@@ -69,8 +69,8 @@ void read_model(TomlReader reader, const std::string& file, Config& config) {
   if (!reader.read("kv_heads", m.kv_heads) && (heads || !preset)) m.kv_heads = m.heads;
   if (!reader.read("head_dim", m.head_dim) && !preset) {
     if (m.heads >= 1 && m.width % m.heads != 0) {
-      throw ConfigError(fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim",
-                                    m.heads, m.width));
+      throw ConfigError(
+          fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim", m.heads, m.width));
     }
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }
@@ -109,7 +109,8 @@ void read_input(TomlReader reader, const std::string& file, Config& config) {
     if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
     for (const toml::node& item : *list) {
       if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
-      config.inputs.push_back(static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
+      config.inputs.push_back(
+          static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
     }
   }
   reader.read("tokens", input.tokens);
@@ -177,7 +178,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   for (const std::string& setting : settings) apply_setting(table, setting);
   Config config;
   config.inputs = {InputKind::gaussian};
-  config.placements = {*find_placement("post"), *find_placement("pre"), *find_placement("peri")};
+  config.placements = {config.base.model.placement};
   TomlReader root(&table, "", file);
   read_model(root.table("model"), file, config);
   read_init(root.table("init"), config.base.init);

@@ -11,8 +11,7 @@ namespace {
 Reading read_seed(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed) {
   const GeneratedWeights weights(backend, spec, dtype, seed);
   const std::vector<int> ids = token_ids(spec, seed);
-  const Tensor input =
-      ids.empty() ? gaussian_input(backend, spec, dtype, seed) : embedded_input(backend, weights, ids);
+  const Tensor input = ids.empty() ? gaussian_input(backend, spec, dtype, seed) : embedded_input(backend, weights, ids);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
   Probe probe(context);
   stack_forward(context, input, probe);

@@ -13,7 +13,7 @@ struct NetcdfVariable {
   std::string name;
   std::vector<std::string> dimensions;
   std::variant<std::vector<double>, std::vector<std::string>> values;
-  std::string units;      ///< "1" for a pure number, "" for text
+  std::string units;  ///< "1" for a pure number, "" for text
   std::string long_name;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
@@ -43,7 +42,8 @@ Config CommonOptions::load() const {
   const auto backend = make_backend(c.run.device);
   c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
   if (!backend->supports(c.run.dtype)) {
-    throw ConfigError(fmt::format("dtype = \"{}\": device \"{}\" computes in f64 only", name_of(c.run.dtype), c.run.device));
+    throw ConfigError(
+        fmt::format("dtype = \"{}\": device \"{}\" computes in f64 only", name_of(c.run.dtype), c.run.device));
   }
   omp_set_num_threads(c.run.threads > 0 ? c.run.threads : omp_get_num_procs());
   return c;

@@ -9,8 +9,8 @@ struct PowerLaw {
   double exponent = 0.0;
   double exponent_error = 0.0;  ///< half the interval in which χ² rises by at most 1; NaN if it has no end
   double amplitude = 0.0;
-  double chi_squared = 0.0;     ///< at the best fit
-  double significance = 0.0;    ///< √(χ²(a = 0) − χ²): how many standard errors y is away from nothing
+  double chi_squared = 0.0;   ///< at the best fit
+  double significance = 0.0;  ///< √(χ²(a = 0) − χ²): how many standard errors y is away from nothing
 };
 
 /// Weighted least squares, a solved exactly for every p, p searched in [−4, 2]. Works on the values

@@ -54,7 +54,8 @@ nlohmann::ordered_json provenance(const Config& config) {
       {"stacks", stacks},
       {"run", {{"seed", config.run.seed}, {"seeds", config.run.seeds}, {"dtype", name_of(config.run.dtype)}}},
       {"agreement",
-       {{"familywise_error", config.agreement.familywise_error}, {"finite_width", config.agreement.finite_width},
+       {{"familywise_error", config.agreement.familywise_error},
+        {"finite_width", config.agreement.finite_width},
         {"finite_width_cosine", config.agreement.finite_width_cosine}}},
       {"theory", {{"tolerance", config.theory.tolerance}}},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}}};

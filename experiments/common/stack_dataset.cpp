@@ -60,9 +60,12 @@ class Builder {
   Builder(const Config& config, const std::vector<StackResult>& results)
       : results_(results), model_(results.front().spec.model), measured_(results.front().measurement.has_value()) {
     const auto sublayers = static_cast<std::size_t>(model_.sublayers());
-    data_.dimensions = {{"input", config.inputs.size()}, {"placement", config.placements.size()},
-                        {"depth", sublayers + 1},        {"other_depth", sublayers + 1},
-                        {"site", site_names.size()},     {"sublayer", sublayers},
+    data_.dimensions = {{"input", config.inputs.size()},
+                        {"placement", config.placements.size()},
+                        {"depth", sublayers + 1},
+                        {"other_depth", sublayers + 1},
+                        {"site", site_names.size()},
+                        {"sublayer", sublayers},
                         {"rank", top_count}};
     data_.attributes = provenance(config);
   }

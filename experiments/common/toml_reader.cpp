@@ -141,14 +141,15 @@ void TomlReader::finish() const {
   for (const auto& [key, node] : *table_) {
     if (known_.contains(key.str())) continue;
     const std::vector<std::string> all(known_.begin(), known_.end());
-    throw ConfigError(fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}",
-                                  where(node), full(key.str()), full(nearest(key.str(), all))));
+    throw ConfigError(
+        fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}",
+                    where(node), full(key.str()), full(nearest(key.str(), all))));
   }
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  const auto best = std::ranges::min_element(
-      names, {}, [&](const std::string& name) { return edit_distance(word, name); });
+  const auto best =
+      std::ranges::min_element(names, {}, [&](const std::string& name) { return edit_distance(word, name); });
   return best == names.end() ? std::string() : *best;
 }
 

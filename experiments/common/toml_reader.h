@@ -1,5 +1,6 @@
 #pragma once
 
+#include <toml++/toml.h>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -7,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <toml++/toml.h>
 #include <vector>
 
 namespace periscope {

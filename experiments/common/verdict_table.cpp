@@ -25,8 +25,8 @@ std::string worst_cell(const Agreement& a) {
 }
 
 std::string verdict_words(const Agreement& a, bool colour) {
-  const std::string words = a.reason.empty() ? std::string(name_of(a.verdict))
-                                             : fmt::format("{}: {}", name_of(a.verdict), a.reason);
+  const std::string words =
+      a.reason.empty() ? std::string(name_of(a.verdict)) : fmt::format("{}: {}", name_of(a.verdict), a.reason);
   if (!colour) return words;
   const auto shade = a.verdict == Verdict::agrees      ? fmt::terminal_color::green
                      : a.verdict == Verdict::disagrees ? fmt::terminal_color::red
@@ -50,8 +50,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   std::size_t cells = 0;
   for (const StackResult& r : results) {
     const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
-    const std::string predicted =
-        r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
+    const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
     table += row(std::string(r.spec.model.placement.name), input, predicted,
                  measured ? top_value(r.measurement->profile) : "", measured ? worst_cell(r.agreement) : "",
                  measured ? verdict_words(r.agreement, colour) : r.prediction.refusal);
@@ -62,7 +61,8 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   if (!measured) return table;
   table += fmt::format(
       "excess: standard errors by which |measured − predicted| exceeds the finite-width term, {:g}·w of a moment and "
-      "{:g}·w of a cosine\n        (w = depth/width where norms bound the branches); limit: Student's t at a familywise "
+      "{:g}·w of a cosine\n        (w = depth/width where norms bound the branches); limit: Student's t at a "
+      "familywise "
       "error of {:g} over {} cells.\n",
       options.finite_width, options.finite_width_cosine, options.familywise_error, cells);
   return table;

@@ -68,8 +68,8 @@ class Backend {
   // -- transformer --------------------------------------------------------------------------------
   /// T2 on every row of x [N, groups·n], each of its `groups` parts by itself: y = gain ∘ x/√(mean(x²)+eps),
   /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias. gain, bias [1, n]; bias may be empty.
-  [[nodiscard]] virtual Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                                    double eps, int groups = 1) const = 0;
+  [[nodiscard]] virtual Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                                    int groups = 1) const = 0;
   /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
   /// (x_i, x_{i+e/2}) of every head turns by the angle t·base^(−2i/e).
   [[nodiscard]] virtual Tensor rope(const Tensor& x, int heads, int sequences, double base) const = 0;

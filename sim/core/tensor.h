@@ -32,6 +32,8 @@ class Tensor {
   [[nodiscard]] Index size() const { return rows_ * cols_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] bool empty() const { return buffer_ == nullptr; }
+  /// True for copies of one tensor, which hold the same elements.
+  [[nodiscard]] bool same_as(const Tensor& other) const { return buffer_ == other.buffer_; }
 
   /// The elements, for the backend that owns the memory. Throws std::logic_error for the wrong type.
   template <class T>

@@ -57,16 +57,17 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const override {
     assert(x.cols() == w.cols());
     Tensor y = host_tensor(x.rows(), w.rows(), x.dtype());
-    dispatch(x.dtype(), [&]<class T>(T) {
-      cpu::linear(x.data<T>(), w.data<T>(), y.data<T>(), x.rows(), x.cols(), w.rows());
-    });
+    dispatch(x.dtype(),
+             [&]<class T>(T) { cpu::linear(x.data<T>(), w.data<T>(), y.data<T>(), x.rows(), x.cols(), w.rows()); });
     return y;
   }
   [[nodiscard]] Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const override {
     assert(x.rows() == y.rows() && x.cols() == y.cols());
     return filled_like(x, [&]<class T>(T* z) { cpu::axpby(a, x.data<T>(), b, y.data<T>(), z, x.size()); });
   }
-  [[nodiscard]] Tensor scale(double a, const Tensor& x) const override { return axpby(a, x, 0.0, x); }
+  [[nodiscard]] Tensor scale(double a, const Tensor& x) const override {
+    return filled_like(x, [&]<class T>(T* y) { cpu::scale(a, x.data<T>(), y, x.size()); });
+  }
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
     Tensor y = host_tensor(static_cast<Index>(ids.size()), table.cols(), table.dtype());
     dispatch(table.dtype(), [&]<class T>(T) {
@@ -105,8 +106,7 @@ class CpuBackend final : public Backend {
     return dispatch(x.dtype(), [&]<class T>(T) { return cpu::row_moments(x.data<T>(), x.rows(), x.cols()); });
   }
   [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const override {
-    return dispatch(x.dtype(),
-                    [&]<class T>(T) { return cpu::row_dots(x.data<T>(), y.data<T>(), x.rows(), x.cols()); });
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::row_dots(x.data<T>(), y.data<T>(), x.rows(), x.cols()); });
   }
   [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
     return dispatch(x.dtype(),

@@ -20,7 +20,7 @@ void for_chunks(Index size, const Body& body) {
 template <class T>
 void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
-    case Activation::relu: y = x.max(T(0)); return;
+    case Activation::relu: y = x.template max<Eigen::PropagateNaN>(T(0)); return;
     case Activation::silu: y = x / (T(1) + (-x).exp()); return;
     case Activation::gelu:
       // the complement keeps full relative precision in the left tail
@@ -36,6 +36,13 @@ void axpby(double a, const T* x, double b, const T* y, T* z, Index size) {
   for_chunks(size, [&](Index first, Index count) {
     Row<T>(z + first, count) =
         static_cast<T>(a) * ConstRow<T>(x + first, count) + static_cast<T>(b) * ConstRow<T>(y + first, count);
+  });
+}
+
+template <class T>
+void scale(double a, const T* x, T* y, Index size) {
+  for_chunks(size, [&](Index first, Index count) {
+    Row<T>(y + first, count) = static_cast<T>(a) * ConstRow<T>(x + first, count);
   });
 }
 
@@ -74,6 +81,8 @@ void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T
 
 template void axpby<double>(double, const double*, double, const double*, double*, Index);
 template void axpby<float>(double, const float*, double, const float*, float*, Index);
+template void scale<double>(double, const double*, double*, Index);
+template void scale<float>(double, const float*, float*, Index);
 template void activate<double>(Activation, const double*, double*, Index);
 template void activate<float>(Activation, const float*, float*, Index);
 template void gated<double>(Activation, const double*, const double*, double*, Index);

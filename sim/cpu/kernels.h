@@ -16,6 +16,8 @@ void linear(const T* x, const T* w, T* y, Index rows, Index in, Index out);
 template <class T>
 void axpby(double a, const T* x, double b, const T* y, T* z, Index size);
 template <class T>
+void scale(double a, const T* x, T* y, Index size);
+template <class T>
 void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n);
 template <class T>
 void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base);

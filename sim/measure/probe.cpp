@@ -44,24 +44,42 @@ void Probe::on_site(int sublayer, Site site, const Tensor& x) {
   record(stream ? sublayer + 1 : sublayer, site, x);
   auto& top = reading_.top[site];
   top.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  top[static_cast<std::size_t>(sublayer)] = context_.ops.top_magnitudes(x, top_count);
+  top[static_cast<std::size_t>(sublayer)] = read(x).top;
   if (site == Site::x_in) stream_ = x;
   if (site == Site::B_out) record_branch(sublayer, x);
   if (site == Site::x_out) keep_for_angles(x);
 }
 
-void Probe::record(int index, Site site, const Tensor& x) {
+const Probe::SignalReading& Probe::read(const Tensor& x) {
+  for (const SignalReading& r : recent_) {
+    if (r.signal.same_as(x)) return r;
+  }
   const RowMoments m = context_.ops.row_moments(x);
+  SignalReading& r = recent_[oldest_];
+  oldest_ = (oldest_ + 1) % recent_.size();
+  r = {.signal = x,
+       .second_moment = mean_of(m.second_moment),
+       .variance = mean_of(m.variance),
+       .mean = mean_of(m.mean),
+       .kurtosis = mean_of(m.kurtosis),
+       .maximum = *std::ranges::max_element(m.maximum),
+       .token_cosine = context_.ops.token_cosine(x, context_.sequences),
+       .top = context_.ops.top_magnitudes(x, top_count)};
+  if (!std::isfinite(r.second_moment)) r.maximum = r.second_moment;  // NaN has no order
+  return r;
+}
+
+void Probe::record(int index, Site site, const Tensor& x) {
+  const SignalReading& r = read(x);
   const auto i = static_cast<std::size_t>(index);
-  curve(Statistic::second_moment, site).value[i] = mean_of(m.second_moment);
-  curve(Statistic::variance, site).value[i] = mean_of(m.variance);
-  curve(Statistic::mean, site).value[i] = mean_of(m.mean);
-  curve(Statistic::kurtosis, site).value[i] = mean_of(m.kurtosis);
-  const double second_moment = mean_of(m.second_moment);
-  const bool finite = std::isfinite(second_moment);
-  curve(Statistic::maximum, site).value[i] = finite ? *std::ranges::max_element(m.maximum) : second_moment;
-  curve(Statistic::token_cosine, site).value[i] = context_.ops.token_cosine(x, context_.sequences);
-  if (!finite && site == Site::x_out && reading_.diverged_at < 0) reading_.diverged_at = std::max(index - 1, 0);
+  curve(Statistic::second_moment, site).value[i] = r.second_moment;
+  curve(Statistic::variance, site).value[i] = r.variance;
+  curve(Statistic::mean, site).value[i] = r.mean;
+  curve(Statistic::kurtosis, site).value[i] = r.kurtosis;
+  curve(Statistic::maximum, site).value[i] = r.maximum;
+  curve(Statistic::token_cosine, site).value[i] = r.token_cosine;
+  const bool diverged = site == Site::x_out && !std::isfinite(r.second_moment);
+  if (diverged && reading_.diverged_at < 0) reading_.diverged_at = std::max(index - 1, 0);
 }
 
 void Probe::record_branch(int sublayer, const Tensor& branch) {
@@ -80,9 +98,12 @@ void Probe::record_branch(int sublayer, const Tensor& branch) {
   curve(Statistic::branch_cosine, Site::B_out).value[l] = cosine / static_cast<double>(bb.size());
 }
 
-void Probe::keep_for_angles(const Tensor& x) { kept_.push_back(context_.ops.gather(x, kept_tokens_)); }
+void Probe::keep_for_angles(const Tensor& x) {
+  if (kept_.size() <= angular_depths) kept_.push_back(context_.ops.gather(x, kept_tokens_));
+}
 
 void Probe::fill_angles() {
+  if (kept_.size() > angular_depths) return;
   const std::size_t depths = kept_.size();
   std::vector<std::vector<double>> squares;
   for (const Tensor& x : kept_) squares.push_back(context_.ops.row_dots(x, x));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace periscope {
 
 inline constexpr int top_count = 100;
 inline constexpr int angular_tokens = 32;
+/// Deeper stacks get no angular distances: their number is the square of the depth.
+inline constexpr std::size_t angular_depths = 513;
 
 /// The largest magnitudes of one site, per sublayer in descending order.
 using TopMagnitudes = std::map<Site, std::vector<std::vector<double>>>;
@@ -32,6 +35,14 @@ class Probe final : public Observer {
   Reading take();
 
  private:
+  /// What is read off one signal, whatever its site.
+  struct SignalReading {
+    Tensor signal;
+    double second_moment, variance, mean, kurtosis, maximum, token_cosine;
+    std::vector<double> top;
+  };
+
+  const SignalReading& read(const Tensor& x);
   void record(int index, Site site, const Tensor& x);
   void record_branch(int sublayer, const Tensor& branch);
   void keep_for_angles(const Tensor& x);
@@ -40,9 +51,11 @@ class Probe final : public Observer {
 
   const StackContext& context_;
   Reading reading_;
-  Tensor stream_;                  // x_in of the current sublayer
+  std::array<SignalReading, 3> recent_;  // without a norm between them two sites are one signal: read it once
+  std::size_t oldest_ = 0;
+  Tensor stream_;  // x_in of the current sublayer
   std::vector<int> kept_tokens_;
-  std::vector<Tensor> kept_;       // the stream at every depth, kept tokens only
+  std::vector<Tensor> kept_;  // the stream at every depth, kept tokens only
 };
 
 }  // namespace periscope

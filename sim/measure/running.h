@@ -19,9 +19,7 @@ class Running {
   /// NaN if nothing was added.
   [[nodiscard]] double mean() const { return count_ > 0 ? mean_ : nan; }
   /// Unbiased, NaN for fewer than two numbers.
-  [[nodiscard]] double variance() const {
-    return count_ > 1 ? sum_squares_ / static_cast<double>(count_ - 1) : nan;
-  }
+  [[nodiscard]] double variance() const { return count_ > 1 ? sum_squares_ / static_cast<double>(count_ - 1) : nan; }
   /// Standard error of the mean, NaN for fewer than two numbers.
   [[nodiscard]] double standard_error() const { return std::sqrt(variance() / static_cast<double>(count_)); }
 

@@ -13,7 +13,8 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
   if (input.correlation == 0.0) return x;
   const double common = std::sqrt(input.second_moment * input.correlation);
   const Tensor shared = backend.normal(1, width, dtype, {seed, 0, stream_common_input}, common);
-  return backend.axpby(1.0, x, 1.0, backend.gather(shared, std::vector<int>(static_cast<std::size_t>(input.tokens), 0)));
+  return backend.axpby(1.0, x, 1.0,
+                       backend.gather(shared, std::vector<int>(static_cast<std::size_t>(input.tokens), 0)));
 }
 
 Tensor embedded_input(const Backend& backend, const WeightSource& weights, std::span<const int> ids) {

@@ -8,13 +8,19 @@
 
 namespace periscope {
 
+void PhiloxEngine::refill() {
+  r123::Philox4x32 bijection;
+  for (Counter& words : words_) {
+    words = bijection(next_, key_);
+    ++next_[0];
+  }
+  used_ = 0;
+}
+
 PhiloxEngine engine_of(StreamKey key, std::uint64_t block) {
   if (block >> 32U != 0) throw std::length_error("random stream is longer than 2^42 numbers");
-  const r123::Philox4x32::ukey_type philox_key{
-      {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32U)}};
-  PhiloxEngine engine(philox_key);
-  engine.setcounter({{0, static_cast<std::uint32_t>(block), key.layer, key.tensor}}, 0);
-  return engine;
+  return PhiloxEngine({{0, static_cast<std::uint32_t>(block), key.layer, key.tensor}},
+                      {{static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32U)}});
 }
 
 template <class T>

@@ -24,7 +24,8 @@ class ReferenceBackend final : public Backend {
     for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = value;
     return y;
   }
-  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType /*dtype*/, std::span<const double> values) const override {
+  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType /*dtype*/,
+                                 std::span<const double> values) const override {
     assert(static_cast<Index>(values.size()) == rows * cols);
     Tensor y = host_tensor(rows, cols, DType::f64);
     for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = values[static_cast<std::size_t>(i)];

@@ -70,8 +70,8 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
         for (Index i = 0; i < e; ++i) {
           out[i] = 0.0;
           for (Index s = 0; s < visible; ++s) {
-            out[i] += weight[static_cast<std::size_t>(s)] / total *
-                      v[(sequence * tokens + s) * kv_stride + kv_head * e + i];
+            out[i] +=
+                weight[static_cast<std::size_t>(s)] / total * v[(sequence * tokens + s) * kv_stride + kv_head * e + i];
           }
         }
       }
@@ -81,7 +81,7 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
 
 double activation(Activation kind, double x) {
   switch (kind) {
-    case Activation::relu: return x > 0.0 ? x : 0.0;
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps NaN
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
   }

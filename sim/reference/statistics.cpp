@@ -17,7 +17,7 @@ RowMoments row_moments(const double* x, Index rows, Index cols) {
     for (Index j = 0; j < cols; ++j) {
       sum += row[j];
       squares += row[j] * row[j];
-      if (!(std::abs(row[j]) <= largest)) largest = std::abs(row[j]);  // keeps NaN
+      if (std::isnan(row[j]) || std::abs(row[j]) > largest) largest = std::abs(row[j]);  // NaN stays
     }
     const double mean = sum / n;
     double second = 0.0;

@@ -14,8 +14,7 @@ void require(bool holds, std::string_view key, const std::string& found, std::st
 }
 
 void require_count(std::string_view key, int value, int most) {
-  require(value >= 1 && value <= most, key, fmt::to_string(value),
-          fmt::format("a whole number from 1 to {}", most));
+  require(value >= 1 && value <= most, key, fmt::to_string(value), fmt::format("a whole number from 1 to {}", most));
 }
 
 void require_number(std::string_view key, double value, bool holds, std::string_view expected) {
@@ -34,8 +33,8 @@ void validate_model(const ModelSpec& m) {
   require_count("model.head_dim", m.head_dim, most_wide);
   require(!m.rope || m.head_dim % 2 == 0, "model.head_dim", fmt::to_string(m.head_dim),
           "an even number, because model.rope rotates pairs");
-  require(static_cast<long>(m.heads) * m.head_dim <= most_wide, "model.heads",
-          fmt::to_string(m.heads), fmt::format("heads * head_dim at most {}", most_wide));
+  require(static_cast<long>(m.heads) * m.head_dim <= most_wide, "model.heads", fmt::to_string(m.heads),
+          fmt::format("heads * head_dim at most {}", most_wide));
   require_count("model.mlp_width", m.mlp_width, most_wide);
   require_number("model.norm_eps", m.norm_eps, m.norm_eps >= 0, "a number of at least 0");
   require_number("model.gamma", m.gamma, true, "a finite number");
@@ -68,10 +67,9 @@ void validate(const StackSpec& spec) {
   require_number("init.qk_factor", init.qk_factor, init.qk_factor >= 0, "a number of at least 0");
   const InputSpec& input = spec.input;
   require_count("input.tokens", input.tokens, 1 << 20);
-  require_number("input.second_moment", input.second_moment, input.second_moment > 0,
-                 "a number greater than 0");
-  require_number("input.correlation", input.correlation,
-                 input.correlation >= 0 && input.correlation <= 1, "a number from 0 to 1");
+  require_number("input.second_moment", input.second_moment, input.second_moment > 0, "a number greater than 0");
+  require_number("input.correlation", input.correlation, input.correlation >= 0 && input.correlation <= 1,
+                 "a number from 0 to 1");
   if (input.kind == InputKind::text) {
     require(!input.path.empty(), "input.path", "\"\"", "a file, because input.kind = \"text\"");
     require(spec.model.vocab >= 256, "model.vocab", fmt::to_string(spec.model.vocab),

@@ -54,9 +54,7 @@ struct ModelSpec {
 
 inline constexpr double rope_base = 10000.0;
 
-[[nodiscard]] constexpr bool is_gated(MlpKind kind) {
-  return kind == MlpKind::swiglu || kind == MlpKind::geglu;
-}
+[[nodiscard]] constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
 [[nodiscard]] Activation activation_of(MlpKind kind);
 
 /// How the weight matrices are drawn: independent N(0, variance).

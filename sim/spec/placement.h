@@ -23,19 +23,17 @@ struct SublayerRule {
 /// Where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
 struct Placement {
   std::string_view name;
-  std::string_view norms;     ///< letters of T1, for people
-  std::string_view scales;    ///< what alpha, beta, input_gain and the initialisation do, for people
+  std::string_view norms;   ///< letters of T1, for people
+  std::string_view scales;  ///< what alpha, beta, input_gain and the initialisation do, for people
   std::string_view used_by;
-  bool final_norm = false;    ///< default of model.final_norm
-  bool two_streams = false;   ///< ResiDual: r⁺ = r + f(x) beside the Post stream; output x_L + N(r_L)
+  bool final_norm = false;   ///< default of model.final_norm
+  bool two_streams = false;  ///< ResiDual: r⁺ = r + f(x) beside the Post stream; output x_L + N(r_L)
   SublayerRule (*rule)(int layer, int layers) = nullptr;  ///< null for the free form
   double (*branch_init_gain)(int layers) = nullptr;       ///< factor on W_v, W_o, W_up, W_down; null: 1
   SublayerRule custom = {};
 
   /// Rule of both sublayers of `layer` (from 0) in a stack of `layers` layers.
-  [[nodiscard]] SublayerRule at(int layer, int layers) const {
-    return rule != nullptr ? rule(layer, layers) : custom;
-  }
+  [[nodiscard]] SublayerRule at(int layer, int layers) const { return rule != nullptr ? rule(layer, layers) : custom; }
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
 };
 

@@ -9,10 +9,10 @@
 namespace periscope {
 
 /// The matrices of a stack. The numbers key the random streams: never renumber.
-enum class Weight : std::uint32_t { q = 0, k = 1, v = 2, o = 3, gate = 4, up = 5, down = 6, embedding = 7, unembedding = 8 };
+enum class Weight : std::uint32_t { q, k, v, o, gate, up, down, embedding, unembedding };
 
-inline constexpr std::array<std::string_view, 9> weight_names{
-    "q", "k", "v", "o", "gate", "up", "down", "embedding", "unembedding"};
+inline constexpr std::array<std::string_view, 9> weight_names{"q",  "k",    "v",         "o",          "gate",
+                                                              "up", "down", "embedding", "unembedding"};
 
 /// A matrix maps fan_in features to fan_out: y = x Wᵀ with W [fan_out, fan_in].
 struct WeightShape {
