@@ -93,7 +93,10 @@ ToyVector toy_vector() {
 
 std::string toy_table(const ToyVector& toy) {
   const double reviewed = toy.reviews.back().reviewed_value[0];
-  return rows("The paper's Peri-LN, x + Norm(f(Norm(x))): the variance grows by 2 covariances and 1", toy.peri) +
+  return rows(
+             "The paper's Peri-LN, x + Norm(f(Norm(x))): the stream grows, here by 1 + 2 sigma, as x and B are "
+             "parallel",
+             toy.peri) +
          rows("The reviews' version, Norm(x + f(Norm(x))), which is placement a+c: the variance is 1", toy.reviews) +
          fmt::format(
              "The reviews divide by a standard deviation of 2.35; it is {:.4f}. Their output [{:.2f}, 0, {:.2f}] "
