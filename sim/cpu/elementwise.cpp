@@ -21,7 +21,8 @@ template <class T>
 void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu:
-      y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // keeps NaN, as max need not return;
+      y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // keeps NaN, as max need not
+      return;
     case Activation::silu: y = x / (T(1) + (-x).exp()); return;
     case Activation::gelu:
       // the complement keeps full relative precision in the left tail
