@@ -1,0 +1,170 @@
+"""Every command once, small: its output keeps the contract. Usage: commands.py BINARY"""
+
+import csv
+import math
+import pathlib
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run, run_json
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.config = self.folder / "small.toml"
+        self.config.write_text(SMALL)
+
+    def test_propagate_json(self):
+        result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertEqual([c["placement"] for c in result["cells"]], ["pre", "peri"])
+        for cell in result["cells"]:
+            self.assertIn(cell["verdict"], ("agrees", "disagrees", "not-checked"))
+            for name in ("variance", "second_moment", "token_cosine"):
+                curve = cell[name]
+                self.assertEqual(curve["site"], "x_out")
+                for key in ("measured", "stderr", "predicted", "predicted_stderr", "z"):
+                    self.assertEqual(len(curve[key]), 5, f"{name} {key}: 2L+1 depths")
+                    self.assertTrue(all(math.isfinite(v) for v in curve[key]), f"{name} {key}")
+            self.assertEqual(len(cell["sites"]["f_out"]["second_moment"]["measured"]), 4)
+        peri = result["cells"][1]["second_moment"]["predicted"]
+        self.assertTrue(all(abs(b - a - 1.0) < 1e-4 for a, b in zip(peri, peri[1:])), "T12a: grows by gamma^2")
+        for key in ("version", "commit", "compiler", "cpu", "config", "config_sha256", "argv"):
+            self.assertIn(key, result["provenance"])
+
+    def test_theory_json_measures_nothing(self):
+        result, code = run_json("theory", "--config", self.config, "--quiet")
+        self.assertEqual(code, 0)
+        for key in ("measured", "stderr", "z"):
+            self.assertNotIn(key, result["cells"][0]["variance"])
+        self.assertNotIn("verdict", result["cells"][0])
+
+    def test_threads_and_devices_do_not_change_results(self):
+        def cells(*flags):
+            result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", *flags)
+            self.assertEqual(code, 0)
+            return result["cells"]
+
+        one = cells("--threads", 1)
+        for threads in (2, 3):
+            self.assertEqual(one, cells("--threads", threads), "bit for bit")
+        reference = cells("--device", "reference")
+        for a, b in zip(one[0]["variance"]["measured"], reference[0]["variance"]["measured"]):
+            self.assertAlmostEqual(a, b, delta=1e-12 * abs(b))
+        self.assertNotEqual(one, cells("--seed", 7), "another seed is another sample")
+
+    def test_progress_and_tables_go_to_stderr(self):
+        done = run("propagate", "--config", self.config)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        for word in ("8/8", "placement", "pre", "peri", "verdict"):
+            self.assertIn(word, done.stderr)
+        self.assertNotIn("\x1b", done.stderr, "no colours away from a terminal")
+        self.assertEqual(run("propagate", "--config", self.config, "--quiet").stderr, "")
+
+    def test_result_file_and_export(self):
+        out = self.folder / "new" / "results"
+        self.assertEqual(run("propagate", "--config", self.config, "--out", out, "--quiet").returncode, 0)
+        self.assertEqual([p.name for p in out.iterdir()], ["propagate.nc"], "no temporary file stays")
+        table = self.folder / "table.csv"
+        self.assertEqual(run("export", out / "propagate.nc", "--csv", table).returncode, 0)
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        result, _ = run_json("propagate", "--config", self.config, "--quiet")
+        for name in ("variance_measured", "variance_predicted"):
+            exported = [float(r["value"]) for r in rows if r["variable"] == name and r["placement"] == "peri"]
+            self.assertEqual(exported, result["cells"][1]["variance"][name.split("_")[1]])
+        self.assertEqual({r["value"] for r in rows if r["variable"] == "verdict"}, {"agrees"})
+
+    def test_placement_forms(self):
+        free = "{A=true,B=false,C=true,alpha=0.9,beta=0.5}"
+        result, code = run_json("propagate", "--config", self.config, "--quiet", "--set",
+                                f'model.placement=["a+c",{free}]')
+        self.assertEqual(code, 0)
+        self.assertEqual(result["cells"][1]["placement"], {"A": True, "B": False, "C": True, "alpha": 0.9, "beta": 0.5})
+        listed, _ = run_json("list")
+        for placement in listed["placements"]:
+            result, code = run_json("theory", "--config", self.config, "--quiet", "--set",
+                                    f"model.placement={placement['name']}")
+            self.assertEqual(code, 0, placement["name"])
+            final_norm = result["provenance"]["config"]["stacks"][0]["model"]["final_norm"]
+            self.assertEqual(final_norm, placement["final_norm"])
+
+    def test_presets_fill_and_explicit_keys_win(self):
+        result, _ = run_json("theory", "--quiet", "--set", "model.preset=3.2B", "--set", "model.layers=1", "--set",
+                             "input.tokens=4")
+        model = result["provenance"]["config"]["stacks"][0]["model"]
+        shape = [model[k] for k in ("layers", "width", "heads", "kv_heads", "head_dim", "mlp_width")]
+        self.assertEqual(shape, [1, 2560, 16, 8, 160, 10240])
+
+    def test_every_listed_key_is_a_key(self):
+        listed, code = run_json("list")
+        self.assertEqual(code, 0)
+        for key in listed["keys"]:
+            done = run("theory", "--config", self.config, "--set", f"{key['name']}={{}}")
+            self.assertEqual(done.returncode, 0 if key["name"] == "model.placement" else 2)
+            self.assertNotIn("unknown key", done.stderr, key["name"])
+
+    def test_one_seed_gives_no_verdict(self):
+        result, code = run_json("propagate", "--config", self.config, "--seeds", 1, "--quiet")
+        self.assertEqual((code, result["cells"][0]["verdict"]), (0, "not-checked"))
+        self.assertIn("needs 4", result["cells"][0]["reason"])
+        self.assertIsNone(result["cells"][0]["variance"]["stderr"][0])
+
+    def test_divergence_stays_in_the_results(self):
+        blow_up = ["--config", self.config, "--set", "model.placement=none", "--set", "model.layers=40", "--set",
+                   "init.scheme=he", "--quiet"]
+        result, code = run_json("propagate", *blow_up)
+        self.assertEqual(code, 0)
+        cell = result["cells"][0]
+        self.assertEqual(cell["verdict"], "not-checked")
+        self.assertEqual(cell["diverged"]["seeds"], 4)
+        self.assertIsNone(cell["variance"]["measured"][-1])
+        self.assertEqual(run("propagate", *blow_up, "--fail-on-divergence").returncode, 5)
+
+    def test_text_input_is_relative_to_the_configuration(self):
+        (self.folder / "words.txt").write_text("one token per byte")
+        self.config.write_text(SMALL.replace("tokens = 6", 'tokens = 6\nkind = "text"\npath = "words.txt"'))
+        result, code = run_json("propagate", "--config", self.config, "--quiet", cwd="/")
+        self.assertEqual((code, result["cells"][0]["input"]), (0, "text"))
+
+    def test_a_theory_that_is_wrong_is_rejected(self):
+        # A tolerance of nothing at width 4, where the limit of infinite width is wrong, must be seen.
+        narrow = ["--set", "model.width=4", "--set", "model.heads=1", "--set", "model.kv_heads=1", "--set",
+                  "model.head_dim=4", "--set", "model.mlp_width=4", "--set", "model.layers=6", "--set",
+                  "init.scheme=he", "--set", "model.placement=post", "--set", "agreement.finite_width=0.0", "--set",
+                  "agreement.finite_width_cosine=0.0", "--seeds", 400]
+        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow)
+        self.assertEqual((code, result["cells"][0]["verdict"]), (4, "disagrees"))
+
+    def test_converge(self):
+        result, code = run_json("converge", "--config", self.config, "--quiet", "--out", self.folder, "--set",
+                                "converge.widths=[32,64,128]", "--set", "converge.seeds=32")
+        self.assertEqual(code, 0)
+        self.assertEqual(len(result["fits"]), 4)
+        self.assertEqual(result["fits"][0]["width"], [32, 64, 128])
+        self.assertTrue((self.folder / "converge.nc").exists())
+
+    def test_toy(self):
+        toy, code = run_json("toy", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertEqual([round(v, 4) for v in toy["peri"][-1]["value"]], [3.2247, 0.0, -3.2247])
+        self.assertEqual(round(toy["reviews"][3]["standard_deviation"], 4), 2.6330)
+        self.assertEqual([round(v, 4) for v in toy["reviews"][4]["value"]], [1.2247, 0.0, -1.2247])
+        self.assertEqual([s["reviews_wrong"] for s in toy["reviews"]], [False, False, False, True, True])
+        self.assertIn("WRONG", run("toy").stderr)
+
+    def test_list_and_help(self):
+        done = run("list")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for word in ("b-only", "OLMo 2", "3.2B", "model.qk_norm", "propagate", "converge"):
+            self.assertIn(word, done.stdout)
+        for arguments in (["--help"], ["propagate", "--help"], ["--version"]):
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue(done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

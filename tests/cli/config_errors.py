@@ -1,0 +1,128 @@
+"""Every way to be wrong that a user finds: exit code and message. Usage: config_errors.py BINARY"""
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run
+
+# (what is appended to or replaces the configuration, flags, exit code, words of the message)
+SETTINGS = [
+    ("model.widht=3", 2, ["unknown key model.widht", "nearest is model.width"]),
+    ("modle.width=3", 2, ["unknown key modle", "nearest is model"]),
+    ("model.width=wide", 2, ['model.width = ', "wide", "expected a whole number"]),
+    ("model.width=2.5", 2, ["model.width = 2.5", "expected a whole number"]),
+    ("model.width=0", 2, ["model.width = 0", "from 1 to"]),
+    ("model.width=-4", 2, ["model.width = -4", "from 1 to"]),
+    ("model.width=99999999999", 2, ["model.width = 99999999999", "expected a whole number"]),
+    ("model.heads=3", 2, ["model.heads = 3", "divisor of model.width = 32"]),
+    ("model.kv_heads=3", 2, ["model.kv_heads = 3", "divisor of model.heads = 2"]),
+    ("model.head_dim=7", 2, ["model.head_dim = 7", "even"]),
+    ("model.mlp=swiglue", 2, ["swiglue", "relu, gelu, silu, swiglu, geglu", 'nearest is "swiglu"']),
+    ("model.norm=batch", 2, ['model.norm = "batch"', "rms, layer"]),
+    ("model.norm_eps=-1.0", 2, ["model.norm_eps = -1", "at least 0"]),
+    ("model.gamma=nan", 2, ["model.gamma = nan", "finite"]),
+    ("model.placement=pro", 2, ["pro", "none, post, pre, peri", "nearest"]),
+    ("model.placement=[]", 2, ["model.placement", "at least one placement"]),
+    ("model.placement={A=true,D=true}", 2, ["unknown key model.placement.D", "model.placement.A"]),
+    ("model.placement={A=1}", 2, ["model.placement.A = 1", "true or false"]),
+    ("model.placement={alpha=inf}", 2, ["model.placement.alpha = inf", "finite"]),
+    ("model.causal=yes", 2, ["model.causal", "true or false"]),
+    ("model.preset=7B", 2, ["7B", "400M, 1.5B, 3.2B"]),
+    ("model=3", 2, ["model = 3", "a table"]),
+    ("init.scheme=kaiming", 2, ["kaiming", "normal, lecun, he, xavier, scaled"]),
+    ("init.std=-0.1", 2, ["init.std = -0.1", "at least 0"]),
+    ("input.kind=noise", 2, ["noise", "gaussian, tokens, text"]),
+    ("input.kind=3", 2, ["input.kind = 3", "gaussian, tokens, text"]),
+    ("input.kind=text", 2, ["input.path", "expected a file"]),
+    ("input.tokens=0", 2, ["input.tokens = 0", "from 1 to"]),
+    ("input.second_moment=0.0", 2, ["input.second_moment = 0", "greater than 0"]),
+    ("input.correlation=1.5", 2, ["input.correlation = 1.5", "from 0 to 1"]),
+    ("run.seed=-1", 2, ["run.seed = -1", "at least 0"]),
+    ("run.dtype=f8", 2, ["f8", "f64, f32, bf16, f16"]),
+    ("run.dtype=bf16", 2, ["bf16", "no backend of this build"]),
+    ("run.device=tpu", 2, ["tpu", "cpu, reference or cuda"]),
+    ("run.device=cuda", 2, ["no CUDA backend"]),
+    ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "between 0 and 1"]),
+    ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "between 0 and 1"]),
+    ("converge.widths=[8,0]", 2, ["converge.widths", "at least 1"]),
+    ("=3", 2, ["--set =3", "key=value"]),
+    ("model.width", 2, ["--set model.width", "key=value"]),
+]
+
+FLAGS = [
+    (["--seeds", "0"], 2, ["seeds = 0", "at least 1"]),
+    (["--seeds", "many"], 2, ["--seeds"]),
+    (["--threads", "-2"], 2, ["threads = -2", "at least 0"]),
+    (["--dtype", "f32", "--device", "reference"], 2, ["f32", "f64 only"]),
+    (["--sedes", "3"], 2, ["--sedes"]),
+    (["--set", "input.kind=text", "--set", "input.path=no/such/file", "--set", "model.vocab=256"], 3,
+     ["no/such/file", "no such file"]),
+    (["--set", "input.kind=text", "--set", "input.path=x", "--set", "model.vocab=100"], 2,
+     ["model.vocab = 100", "at least 256"]),
+]
+
+
+class ConfigErrors(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.config = pathlib.Path(self.folder.name) / "small.toml"
+        self.config.write_text(SMALL)
+
+    def check(self, done, code, words):
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        for word in words:
+            self.assertIn(word, done.stderr)
+        return done.stderr
+
+    def test_settings(self):
+        for setting, code, words in SETTINGS:
+            with self.subTest(setting=setting):
+                message = self.check(run("theory", "--config", self.config, "--set", setting), code, words)
+                self.assertEqual(message.count("\n"), 1, "one line")
+
+    def test_flags(self):
+        for flags, code, words in FLAGS:
+            with self.subTest(flags=flags):
+                self.check(run("theory", "--config", self.config, *flags), code, words)
+
+    def test_the_file_and_line_are_named(self):
+        self.config.write_text(SMALL.replace("heads = 2\nkv", "heads = 2\nhaeds = 3\nkv"))
+        self.check(run("theory", "--config", self.config), 2, [f"{self.config}:6: unknown key model.haeds"])
+
+    def test_broken_toml(self):
+        self.config.write_text("[model\nwidth = 3\n")
+        self.check(run("theory", "--config", self.config), 2, [f"{self.config}:1", "not TOML"])
+
+    def test_missing_configuration(self):
+        self.check(run("theory", "--config", "no/such/config.toml"), 2, ["no/such/config.toml", "no such file"])
+
+    def test_no_command(self):
+        self.check(run(), 2, ["A subcommand is required"])
+
+    def test_text_shorter_than_the_tokens(self):
+        text = pathlib.Path(self.folder.name) / "short.txt"
+        text.write_text("abcdef")
+        self.check(run("theory", "--config", self.config, "--set", "input.kind=text", "--set", f"input.path={text}"),
+                   3, [str(text), "6 bytes could be read", "need 7"])
+
+    def test_widths_that_split_a_head(self):
+        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[16,32,48]"), 2,
+                   ["converge.widths", "width 16", "kv_heads"])
+
+    def test_export_of_something_else(self):
+        self.check(run("export", self.config, "--csv", "-"), 3, [str(self.config), "NetCDF"])
+        self.check(run("export", "no/such.nc", "--csv", "-"), 3, ["no/such.nc"])
+
+    def test_results_that_cannot_be_written(self):
+        blocker = pathlib.Path(self.folder.name) / "file"
+        blocker.write_text("")
+        done = run("theory", "--config", self.config, "--out", blocker / "sub", environment=dict(os.environ))
+        self.check(done, 1, ["cannot write", str(blocker)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""Checks that #include goes one way between the rooms of the house. Usage: include_rules.py SOURCE_DIR"""
+
+import pathlib
+import re
+import sys
+import unittest
+
+# room: the rooms that it may include, besides itself
+ALLOWED = {
+    "sim/spec": set(),
+    "sim/random": {"sim/spec"},
+    "sim/core": {"sim/spec", "sim/random"},
+    "sim/reference": {"sim/spec", "sim/random", "sim/core"},
+    "sim/cpu": {"sim/spec", "sim/random", "sim/core"},
+    "sim/no_cuda": {"sim/spec", "sim/random", "sim/core"},
+    "sim/backends": {"sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
+    "sim/model": {"sim/spec", "sim/random", "sim/core"},
+    "sim/measure": {"sim/spec", "sim/random", "sim/core", "sim/model"},
+    "theory": {"sim/spec"},
+    "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/backends", "sim/model", "sim/measure",
+                    "theory"},
+}
+# where a library may not be seen
+FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
+             "sim/reference": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+
+
+def room_of(path):
+    if path.startswith("sim/backends."):
+        return "sim/backends"
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "sim" else parts[0]
+
+
+def violations(files):
+    """Lines "FILE: why" for a mapping from path to text."""
+    found = []
+    for path, text in files.items():
+        room = room_of(path)
+        for quoted, angled in re.findall(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', text, re.M):
+            if quoted and room_of(quoted) != room and room_of(quoted) not in ALLOWED[room]:
+                found.append(f"{path}: {room} may not include {quoted}")
+            for library in FORBIDDEN.get(room, ()):
+                if library in angled:
+                    found.append(f"{path}: {room} may not see {angled}")
+        if room != "sim/cuda" and re.search(r"^\s*#\s*if.*(CUDA|HIP|GPU)", text, re.M):
+            found.append(f"{path}: backend #if outside sim/cuda")
+    return found
+
+
+class IncludeRules(unittest.TestCase):
+    def test_tree_keeps_them(self):
+        files = {str(p.relative_to(SOURCE)): p.read_text() for top in ("sim", "theory", "experiments")
+                 for p in (SOURCE / top).rglob("*") if p.suffix in (".h", ".cpp", ".in")}
+        self.assertGreater(len(files), 50)
+        self.assertEqual(violations(files), [])
+
+    def test_a_planted_violation_is_found(self):
+        planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
+                   "sim/cpu/linear.cpp": '#include "experiments/list.h"\n#if PERISCOPE_CUDA\n#endif\n'}
+        self.assertEqual(len(violations(planted)), 4)
+
+
+if __name__ == "__main__":
+    SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

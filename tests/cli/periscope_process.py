@@ -1,0 +1,35 @@
+"""Runs the program under test; its path is the test script's first argument."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+
+SMALL = """
+[model]
+layers = 2
+width = 32
+heads = 2
+kv_heads = 1
+mlp_width = 48
+placement = ["pre", "peri"]
+[init]
+scheme = "lecun"
+[input]
+tokens = 6
+[run]
+seeds = 4
+"""
+
+
+def run(*arguments, cwd=None, environment=None):
+    return subprocess.run([str(BINARY), *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300,
+                          env=environment)
+
+
+def run_json(*arguments, cwd=None):
+    """The JSON object on standard output, which must hold nothing else; and the exit code."""
+    done = run(*arguments, "--json", cwd=cwd)
+    return json.loads(done.stdout), done.returncode
