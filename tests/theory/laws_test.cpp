@@ -90,6 +90,18 @@ TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
   }
 }
 
+TEST_CASE("T12e holds for modules of degree one only: a gated MLP's branch falls like 1/layer^2") {
+  StackSpec spec = xiong_stack("lns");
+  spec.model.mlp = MlpKind::swiglu;
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = 1e-4;  // so small that SiLU(x) is x/2, to the order of the factor
+  const std::vector<double> branch = predicted(spec, Statistic::second_moment, Site::f_out);
+  for (std::size_t layer = 1; layer <= 6; ++layer) {
+    const double scaled = branch[2 * layer - 1] * static_cast<double>(layer * layer);
+    CHECK(scaled == Approx(branch[1]).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("T12g: dilution, each branch's share falls like 1/sqrt(l)") {
   // A hidden width of 2·D and standard deviations 1/√D make both branches 1.
   StackSpec spec = xiong_stack("pre");
