@@ -39,10 +39,10 @@ double standard_error_of(const std::vector<Profile>& chains, const At& at) {
 Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates) {
   Profile mean;
   const auto n = static_cast<double>(full.size());
-  for (const auto& [key, first] : full.front().curves) {
-    Curve& curve = mean.curves[key];
-    for (std::size_t i = 0; i < first.value.size(); ++i) {
-      const auto at = [&](const Profile& p) { return p.curves.at(key).value[i]; };
+  for (const auto& entry : full.front().curves) {
+    Curve& curve = mean.curves[entry.first];
+    for (std::size_t i = 0; i < entry.second.value.size(); ++i) {
+      const auto at = [&](const Profile& p) { return p.curves.at(entry.first).value[i]; };
       curve.value.push_back(mean_of(full, at));
       curve.standard_error.push_back(standard_error_of(replicates, at));
     }
