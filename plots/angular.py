@@ -59,7 +59,8 @@ def caption(result: Result, i: int) -> str:
     if result.measured:
         below = f"mean of {result.seeds} seeds" if result.seeds > 1 else "one seed"
         words += f"Above the diagonal: theory. Below: {below}. "
-        words += "Grey: no finite value. " if not np.isfinite(result["angular_distance_predicted"][i]).all() else ""
     else:
         words += "Theory alone. "
+    if not np.isfinite(result["angular_distance_predicted"][i]).all():
+        words += "Grey: no finite value. "
     return words + result.setting()

@@ -82,7 +82,7 @@ def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope
     reach = max(slope - low, high - slope, 0.4 * abs(slope))
     axes.set_xlim(slope - reach, slope + reach)
     half = float(f"{0.6 * reach:.1g}")
-    axes.set_xticks([slope - half, slope, slope + half])
+    axes.set_xticks([slope - half, slope + half])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.tick_params(axis="x", labelsize=6.5)
     axes.spines["left"].set_visible(False)

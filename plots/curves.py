@@ -100,7 +100,7 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
             every.append(select(result, name, (i, p)))
             draw(axes, look, depth, every[-1], points[p])
         axes.set(title=style.title(style.INPUTS[inputs[i]]), xlabel="Sublayers passed")
-        axes.margins(x=0.02)
+        axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     row[0].set_ylabel(label)
     if log:
