@@ -10,6 +10,7 @@
 #include "experiments/common/stack_dataset.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/converge.h"
+#include "experiments/dump.h"
 #include "experiments/export_csv.h"
 #include "experiments/list.h"
 #include "experiments/propagate.h"
@@ -42,13 +43,25 @@ void add(CLI::App& app, int& code, const std::string& name, const std::string& a
   command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
 }
 
-ExitCode run_propagate(const CommonOptions& options, bool fail_on_divergence) {
-  const Config config = options.load();
+/// What `propagate` takes besides the common flags.
+struct PropagateOptions {
+  bool fail_on_divergence = false;
+  bool backward = false;
+  std::string dump;
+};
+
+ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || own.backward;
+  if (!own.dump.empty()) {
+    dump(config, own.dump);
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+  }
   const std::vector<StackResult> results = propagate(config, options.quiet);
   report("propagate", options, config, results);
   const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
   if (any_disagrees(results)) return ExitCode::check_failed;
-  return diverged && fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+  return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
 }
 
 ExitCode run_theory(const CommonOptions& options) {
@@ -86,11 +99,14 @@ ExitCode run_list(const CommonOptions& options) {
 }  // namespace
 
 void add_commands(CLI::App& app, int& code) {
-  const auto fail_on_divergence = std::make_shared<bool>(false);
-  add(app, code, "propagate", "Predict and measure forward signals of random stacks; say whether they agree",
-      [=](const CommonOptions& options) { return run_propagate(options, *fail_on_divergence); });
-  app.get_subcommand("propagate")
-      ->add_flag("--fail-on-divergence", *fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  const auto own = std::make_shared<PropagateOptions>();
+  add(app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
+      [=](const CommonOptions& options) { return run_propagate(options, *own); });
+  CLI::App* propagate = app.get_subcommand("propagate");
+  propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  propagate->add_flag("--backward", own->backward, "Measure gradients too");
+  propagate->add_option("--dump", own->dump,
+                        "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");
   add(app, code, "theory", "Print the prediction alone", run_theory);
   add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
       run_converge);

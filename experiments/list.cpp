@@ -50,6 +50,7 @@ constexpr std::array keys{
     Key{"run.threads", "0", "0: all cores"},
     Key{"run.device", "\"cpu\"", "cpu, reference, cuda"},
     Key{"run.dtype", "\"f32\"", "f64, f32, bf16, f16"},
+    Key{"run.backward", "false", "propagate: measure gradients too"},
     Key{"run.out", "\"\"", "folder for result files"},
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},

@@ -129,6 +129,7 @@ void read_run(TomlReader reader, RunOptions& run) {
   reader.read("threads", run.threads);
   reader.read("device", run.device);
   if (std::string dtype; reader.read("dtype", dtype)) run.dtype_choice = parse_dtype(dtype);
+  reader.read("backward", run.backward);
   reader.read("out", run.out);
   reader.finish();
 }

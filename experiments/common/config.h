@@ -19,6 +19,7 @@ struct RunOptions {
   std::string device = "cpu";
   std::optional<DType> dtype_choice;  ///< as given
   DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
+  bool backward = false;              ///< measure gradients too
   std::string out;                    ///< folder for results, "" for none
 };
 

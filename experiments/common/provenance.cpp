@@ -52,7 +52,11 @@ nlohmann::ordered_json provenance(const Config& config) {
   for (const StackSpec& spec : config.stacks()) stacks.push_back(resolved_json(spec));
   const nlohmann::ordered_json resolved{
       {"stacks", stacks},
-      {"run", {{"seed", config.run.seed}, {"seeds", config.run.seeds}, {"dtype", name_of(config.run.dtype)}}},
+      {"run",
+       {{"seed", config.run.seed},
+        {"seeds", config.run.seeds},
+        {"dtype", name_of(config.run.dtype)},
+        {"backward", config.run.backward}}},
       {"agreement",
        {{"familywise_error", config.agreement.familywise_error},
         {"finite_width", config.agreement.finite_width},
