@@ -4,6 +4,7 @@
 #include <Random123/conventional/Engine.hpp>
 
 #include <Eigen/Cholesky>
+#include <algorithm>
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
 
@@ -83,12 +84,14 @@ AttentionAverage::AttentionAverage(const PatternLaw& law, Index tokens) : law_(l
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
 AttentionAverage::Sample AttentionAverage::projection(const Sample& factor, const Vector& diagonal, double variance,
                                                       int heads, const Sample& white) const {
-  Sample x = static_cast<float>(std::sqrt(variance)) * (factor * white);
+  // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
+  const double spread = std::min(std::sqrt(variance), 1e12);
+  Sample x = static_cast<float>(spread) * (factor * white);
   if (law_.qk_norm != QkNorm::none) {
     const double others = law_.qk_norm == QkNorm::full ? heads - 1 : 0;
     for (Index t = 0; t < x.rows(); ++t) {
       const double own = x.row(t).squaredNorm() / static_cast<float>(law_.head_dim);
-      const double square = (own + others * variance * diagonal(t)) / (1 + others) + law_.norm_eps;
+      const double square = (own + others * spread * spread * diagonal(t)) / (1 + others) + law_.norm_eps;
       if (square > 0) x.row(t) /= static_cast<float>(std::sqrt(square));
     }
   }

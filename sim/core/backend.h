@@ -145,7 +145,8 @@ class Backend {
   /// Cosine of two rows, mean over the pairs of distinct rows of one sequence, then over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   [[nodiscard]] virtual double token_cosine(const Tensor& x, int sequences) const = 0;
-  /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller).
+  /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller);
+  /// NaN counts as infinite.
   [[nodiscard]] virtual std::vector<double> top_magnitudes(const Tensor& x, int count) const = 0;
 };
 

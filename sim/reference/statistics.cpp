@@ -65,7 +65,7 @@ double token_cosine(const double* x, Index rows, Index cols, int sequences) {
 
 std::vector<double> top_magnitudes(const double* x, Index size, int count) {
   std::vector<double> magnitudes;
-  for (Index i = 0; i < size; ++i) magnitudes.push_back(std::abs(x[i]));
+  for (Index i = 0; i < size; ++i) magnitudes.push_back(std::isnan(x[i]) ? HUGE_VAL : std::abs(x[i]));
   std::ranges::sort(magnitudes, std::greater<>());
   magnitudes.resize(std::min<std::size_t>(magnitudes.size(), static_cast<std::size_t>(count)));
   return magnitudes;

@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+TEST_CASE("storage: values go in and come out, rounded to the dtype") {
+  for (const Target& target : targets()) {
+    CAPTURE(target.name());
+    const std::vector<double> values{0.1, -0.0, 1e300, 1e-300, infinity, -3.0};
+    const Tensor x = target.backend->from_host(2, 3, target.dtype, values);
+    CHECK(x.rows() == 2);
+    CHECK(x.cols() == 3);
+    CHECK(x.dtype() == target.dtype);
+    std::vector<double> expected = values;
+    if (target.dtype == DType::f32) expected = {static_cast<double>(0.1F), -0.0, infinity, 0.0, infinity, -3.0};
+    check_same_bits("round trip", target.backend->to_host(x), expected);
+    const Tensor c = target.backend->constant(3, 5, target.dtype, 0.1);
+    check_same_bits("constant", target.backend->to_host(c), std::vector<double>(15, expected[0]));
+  }
+}
+
+TEST_CASE("storage: reading with the wrong dtype is an error, not garbage") {
+  const Tensor x = truth().constant(1, 1, DType::f64, 1.0);
+  CHECK_THROWS_AS((void)x.data<float>(), std::logic_error);
+}
+
+TEST_CASE("normal: one stream, the same numbers on every backend; f32 is f64 rounded") {
+  for (const Target& target : targets()) {
+    for (const Index cols : {Index{1}, Index{33}, Index{257}, Index{1025}}) {
+      CAPTURE(target.name());
+      CAPTURE(cols);
+      const StreamKey key{.seed = 3, .layer = 1, .tensor = 4};
+      std::vector<double> expected = truth().to_host(truth().normal(67, cols, DType::f64, key, 0.37));
+      if (target.dtype == DType::f32) {
+        for (double& x : expected) x = static_cast<double>(static_cast<float>(x));
+      }
+      const Tensor x = target.backend->normal(67, cols, target.dtype, key, 0.37);
+      check_same_bits("normal", target.backend->to_host(x), expected);
+    }
+  }
+}
+
+TEST_CASE("linear: every combination of odd rows, fan-in and fan-out") {
+  for (const Target& target : targets()) {
+    for (const Index in : odd_sizes) {
+      for (const Index out : odd_sizes) {
+        const Twin w = normal_twin(target, out, in, 1);
+        for (const Index rows : odd_sizes) {
+          CAPTURE(rows);
+          CAPTURE(in);
+          CAPTURE(out);
+          const Twin x = normal_twin(target, rows, in, 2);
+          const Tensor y = target.backend->linear(x.here, w.here);
+          REQUIRE(y.rows() == rows);
+          REQUIRE(y.cols() == out);
+          const Tensor bound = truth().linear(magnitude(x.truth), magnitude(w.truth));
+          check_close(target.name() + " linear", target.backend->to_host(y),
+                      truth().to_host(truth().linear(x.truth, w.truth)),
+                      scaled(dot_error(static_cast<double>(in), target.dtype), truth().to_host(bound)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("axpby and scale") {
+  constexpr double a = 0.7;
+  constexpr double b = -1.3;
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 1);
+        const Twin y = normal_twin(target, rows, cols, 2);
+        const Tensor bound = truth().axpby(std::abs(a), magnitude(x.truth), std::abs(b), magnitude(y.truth));
+        const std::vector<double> allowed = scaled(axpby_error(target.dtype), truth().to_host(bound));
+        check_close(target.name() + " axpby", target.backend->to_host(target.backend->axpby(a, x.here, b, y.here)),
+                    truth().to_host(truth().axpby(a, x.truth, b, y.truth)), allowed);
+        check_close(target.name() + " scale", target.backend->to_host(target.backend->scale(a, x.here)),
+                    truth().to_host(truth().scale(a, x.truth)), allowed);
+      }
+    }
+  }
+}
+
+TEST_CASE("axpby with coefficients 1 is the plain sum, correctly rounded") {
+  for (const Target& target : targets()) {
+    const Twin x = normal_twin(target, 33, 257, 1);
+    const Twin y = normal_twin(target, 33, 257, 2);
+    check_close(
+        target.name(), target.backend->to_host(target.backend->axpby(1.0, x.here, 1.0, y.here)),
+        truth().to_host(truth().axpby(1.0, x.truth, 1.0, y.truth)),
+        scaled(unit_roundoff(target.dtype), truth().to_host(magnitude(truth().axpby(1.0, x.truth, 1.0, y.truth)))));
+  }
+}
+
+TEST_CASE("scale keeps infinities, and NaN") {
+  const std::vector<double> values{infinity, -infinity, NAN, 1.0};
+  for (const Target& target : targets()) {
+    const Twin x = twin_of(target, 1, 4, values);
+    check_close(target.name(), target.backend->to_host(target.backend->scale(2.0, x.here)),
+                truth().to_host(truth().scale(2.0, x.truth)), 0.0);
+  }
+}
+
+TEST_CASE("gather: rows in any order, repeated, of any width") {
+  const std::vector<int> ids{4, 0, 4, 2, 1, 1};
+  for (const Target& target : targets()) {
+    for (const Index cols : odd_sizes) {
+      const Twin table = normal_twin(target, 5, cols, 1);
+      const Tensor y = target.backend->gather(table.here, ids);
+      CHECK(y.rows() == 6);
+      check_same_bits(target.name() + " gather", target.backend->to_host(y),
+                      truth().to_host(truth().gather(table.truth, ids)));
+    }
+  }
+}
+
+TEST_CASE("an op returns a new tensor and leaves its operands alone") {
+  for (const Target& target : targets()) {
+    const Twin x = normal_twin(target, 3, 4, 1);
+    const Twin one = twin_of(target, 1, 4, std::vector<double>(4, 1.0));
+    const std::vector<double> before = target.backend->to_host(x.here);
+    (void)target.backend->scale(2.0, x.here);
+    (void)target.backend->axpby(2.0, x.here, 1.0, x.here);
+    (void)target.backend->norm(NormKind::layer, x.here, one.here, {}, 0.0);
+    (void)target.backend->rope(x.here, 1, 1, 10000.0);
+    (void)target.backend->attention(x.here, x.here, x.here, {2, 2, 2, 1, true});
+    (void)target.backend->activate(Activation::relu, x.here);
+    (void)target.backend->top_magnitudes(x.here, 2);
+    check_same_bits(target.name(), target.backend->to_host(x.here), before);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,126 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+
+TEST_CASE("rope: odd numbers of tokens, several heads and sequences") {
+  for (const Target& target : targets()) {
+    for (const Index tokens : odd_sizes) {
+      for (const int head_dim : {2, 6, 64}) {
+        for (const int heads : {1, 3}) {
+          for (const int sequences : {1, 3}) {
+            CAPTURE(tokens);
+            CAPTURE(head_dim);
+            CAPTURE(heads);
+            CAPTURE(sequences);
+            const Twin x = normal_twin(target, sequences * tokens, heads * head_dim, 20);
+            // |a| + |b| ≤ √2·norm of the pair ≤ √2·√(a² + b²): the largest entry twice bounds it.
+            const std::vector<double> values = truth().to_host(magnitude(x.truth));
+            const double size = 2.0 * *std::ranges::max_element(values);
+            check_close(target.name() + " rope",
+                        target.backend->to_host(target.backend->rope(x.here, heads, sequences, 10000.0)),
+                        truth().to_host(truth().rope(x.truth, heads, sequences, 10000.0)),
+                        rope_error(static_cast<double>(tokens), target.dtype) * size);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Largest Σ|q||k|/√e of any query with any key, an upper value over heads and sequences.
+double logit_magnitude(const Twin& q, const Twin& k, const AttentionShape& shape) {
+  const auto largest_norm = [&](const Tensor& x, int heads) {
+    const Tensor by_head = truth().from_host(x.rows() * heads, shape.head_dim, DType::f64, truth().to_host(x));
+    return std::sqrt(std::ranges::max(truth().row_dots(by_head, by_head)));
+  };
+  return largest_norm(q.truth, shape.heads) * largest_norm(k.truth, shape.kv_heads) / std::sqrt(shape.head_dim);
+}
+
+void check_attention(const Target& target, const AttentionShape& shape, Index tokens, double score_scale) {
+  CAPTURE(shape.heads);
+  CAPTURE(shape.kv_heads);
+  CAPTURE(shape.head_dim);
+  CAPTURE(shape.sequences);
+  CAPTURE(shape.causal);
+  CAPTURE(tokens);
+  const Index rows = shape.sequences * tokens;
+  const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 21, score_scale);
+  const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 22, score_scale);
+  const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 23);
+  const Tensor bound = truth().attention(q.truth, k.truth, magnitude(v.truth), shape);
+  const double error =
+      attention_error(shape.head_dim, static_cast<double>(tokens), logit_magnitude(q, k, shape), target.dtype);
+  check_close(
+      target.name() + " attention", target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape)),
+      truth().to_host(truth().attention(q.truth, k.truth, v.truth, shape)), scaled(error, truth().to_host(bound)));
+}
+
+TEST_CASE("attention: causal and not, equal and grouped heads, several sequences, odd sizes") {
+  constexpr std::pair<int, int> head_pairs[] = {{1, 1}, {3, 3}, {4, 2}, {3, 1}};
+  for (const Target& target : targets()) {
+    for (const auto& [heads, kv_heads] : head_pairs) {
+      for (const int head_dim : {1, 2, 33}) {
+        for (const int sequences : {1, 3}) {
+          for (const bool causal : {true, false}) {
+            for (const Index tokens : {Index{1}, Index{2}, Index{31}, Index{32}, Index{33}}) {
+              check_attention(target, {heads, kv_heads, head_dim, sequences, causal}, tokens, 1.0);
+            }
+          }
+        }
+      }
+    }
+    check_attention(target, {4, 2, 32, 2, true}, 257, 1.0);
+    check_attention(target, {4, 2, 32, 2, false}, 257, 1.0);
+  }
+}
+
+TEST_CASE("attention: logits in the hundreds neither overflow nor lose the largest") {
+  for (const Target& target : targets()) {
+    for (const bool causal : {true, false}) check_attention(target, {2, 1, 16, 1, causal}, 33, 12.0);
+  }
+}
+
+TEST_CASE("attention: equal logits of any size average the values") {
+  // q = c·e₁ and k = e₁: all logits are c/√e exactly, also where the exponential of one overflows.
+  for (const Target& target : targets()) {
+    for (const double c : {0.0, 1e3, 1e4, -1e4}) {
+      const Twin q = twin_of(target, 3, 1, std::vector<double>(3, c));
+      const Twin k = twin_of(target, 3, 1, std::vector<double>(3, 1.0));
+      const Twin v = twin_of(target, 3, 1, std::vector<double>{1.0, 2.0, 6.0});
+      check_close(target.name(),
+                  target.backend->to_host(target.backend->attention(q.here, k.here, v.here, {1, 1, 1, 1, true})),
+                  std::vector<double>{1.0, 1.5, 3.0}, 6.0 * roundings(8, target.dtype));
+    }
+  }
+}
+
+TEST_CASE("attention: a later token changes no earlier output if causal, not one bit") {
+  for (const Target& target : targets()) {
+    const AttentionShape shape{2, 1, 8, 1, true};
+    const Twin q = normal_twin(target, 33, 16, 21);
+    const Twin k = normal_twin(target, 33, 8, 22);
+    const Twin v = normal_twin(target, 33, 8, 23);
+    std::vector<double> other_k = truth().to_host(k.truth);
+    std::vector<double> other_v = truth().to_host(v.truth);
+    for (std::size_t i = 32 * 8; i < 33 * 8; ++i) other_k[i] = other_v[i] = 7.0;
+    const std::vector<double> before =
+        target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape));
+    const std::vector<double> after = target.backend->to_host(target.backend->attention(
+        q.here, twin_of(target, 33, 8, other_k).here, twin_of(target, 33, 8, other_v).here, shape));
+    CHECK(first_difference(after, before) == 32 * 16);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,141 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+void check_moments(const Target& target, const Twin& x) {
+  const RowMoments m = target.backend->row_moments(x.here);
+  const RowMoments e = truth().row_moments(x.truth);
+  const RowMoments magnitudes = truth().row_moments(magnitude(x.truth));
+  const auto n = static_cast<double>(x.truth.cols());
+  std::vector<double> mean, second, variance, kurtosis;
+  for (std::size_t t = 0; t < e.mean.size(); ++t) {
+    mean.push_back(mean_error(n, magnitudes.mean[t]));
+    second.push_back(2.0 * roundings(n + 2, DType::f64) * e.second_moment[t]);
+    variance.push_back(variance_error(n, e.variance[t], magnitudes.mean[t]));
+    kurtosis.push_back(kurtosis_error(n, e.kurtosis[t], e.variance[t], magnitudes.mean[t]));
+  }
+  check_close(target.name() + " mean", m.mean, e.mean, mean);
+  check_close(target.name() + " second moment", m.second_moment, e.second_moment, second);
+  check_close(target.name() + " variance", m.variance, e.variance, variance);
+  check_close(target.name() + " kurtosis", m.kurtosis, e.kurtosis, kurtosis);
+  check_close(target.name() + " maximum", m.maximum, e.maximum, 0.0);
+}
+
+TEST_CASE("row moments at odd sizes") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        check_moments(target, normal_twin(target, rows, cols, 40));
+      }
+    }
+  }
+}
+
+TEST_CASE("row moments are two-pass: a mean of 1e4 does not hurt the variance") {
+  for (const Target& target : targets()) {
+    std::vector<double> values = truth().to_host(normal_twin(target, 3, 257, 40).truth);
+    for (double& x : values) x += 1e4;
+    check_moments(target, twin_of(target, 3, 257, values));
+  }
+}
+
+TEST_CASE("row moments of a zero row, and of one that is not finite") {
+  const std::vector<double> values{0.0, 0.0, 0.0, 1.0, nan, 2.0, infinity, 1.0, 1.0, -infinity, 1.0, 2.0};
+  for (const Target& target : targets()) check_moments(target, twin_of(target, 4, 3, values));
+}
+
+TEST_CASE("the maximum of a row of NaN and numbers is NaN, wherever it stands") {
+  for (const Target& target : targets()) {
+    for (std::size_t at = 0; at < 33; ++at) {
+      std::vector<double> values(33, 1.0);
+      values[at] = nan;
+      CHECK(std::isnan(target.backend->row_moments(twin_of(target, 1, 33, values).here).maximum[0]));
+    }
+  }
+}
+
+TEST_CASE("row dots at odd sizes, summed in double for every dtype") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 41);
+        const Twin y = normal_twin(target, rows, cols, 42);
+        const std::vector<double> bound = truth().row_dots(magnitude(x.truth), magnitude(y.truth));
+        check_close(target.name() + " row dots", target.backend->row_dots(x.here, y.here),
+                    truth().row_dots(x.truth, y.truth),
+                    scaled(dot_error(static_cast<double>(cols), DType::f64), bound));
+      }
+    }
+  }
+}
+
+TEST_CASE("token cosine: the closed form is the mean over pairs") {
+  for (const Target& target : targets()) {
+    for (const Index tokens : odd_sizes) {
+      for (const Index cols : {Index{1}, Index{2}, Index{33}}) {
+        for (const int sequences : {1, 3}) {
+          CAPTURE(tokens);
+          CAPTURE(cols);
+          CAPTURE(sequences);
+          const Twin x = normal_twin(target, sequences * tokens, cols, 43);
+          const std::vector<double> actual{target.backend->token_cosine(x.here, sequences)};
+          const std::vector<double> expected{truth().token_cosine(x.truth, sequences)};
+          CHECK(std::isnan(expected[0]) == (tokens == 1));
+          check_close(target.name() + " token cosine", actual, expected,
+                      cosine_error(static_cast<double>(cols), static_cast<double>(tokens)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("token cosine of a zero row is no number") {
+  for (const Target& target : targets()) {
+    CHECK(
+        std::isnan(target.backend->token_cosine(twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4}).here, 1)));
+  }
+}
+
+TEST_CASE("top magnitudes: exact, in order, with ties and fewer entries than asked for") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const int count : {1, 2, 100}) {
+        const Twin x = normal_twin(target, rows, 33, 44);
+        CHECK(target.backend->top_magnitudes(x.here, count) == truth().top_magnitudes(x.truth, count));
+      }
+    }
+    const Twin ties = twin_of(target, 1, 5, std::vector<double>{-2, 1, 2, -1, 2});
+    CHECK(target.backend->top_magnitudes(ties.here, 4) == std::vector<double>{2, 2, 2, 1});
+    const Twin infinite = twin_of(target, 1, 3, std::vector<double>{1, -infinity, 2});
+    CHECK(target.backend->top_magnitudes(infinite.here, 2) == std::vector<double>{infinity, 2});
+  }
+}
+
+TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the reference too") {
+  const std::vector<double> values{3.0, nan, 1.0, 2.0, nan, 5.0};
+  const std::vector<double> expected{infinity, infinity, 5.0, 3.0};
+  CHECK(truth().top_magnitudes(truth().from_host(1, 6, DType::f64, values), 4) == expected);
+  for (const Target& target : targets()) {
+    CHECK(target.backend->top_magnitudes(twin_of(target, 1, 6, values).here, 4) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,37 @@
+#include "tests/measure/live_bytes.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<std::size_t> total{0};
+
+/// In front of every block, as wide as the strictest alignment that plain operator new promises.
+constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* block = std::malloc(header + bytes);
+  if (block == nullptr) throw std::bad_alloc();
+  *static_cast<std::size_t*>(block) = bytes;
+  total += bytes;
+  return static_cast<char*>(block) + header;
+}
+
+void operator delete(void* pointer) noexcept {
+  if (pointer == nullptr) return;
+  void* block = static_cast<char*>(pointer) - header;
+  total -= *static_cast<std::size_t*>(block);
+  std::free(block);
+}
+
+void operator delete(void* pointer, std::size_t /*bytes*/) noexcept { operator delete(pointer); }
+
+namespace periscope::testing {
+
+std::size_t live_bytes() { return total; }
+
+}  // namespace periscope::testing

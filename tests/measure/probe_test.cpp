@@ -1,0 +1,215 @@
+#include "sim/measure/probe.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+using doctest::Approx;
+using Values = std::vector<double>;
+
+/// A probe of a stack of width 2, shown tensors that were made by hand.
+class ByHand {
+ public:
+  explicit ByHand(std::string_view placement = "peri", int sequences = 1, int layers = 1)
+      : spec_(with(placement, layers)),
+        weights_(truth(), spec_, DType::f64, 1),
+        context_{truth(), spec_.model, weights_, sequences},
+        probe_(context_) {}
+
+  void input(const Values& x) { probe_.on_input(rows(x)); }
+  void site(int sublayer, Site site, const Values& x) { probe_.on_site(sublayer, site, rows(x)); }
+  Reading take() { return probe_.take(); }
+
+ private:
+  static StackSpec with(std::string_view placement, int layers) {
+    StackSpec spec = placed(tiny_stack(), placement);
+    spec.model.layers = layers;
+    spec.model.width = 2;
+    return spec;
+  }
+  static Tensor rows(const Values& x) {
+    return truth().from_host(static_cast<Tensor::Index>(x.size() / 2), 2, DType::f64, x);
+  }
+
+  StackSpec spec_;
+  GeneratedWeights weights_;
+  StackContext context_;
+  Probe probe_;
+};
+
+double value(const Reading& reading, Statistic statistic, Site site, std::size_t index) {
+  const Curve* curve = reading.profile.find(statistic, site);
+  REQUIRE(curve != nullptr);
+  return curve->value.at(index);
+}
+
+TEST_CASE("estimators of one signal by hand") {
+  // Rows (1, 3) and (−2, 0): means 2 and −1, variances over D both 1, second moments 5 and 2.
+  ByHand probe;
+  probe.input({1, 3, -2, 0});
+  const Reading r = probe.take();
+  CHECK(value(r, Statistic::mean, Site::x_out, 0) == 0.5);
+  CHECK(value(r, Statistic::second_moment, Site::x_out, 0) == 3.5);
+  CHECK(value(r, Statistic::variance, Site::x_out, 0) == 1.0);
+  CHECK(value(r, Statistic::kurtosis, Site::x_out, 0) == 1.0);
+  CHECK(value(r, Statistic::maximum, Site::x_out, 0) == 3.0);
+  CHECK(value(r, Statistic::token_cosine, Site::x_out, 0) == Approx(-2.0 / std::sqrt(40.0)));
+}
+
+TEST_CASE("token cosine pairs the tokens of one sequence only") {
+  ByHand probe("peri", 2);
+  probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
+  CHECK(value(probe.take(), Statistic::token_cosine, Site::x_out, 0) == Approx(0.5));
+}
+
+TEST_CASE("curves: streams have an entry for the input, the other sites have one per sublayer") {
+  ByHand probe("residual");
+  probe.input({1, 1});
+  for (int l = 0; l < 2; ++l) {
+    const double x = l + 2.0;
+    for (const Site site : {Site::x_in, Site::A_out, Site::f_out, Site::B_out, Site::x_out, Site::r_out}) {
+      probe.site(l, site, {x + static_cast<int>(site), 0});
+    }
+  }
+  const Reading r = probe.take();
+  for (const Site site : {Site::x_in, Site::A_out, Site::f_out, Site::B_out, Site::x_out, Site::r_out}) {
+    const bool stream = site == Site::x_out || site == Site::r_out;
+    const std::size_t first = stream ? 1 : 0;
+    REQUIRE(r.profile.find(Statistic::maximum, site)->value.size() == 2 + first);
+    if (stream) CHECK(value(r, Statistic::maximum, site, 0) == 1.0);
+    for (std::size_t l = 0; l < 2; ++l) {
+      CHECK(value(r, Statistic::maximum, site, first + l) == static_cast<double>(l) + 2.0 + static_cast<int>(site));
+    }
+  }
+}
+
+TEST_CASE("the branch: its share of the stream, and the angle between the two") {
+  // alpha and beta come from the placement: depth-scaled has beta = 1/√2 at one layer.
+  for (const auto& [placement, scale] : {std::pair{"peri", 1.0}, std::pair{"depth-scaled", std::sqrt(0.5)}}) {
+    ByHand probe(placement);
+    probe.input({1, 0, 0, 2});
+    probe.site(1, Site::x_in, {1, 0, 0, 2});
+    probe.site(1, Site::B_out, {3, 4, -3, 3});
+    const Reading r = probe.take();
+    CHECK(value(r, Statistic::branch_ratio, Site::B_out, 1) == Approx(scale * (5.0 + std::sqrt(18.0) / 2.0) / 2.0));
+    CHECK(value(r, Statistic::branch_cosine, Site::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
+    CHECK(std::isnan(value(r, Statistic::branch_ratio, Site::B_out, 0)));
+  }
+}
+
+TEST_CASE("angular distance between depths, mean over tokens, in half turns") {
+  ByHand probe;
+  probe.input({1, 0, 0, 1});
+  probe.site(0, Site::x_out, {0, 2, 0, 3});    // a quarter turn; none
+  probe.site(1, Site::x_out, {-1, 0, 1, -1});  // half a turn from the input; three eighths
+  const Values d = probe.take().profile.angular_distance;
+  REQUIRE(d.size() == 9);
+  CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
+  CHECK(d[0 * 3 + 2] == Approx((1.0 + 0.75) / 2));
+  CHECK(d[1 * 3 + 2] == Approx((0.5 + 0.75) / 2));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(d[i * 3 + i] == 0.0);
+    for (std::size_t j = 0; j < 3; ++j) CHECK(d[i * 3 + j] == d[j * 3 + i]);
+  }
+}
+
+TEST_CASE("angular distance of many tokens uses some, spread over all of them") {
+  // The first half of 200 tokens turns by a quarter, the second half not at all.
+  Values before, after;
+  for (int t = 0; t < 200; ++t) {
+    before.insert(before.end(), {1.0, 0.0});
+    after.insert(after.end(), {t < 100 ? 0.0 : 1.0, t < 100 ? 1.0 : 0.0});
+  }
+  ByHand probe;
+  probe.input(before);
+  probe.site(0, Site::x_out, after);
+  CHECK(probe.take().profile.angular_distance[1] == Approx(0.25));
+}
+
+TEST_CASE("angular distance is left out of stacks deeper than the stated number of depths") {
+  for (const int layers : {256, 257}) {  // 513 depths, 515
+    ByHand probe("peri", 1, layers);
+    probe.input({1, 0});
+    for (int l = 0; l < 2 * layers; ++l) probe.site(l, Site::x_out, {1, 1});
+    const std::size_t depths = static_cast<std::size_t>(2 * layers) + 1;
+    const Values d = probe.take().profile.angular_distance;
+    CHECK(d.size() == (depths <= angular_depths ? depths * depths : 0));
+    if (!d.empty()) CHECK(d[1] == Approx(0.25));
+  }
+}
+
+TEST_CASE("top magnitudes: per sublayer, in order, at most the stated number") {
+  ByHand probe;
+  probe.input({1, 1});
+  Values many;
+  for (int i = 0; i < 300; ++i) many.push_back(i % 2 == 0 ? i : -i);
+  probe.site(0, Site::f_out, {1, -5, 3, 2});
+  probe.site(1, Site::f_out, many);
+  const Reading r = probe.take();
+  const auto& top = r.top.at(Site::f_out);
+  REQUIRE(top.size() == 2);
+  CHECK(top[0] == Values{5, 3, 2, 1});
+  CHECK(top[1].size() == top_count);
+  CHECK(top[1].front() == 299.0);
+  CHECK(top[1].back() == 200.0);
+}
+
+TEST_CASE("divergence: the first sublayer whose output is not finite, and what its statistics say") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  ByHand healthy;
+  healthy.input({1, 1});
+  healthy.site(0, Site::x_out, {1e150, 1});
+  CHECK(healthy.take().diverged_at == -1);
+  for (const double bad : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+    ByHand probe;
+    probe.input({1, 1});
+    probe.site(0, Site::x_out, {1, 1});
+    probe.site(1, Site::f_out, {bad, 1});
+    probe.site(1, Site::x_out, {bad, 1});
+    const Reading r = probe.take();
+    CHECK(r.diverged_at == 1);
+    CHECK_FALSE(std::isfinite(value(r, Statistic::second_moment, Site::x_out, 2)));
+    CHECK_FALSE(std::isfinite(value(r, Statistic::maximum, Site::x_out, 2)));
+    CHECK(value(r, Statistic::second_moment, Site::x_out, 1) == 1.0);
+  }
+}
+
+TEST_CASE("a probe on a real stack says of every site what the recorded signal says") {
+  for (const Placement& placement : placement_table()) {
+    CAPTURE(placement.name);
+    const StackSpec spec = placed(tiny_stack(), placement.name);
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    const StackContext context{truth(), spec.model, weights, 1};
+    const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
+    Probe probe(context);
+    (void)stack_forward(context, input, probe);
+    const Reading r = probe.take();
+    const RecordedStack record = record_stack(context, input);
+    for (const auto& [place, x] : record.site) {
+      const auto& [sublayer, site] = place;
+      const Tensor signal = truth().from_host(spec.input.tokens, spec.model.width, DType::f64, x);
+      const RowMoments m = truth().row_moments(signal);
+      const std::size_t i = static_cast<std::size_t>(sublayer) + (site == Site::x_out || site == Site::r_out ? 1 : 0);
+      const auto mean = [](const Values& v) {
+        return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+      };
+      CHECK(value(r, Statistic::second_moment, site, i) == Approx(mean(m.second_moment)).epsilon(1e-14));
+      CHECK(value(r, Statistic::variance, site, i) == Approx(mean(m.variance)).epsilon(1e-14));
+      CHECK(value(r, Statistic::kurtosis, site, i) == Approx(mean(m.kurtosis)).epsilon(1e-14));
+      CHECK(value(r, Statistic::token_cosine, site, i) == truth().token_cosine(signal, 1));
+      CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signal, top_count));
+    }
+    CHECK(r.profile.angular_distance.size() == 25);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

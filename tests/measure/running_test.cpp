@@ -1,0 +1,46 @@
+#include "sim/measure/running.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <initializer_list>
+
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+Running of(std::initializer_list<double> numbers) {
+  Running r;
+  for (const double x : numbers) r.add(x);
+  return r;
+}
+
+TEST_CASE("running mean, variance and standard error by hand") {
+  const Running r = of({2, 4, 4, 4, 5, 5, 7, 9});
+  CHECK(r.count() == 8);
+  CHECK(r.mean() == Approx(5.0));
+  CHECK(r.variance() == Approx(32.0 / 7.0));
+  CHECK(r.standard_error() == Approx(std::sqrt(32.0 / 7.0 / 8.0)));
+}
+
+TEST_CASE("one number has no spread, no number no mean") {
+  CHECK(std::isnan(Running().mean()));
+  CHECK(of({3}).mean() == 3.0);
+  CHECK(std::isnan(of({3}).variance()));
+  CHECK(std::isnan(of({3}).standard_error()));
+  CHECK(of({3, 3}).standard_error() == 0.0);
+}
+
+TEST_CASE("a large mean does not eat a small spread") {
+  const Running r = of({1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16});
+  CHECK(r.variance() == Approx(30.0).epsilon(1e-12));
+}
+
+TEST_CASE("what is not finite is not averaged away") {
+  CHECK(std::isnan(of({1, NAN, 2}).mean()));
+  CHECK_FALSE(std::isfinite(of({1, INFINITY, 2}).mean()));
+}
+
+}  // namespace
+}  // namespace periscope

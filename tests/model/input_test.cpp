@@ -1,0 +1,97 @@
+#include "sim/model/input.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+StackSpec wide(double second_moment, double correlation) {
+  StackSpec spec = tiny_stack();
+  spec.model.width = 4096;
+  spec.input.tokens = 3;
+  spec.input.second_moment = second_moment;
+  spec.input.correlation = correlation;
+  return spec;
+}
+
+/// Mean over features of the products of two tokens' entries, with its standard error.
+Estimate mean_product(const std::vector<double>& x, std::size_t a, std::size_t b, std::size_t width) {
+  std::vector<double> products(width);
+  for (std::size_t i = 0; i < width; ++i) products[i] = x[a * width + i] * x[b * width + i];
+  return estimate(products);
+}
+
+TEST_CASE("Gaussian input has the second moment and the correlation that were asked for") {
+  for (const double correlation : {0.0, 0.3, 0.9}) {
+    const std::vector<double> x = truth().to_host(gaussian_input(truth(), wide(2.5, correlation), DType::f64, 7));
+    for (std::size_t t = 0; t < 3; ++t) {
+      for (std::size_t s = 0; s <= t; ++s) {
+        check_consistent("product of two tokens", mean_product(x, t, s, 4096), 2.5 * (t == s ? 1.0 : correlation));
+      }
+    }
+  }
+}
+
+TEST_CASE("Gaussian input of correlation 1: all tokens are the same") {
+  const std::vector<double> x = truth().to_host(gaussian_input(truth(), wide(1.0, 1.0), DType::f64, 7));
+  for (std::size_t i = 0; i < 4096; ++i) REQUIRE(x[i] == x[4096 + i]);
+}
+
+TEST_CASE("the second moment scales an input and changes nothing else; another seed is another input") {
+  const std::vector<double> one = truth().to_host(gaussian_input(truth(), wide(1.0, 0.0), DType::f64, 7));
+  const std::vector<double> four = truth().to_host(gaussian_input(truth(), wide(4.0, 0.0), DType::f64, 7));
+  for (std::size_t i = 0; i < one.size(); ++i) REQUIRE(four[i] == 2.0 * one[i]);
+  CHECK(truth().to_host(gaussian_input(truth(), wide(1.0, 0.0), DType::f64, 8)) != one);
+}
+
+TEST_CASE("token input: rows of the embedding table, equal for equal ids") {
+  StackSpec spec = tiny_stack();
+  spec.input.second_moment = 9.0;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const std::vector<double> table = truth().to_host(weights.matrix(0, Weight::embedding));
+  REQUIRE(table.size() == 16 * 12);
+  const std::vector<double> x = truth().to_host(embedded_input(truth(), weights, std::vector<int>{3, 15, 3}));
+  for (std::size_t i = 0; i < 12; ++i) {
+    CHECK(x[i] == table[3 * 12 + i]);
+    CHECK(x[12 + i] == table[15 * 12 + i]);
+    CHECK(x[24 + i] == x[i]);
+  }
+}
+
+TEST_CASE("generated weights: the matrix of a layer is its stream, whichever way it is asked for") {
+  const StackSpec spec = tiny_stack();
+  const GeneratedWeights weights(truth(), spec, DType::f64, 5);
+  const auto matrix = [&](int layer, Weight weight) { return truth().to_host(weights.matrix(layer, weight)); };
+  CHECK(matrix(1, Weight::up) == matrix(1, Weight::up));
+  CHECK(matrix(1, Weight::up) != matrix(0, Weight::up));
+  CHECK(matrix(1, Weight::up) != matrix(1, Weight::gate));
+  const StreamKey key{.seed = 5, .layer = 1, .tensor = static_cast<std::uint32_t>(Weight::down)};
+  CHECK(matrix(1, Weight::down) == truth().to_host(truth().normal(12, 10, DType::f64, key, std::sqrt(0.1))));
+}
+
+TEST_CASE("generated norms: gain gamma, QK-norms gain 1, biases 0 for LayerNorm alone") {
+  StackSpec spec = tiny_stack();
+  spec.model.qk_norm = QkNorm::full;
+  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+    spec.model.norm = kind;
+    const GeneratedWeights weights(truth(), spec, DType::f64, 5);
+    for (const NormSite site : {NormSite::a, NormSite::b, NormSite::c, NormSite::embedding, NormSite::final}) {
+      const NormWeights w = weights.norm(1, site);
+      CHECK(truth().to_host(w.gain) == std::vector<double>(12, 0.8));
+      CHECK(w.bias.empty() == (kind == NormKind::rms));
+      if (!w.bias.empty()) CHECK(truth().to_host(w.bias) == std::vector<double>(12, 0.0));
+    }
+    CHECK(truth().to_host(weights.norm(0, NormSite::q).gain) == std::vector<double>(24, 1.0));
+    CHECK(truth().to_host(weights.norm(0, NormSite::k).gain) == std::vector<double>(12, 1.0));
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,198 @@
+#include "tests/model/plain_stack.h"
+
+#include <cmath>
+#include <complex>
+#include <stdexcept>
+
+namespace periscope::testing {
+namespace {
+
+using Vec = std::vector<double>;
+
+class PlainStack {
+ public:
+  PlainStack(const ModelSpec& m, const Backend& backend, const WeightSource& weights)
+      : m_(m), backend_(backend), weights_(weights) {}
+
+  [[nodiscard]] Rows norm(NormKind kind, int sublayer, NormSite site, const Rows& x) const {
+    const NormWeights w = weights_.norm(sublayer, site);
+    const Vec gain = backend_.to_host(w.gain);
+    const Vec bias = w.bias.empty() ? Vec(gain.size(), 0.0) : backend_.to_host(w.bias);
+    Rows y = x;
+    for (Vec& row : y) {
+      // QK-norm per head has a gain as wide as one head: the row then consists of several parts.
+      for (std::size_t first = 0; first < row.size(); first += gain.size()) {
+        double mean = 0.0;
+        double square = 0.0;
+        for (std::size_t i = 0; i < gain.size(); ++i) mean += row[first + i];
+        mean = kind == NormKind::layer ? mean / static_cast<double>(gain.size()) : 0.0;
+        for (std::size_t i = 0; i < gain.size(); ++i) square += std::pow(row[first + i] - mean, 2);
+        const double rms = std::sqrt(square / static_cast<double>(gain.size()) + m_.norm_eps);
+        for (std::size_t i = 0; i < gain.size(); ++i)
+          row[first + i] = gain[i] * (row[first + i] - mean) / rms + bias[i];
+      }
+    }
+    return y;
+  }
+
+  [[nodiscard]] Rows norm(int sublayer, NormSite site, const Rows& x) const { return norm(m_.norm, sublayer, site, x); }
+
+  [[nodiscard]] Rows attention(int layer, const Rows& x) const {
+    Rows q = map(layer, Weight::q, x);
+    Rows k = map(layer, Weight::k, x);
+    const Rows v = map(layer, Weight::v, x);
+    if (m_.qk_norm != QkNorm::none) {
+      q = norm(NormKind::rms, 2 * layer, NormSite::q, q);
+      k = norm(NormKind::rms, 2 * layer, NormSite::k, k);
+    }
+    if (m_.rope) {
+      for (std::size_t t = 0; t < x.size(); ++t) {
+        rotate(q[t], static_cast<double>(t));
+        rotate(k[t], static_cast<double>(t));
+      }
+    }
+    const auto e = static_cast<std::size_t>(m_.head_dim);
+    Rows mixed(x.size(), Vec(static_cast<std::size_t>(m_.heads) * e, 0.0));
+    for (std::size_t h = 0; h < static_cast<std::size_t>(m_.heads); ++h) {
+      const std::size_t g = h * static_cast<std::size_t>(m_.kv_heads) / static_cast<std::size_t>(m_.heads);
+      for (std::size_t t = 0; t < x.size(); ++t) {
+        Vec logits(m_.causal ? t + 1 : x.size(), 0.0);
+        for (std::size_t s = 0; s < logits.size(); ++s) {
+          for (std::size_t i = 0; i < e; ++i) logits[s] += q[t][h * e + i] * k[s][g * e + i];
+        }
+        for (std::size_t s = 0; s < logits.size(); ++s) {
+          double inverse_weight = 0.0;  // 1/A_ts = Σ_r exp(z_tr − z_ts)
+          for (const double other : logits) inverse_weight += std::exp((other - logits[s]) / std::sqrt(m_.head_dim));
+          for (std::size_t i = 0; i < e; ++i) mixed[t][h * e + i] += v[s][g * e + i] / inverse_weight;
+        }
+      }
+    }
+    return map(layer, Weight::o, mixed);
+  }
+
+  [[nodiscard]] Rows mlp(int layer, const Rows& x) const {
+    const bool gated = m_.mlp == MlpKind::swiglu || m_.mlp == MlpKind::geglu;
+    const Rows up = map(layer, Weight::up, x);
+    const Rows gate = gated ? map(layer, Weight::gate, x) : up;
+    Rows hidden = up;
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      for (std::size_t j = 0; j < hidden[t].size(); ++j) hidden[t][j] = phi(gate[t][j]) * (gated ? up[t][j] : 1.0);
+    }
+    return map(layer, Weight::down, hidden);
+  }
+
+ private:
+  [[nodiscard]] double phi(double x) const {
+    switch (m_.mlp) {
+      case MlpKind::relu: return std::fmax(x, 0.0);
+      case MlpKind::gelu:
+      case MlpKind::geglu: return x * 0.5 * (1.0 + std::erf(x / std::sqrt(2.0)));
+      case MlpKind::silu:
+      case MlpKind::swiglu: return x * 0.5 * (1.0 + std::tanh(0.5 * x));
+    }
+    throw std::logic_error("unknown MLP kind");
+  }
+
+  /// y_j = Σ_k W_jk x_k for every token.
+  [[nodiscard]] Rows map(int layer, Weight weight, const Rows& x) const {
+    const Vec w = backend_.to_host(weights_.matrix(layer, weight));
+    const std::size_t in = x[0].size();
+    Rows y(x.size(), Vec(w.size() / in, 0.0));
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      for (std::size_t i = 0; i < w.size(); ++i) y[t][i / in] += w[i] * x[t][i % in];
+    }
+    return y;
+  }
+
+  /// A pair of features is a complex number that turns.
+  void rotate(Vec& row, double position) const {
+    const auto e = static_cast<std::size_t>(m_.head_dim);
+    for (std::size_t head = 0; head < row.size(); head += e) {
+      for (std::size_t i = 0; i < e / 2; ++i) {
+        const double frequency = 1.0 / std::pow(10000.0, 2.0 * static_cast<double>(i) / m_.head_dim);
+        const std::complex<double> turned =
+            std::complex(row[head + i], row[head + e / 2 + i]) * std::polar(1.0, position * frequency);
+        row[head + i] = turned.real();
+        row[head + e / 2 + i] = turned.imag();
+      }
+    }
+  }
+
+  const ModelSpec& m_;
+  const Backend& backend_;
+  const WeightSource& weights_;
+};
+
+Rows combined(double a, const Rows& x, double b, const Rows& y) {
+  Rows z = x;
+  for (std::size_t t = 0; t < z.size(); ++t) {
+    for (std::size_t i = 0; i < z[t].size(); ++i) z[t][i] = a * x[t][i] + b * y[t][i];
+  }
+  return z;
+}
+
+}  // namespace
+
+SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
+  const std::string_view name = placement.name;
+  const double depth = layers;
+  if (placement.is_custom()) return placement.custom;
+  if (name == "none") return {};
+  if (name == "post" || name == "residual") return {.norm_c = true};
+  if (name == "pre") return {.norm_a = true};
+  if (name == "peri") return {.norm_a = true, .norm_b = true};
+  if (name == "b-only") return {.norm_b = true};
+  if (name == "a+c") return {.norm_a = true, .norm_c = true};
+  if (name == "deepnorm") return {.norm_c = true, .alpha = std::sqrt(std::sqrt(2 * depth))};
+  if (name == "mix") return 4 * (layer + 1) <= layers ? SublayerRule{.norm_c = true} : SublayerRule{.norm_a = true};
+  if (name == "lns") return {.norm_a = true, .input_gain = std::sqrt(1.0 / (1.0 + layer))};
+  if (name == "depth-scaled") return {.norm_a = true, .beta = std::sqrt(0.5 / depth)};
+  throw std::logic_error("a placement that T1 does not have");
+}
+
+PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
+  const PlainStack stack(m, backend, weights);
+  const bool two_streams = m.placement.name == "residual";
+  PlainRecord record;
+  Rows x = m.embedding_norm ? stack.norm(0, NormSite::embedding, embedded) : embedded;
+  Rows r = x;
+  record.input = x;
+  for (int l = 0; l < 2 * m.layers; ++l) {
+    const SublayerRule rule = plain_rule(m.placement, l / 2, m.layers);
+    record.site[{l, Site::x_in}] = x;
+    const Rows a = combined(rule.input_gain, rule.norm_a ? stack.norm(l, NormSite::a, x) : x, 0.0, x);
+    const Rows f = l % 2 == 0 ? stack.attention(l / 2, a) : stack.mlp(l / 2, a);
+    const Rows b = rule.norm_b ? stack.norm(l, NormSite::b, f) : f;
+    x = combined(rule.alpha, x, rule.beta, b);
+    if (rule.norm_c) x = stack.norm(l, NormSite::c, x);
+    record.site[{l, Site::A_out}] = a;
+    record.site[{l, Site::f_out}] = f;
+    record.site[{l, Site::B_out}] = b;
+    record.site[{l, Site::x_out}] = x;
+    if (!two_streams) continue;
+    r = combined(1.0, r, 1.0, b);
+    record.site[{l, Site::r_out}] = r;
+  }
+  record.stream = x;
+  const Rows& last = two_streams ? r : x;
+  const Rows normed = m.final_norm ? stack.norm(2 * m.layers, NormSite::final, last) : last;
+  record.output = two_streams ? combined(1.0, x, 1.0, normed) : normed;
+  return record;
+}
+
+Rows rows_of(const std::vector<double>& values, std::size_t width) {
+  Rows rows;
+  for (std::size_t first = 0; first < values.size(); first += width) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+    rows.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+  }
+  return rows;
+}
+
+std::vector<double> flat(const Rows& rows) {
+  std::vector<double> values;
+  for (const auto& row : rows) values.insert(values.end(), row.begin(), row.end());
+  return values;
+}
+
+}  // namespace periscope::testing

@@ -1,0 +1,73 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/tolerances.h"
+
+namespace periscope::testing {
+namespace {
+
+/// Tokens first … first+count−1 of x.
+Tensor tokens_of(const Backend& ops, const Tensor& x, int first, int count) {
+  std::vector<int> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), first);
+  return ops.gather(x, ids);
+}
+
+TEST_CASE("several sequences are the same as each sequence alone") {
+  constexpr int sequences = 3;
+  constexpr int tokens = 5;
+  for (const bool causal : {true, false}) {
+    StackSpec spec = placed(tiny_stack(), "residual");
+    spec.model.causal = causal;
+    spec.model.embedding_norm = true;
+    spec.input.tokens = sequences * tokens;
+    for (const Target& target : targets()) {
+      const Backend& ops = *target.backend;
+      const GeneratedWeights weights(ops, spec, target.dtype, 4);
+      const Tensor input = gaussian_input(ops, spec, target.dtype, 4);
+      const RecordedStack all =
+          record_stack({.ops = ops, .model = spec.model, .weights = weights, .sequences = sequences}, input);
+      for (int s = 0; s < sequences; ++s) {
+        const RecordedStack alone = record_stack({.ops = ops, .model = spec.model, .weights = weights},
+                                                 tokens_of(ops, input, s * tokens, tokens));
+        const std::size_t size = alone.output.size();
+        const auto part = [&](const std::vector<double>& x) {
+          return std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(s) * size),
+                                     x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(s + 1) * size));
+        };
+        // A matrix product may sum in another order for another number of rows.
+        const double relative = stack_error(spec.model.sublayers(), spec.model.query_width(), target.dtype);
+        const std::string what = target.name() + ", sequence " + std::to_string(s);
+        for (const auto& [place, x] : alone.site) {
+          if (place.second == Site::x_out || place.second == Site::r_out) {
+            check_close_to_scale(what, part(all.site.at(place)), x, relative);
+          }
+        }
+        check_close_to_scale(what + ", output", part(all.output), alone.output, relative);
+      }
+    }
+  }
+}
+
+TEST_CASE("a causal stack's tokens do not depend on later ones, a bidirectional one's do") {
+  for (const bool causal : {true, false}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.causal = causal;
+    const Backend& ops = truth();
+    const GeneratedWeights weights(ops, spec, DType::f64, 4);
+    const Tensor input = gaussian_input(ops, spec, DType::f64, 4);
+    const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
+    const std::vector<double> all = record_stack(context, input).output;
+    const std::vector<double> some = record_stack(context, tokens_of(ops, input, 0, 3)).output;
+    CHECK(std::ranges::equal(some, std::vector<double>(all.begin(), all.begin() + 36)) == causal);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

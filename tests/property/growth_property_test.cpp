@@ -1,0 +1,169 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "sim/measure/probe.h"
+#include "tests/property/arbitrary_stack.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
+
+/// T15–T17: how a stream may grow, for any weights.
+namespace periscope::testing {
+namespace {
+
+/// Gains and biases of a norm, on the host; a missing bias is 0.
+struct HostNorm {
+  std::vector<double> gain;
+  std::vector<double> bias;
+};
+
+HostNorm host_norm(const Backend& ops, const NormWeights& w) {
+  HostNorm norm{ops.to_host(w.gain), {}};
+  norm.bias = w.bias.empty() ? std::vector<double>(norm.gain.size(), 0.0) : ops.to_host(w.bias);
+  return norm;
+}
+
+double largest_magnitude(const std::vector<double>& x) {
+  double largest = 0.0;
+  for (const double v : x) largest = std::max(largest, std::abs(v));
+  return largest;
+}
+
+/// A bound that holds in exact arithmetic holds to rounding in ours.
+constexpr double slack = 1.0 + 1e-12;
+
+TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
+  CHECK(rc::check("growth identity", [] {
+    StackSpec spec = any_stack();
+    const SublayerRule rule{.norm_a = any_of({false, true}),
+                            .norm_b = any_of({false, true}),
+                            .alpha = any_number(-2.0, 2.0),
+                            .beta = any_number(-2.0, 2.0)};
+    spec.model.placement = custom_placement(rule);
+    const std::uint64_t seed = any_seed();
+    const int d = spec.model.width;
+    for (const Target& target : exact_targets()) {
+      const RecordedStack r = record_stack(target, spec, seed);
+      for (int l = 0; l < spec.model.sublayers(); ++l) {
+        const std::vector<double>& x = r.at(l, Site::x_in);
+        const std::vector<double>& b = r.at(l, Site::B_out);
+        const std::vector<double> q = second_moments(x, d);
+        const std::vector<double> s2 = second_moments(b, d);
+        std::vector<double> expected(q.size(), 0.0);
+        for (std::size_t i = 0; i < x.size(); ++i) expected[i / static_cast<std::size_t>(d)] += x[i] * b[i];
+        for (std::size_t t = 0; t < q.size(); ++t) {
+          const double cosine = q[t] * s2[t] > 0.0 ? expected[t] / d / std::sqrt(q[t] * s2[t]) : 0.0;
+          expected[t] = rule.alpha * rule.alpha * q[t] + rule.beta * rule.beta * s2[t] +
+                        2.0 * rule.alpha * rule.beta * std::sqrt(s2[t] * q[t]) * cosine;
+        }
+        const double scale = largest_magnitude(q) + largest_magnitude(s2);
+        const double largest = largest_magnitude(expected);
+        if (largest > 0.0) {
+          assert_close(second_moments(r.at(l, Site::x_out), d), expected, rounding_of(spec.model) * scale / largest);
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("T15 ties a probe's statistics together, for one token") {
+  CHECK(rc::check("growth identity of the probe", [] {
+    StackSpec spec =
+        placed(any_stack(), any_of<std::string_view>({"none", "pre", "peri", "b-only", "lns", "depth-scaled"}));
+    spec.input.tokens = 1;
+    const std::uint64_t seed = any_seed();
+    for (const Target& target : exact_targets()) {
+      const GeneratedWeights weights(*target.backend, spec, target.dtype, seed);
+      const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
+      Probe probe(context);
+      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, seed), probe);
+      const Profile p = probe.take().profile;
+      const auto curve = [&](Statistic statistic, Site site) { return p.find(statistic, site)->value; };
+      const std::vector<double> q = curve(Statistic::second_moment, Site::x_out);
+      const std::vector<double> s2 = curve(Statistic::second_moment, Site::B_out);
+      const std::vector<double> cosine = curve(Statistic::branch_cosine, Site::B_out);
+      const std::vector<double> ratio = curve(Statistic::branch_ratio, Site::B_out);
+      for (std::size_t l = 0; l < s2.size(); ++l) {
+        if (s2[l] == 0.0) continue;  // a ReLU layer without one active unit: no angle
+        const double beta = spec.model.rule(static_cast<int>(l)).beta;
+        const double s = beta * std::sqrt(s2[l]);
+        const double expected = q[l] + s * s + 2.0 * s * std::sqrt(q[l]) * cosine[l];
+        assert_close(std::vector{q[l + 1]}, std::vector{expected}, rounding_of(spec.model) * (q[l] + s * s) / expected);
+        assert_close(std::vector{ratio[l]}, std::vector{s / std::sqrt(q[l])}, rounding_of(spec.model));
+      }
+    }
+  }));
+}
+
+/// A stack with norm B, hostile weights and random gains (and biases), for the bounds below.
+StackSpec any_bounded_stack() {
+  StackSpec spec = placed(any_stack(), any_of<std::string_view>({"peri", "b-only"}));
+  spec.model.norm_eps = any_of({0.0, 1e-6, 1.0});
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = std::pow(10.0, any_int(-6, 6));
+  return spec;
+}
+
+TEST_CASE("T16: with norm B the stream's rms grows by at most max|gain| (+ max|bias|) per sublayer") {
+  CHECK(rc::check("sqrt(q_L) <= sqrt(q_0) + sum max|gamma|", [] {
+    const StackSpec spec = any_bounded_stack();
+    const std::uint64_t seed = any_seed();
+    for (const Target& target : exact_targets()) {
+      const Backend& ops = *target.backend;
+      const GeneratedWeights drawn(ops, spec, target.dtype, seed);
+      const EditedWeights weights(drawn, same_matrix, random_norms(ops));
+      const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
+                                           gaussian_input(ops, spec, target.dtype, seed));
+      const std::vector<double> start = second_moments(r.input, spec.model.width);
+      double allowance = 0.0;
+      for (int l = 0; l < spec.model.sublayers(); ++l) {
+        const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
+        allowance += largest_magnitude(norm.gain) + largest_magnitude(norm.bias);
+        const std::vector<double> q = second_moments(r.at(l, Site::x_out), spec.model.width);
+        for (std::size_t t = 0; t < q.size(); ++t)
+          RC_ASSERT(std::sqrt(q[t]) <= (std::sqrt(start[t]) + allowance) * slack);
+      }
+    }
+  }));
+}
+
+TEST_CASE("T17: with norm B no entry passes |x_0| + sqrt(D) sum |gain| (+ |bias|) of its feature") {
+  CHECK(rc::check("overflow certificate", [] {
+    const StackSpec spec = any_bounded_stack();
+    const std::uint64_t seed = any_seed();
+    const auto d = static_cast<std::size_t>(spec.model.width);
+    for (const Target& target : exact_targets()) {
+      const Backend& ops = *target.backend;
+      const GeneratedWeights drawn(ops, spec, target.dtype, seed);
+      const EditedWeights weights(drawn, same_matrix, random_norms(ops));
+      const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
+                                           gaussian_input(ops, spec, target.dtype, seed));
+      const double reach = std::sqrt(spec.model.width - (spec.model.norm == NormKind::layer ? 1.0 : 0.0));
+      std::vector<double> allowance(d, 0.0);
+      for (int l = 0; l < spec.model.sublayers(); ++l) {
+        const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
+        for (std::size_t k = 0; k < d; ++k) allowance[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
+        const std::vector<double>& x = r.at(l, Site::x_out);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          RC_ASSERT(std::abs(x[i]) <= (std::abs(r.input[i]) + allowance[i % d]) * slack);
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("Pre-LN keeps no such bound") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = 100.0;
+  const RecordedStack r = record_stack(truth_target(), spec, 1);
+  const double start = std::sqrt(second_moments(r.input, spec.model.width)[0]);
+  const double end = std::sqrt(second_moments(r.stream, spec.model.width)[0]);
+  CHECK(end > start + spec.model.sublayers() * spec.model.gamma);
+}
+
+}  // namespace
+}  // namespace periscope::testing

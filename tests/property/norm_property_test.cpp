@@ -1,0 +1,88 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/property/arbitrary_stack.h"
+#include "tests/support/compare.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+/// T13 for a norm by itself. LayerNorm's bias is 0 throughout: with one, none of this holds.
+namespace periscope::testing {
+namespace {
+
+struct AnyNorm {
+  NormKind kind = any_of({NormKind::rms, NormKind::layer});
+  int rows = any_int(1, 9);
+  int width = any_int(4, 70);
+  std::uint32_t stream = static_cast<std::uint32_t>(any_int(0, 1000));
+
+  [[nodiscard]] Tensor input(const Target& target) const { return normal_twin(target, rows, width, stream).here; }
+  /// N(x) with gain 1 and eps 0.
+  [[nodiscard]] Tensor apply(const Target& target, const Tensor& x) const {
+    const Tensor one = target.backend->constant(1, width, target.dtype, 1.0);
+    return target.backend->norm(kind, x, one, {}, 0.0);
+  }
+  [[nodiscard]] double rounding() const { return 4.0 * norm_error(width, DType::f64); }
+};
+
+TEST_CASE("T13: a norm is idempotent at gain 1, eps 0") {
+  CHECK(rc::check("N(N(x)) = N(x)", [] {
+    const AnyNorm norm;
+    for (const Target& target : exact_targets()) {
+      const Tensor once = norm.apply(target, norm.input(target));
+      assert_close(target.backend->to_host(norm.apply(target, once)), target.backend->to_host(once), norm.rounding());
+    }
+  }));
+}
+
+TEST_CASE("T13: a norm without eps forgets the scale, to the bit if it is a power of two") {
+  CHECK(rc::check("N(k x) = N(x), k > 0", [] {
+    const AnyNorm norm;
+    const double k = any_number(0.001, 1000.0);
+    const int power = any_int(-30, 30);
+    for (const Target& target : exact_targets()) {
+      const Backend& ops = *target.backend;
+      const Tensor x = norm.input(target);
+      const std::vector<double> expected = ops.to_host(norm.apply(target, x));
+      assert_close(ops.to_host(norm.apply(target, ops.scale(k, x))), expected, norm.rounding());
+      const std::vector<double> shifted = ops.to_host(norm.apply(target, ops.scale(std::ldexp(1.0, power), x)));
+      RC_ASSERT(first_difference(shifted, expected) == expected.size());
+    }
+  }));
+}
+
+TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0") {
+  CHECK(rc::check("moments of N(x)", [] {
+    const AnyNorm norm;
+    for (const Target& target : exact_targets()) {
+      const RowMoments m = target.backend->row_moments(norm.apply(target, norm.input(target)));
+      const std::vector<double> ones(m.mean.size(), 1.0);
+      assert_close(m.second_moment, ones, norm.rounding());
+      if (norm.kind == NormKind::layer) assert_close(m.variance, ones, norm.rounding());
+    }
+  }));
+}
+
+TEST_CASE("what does not hold: idempotence with another gain, or with eps") {
+  const Target target = truth_target();
+  const Tensor x = normal_twin(target, 3, 8, 1).here;
+  const auto twice = [&](double gain, double eps) {
+    const Tensor g = truth().constant(1, 8, DType::f64, gain);
+    const Tensor once = truth().norm(NormKind::rms, x, g, {}, eps);
+    return residual(truth().to_host(truth().norm(NormKind::rms, once, g, {}, eps)), truth().to_host(once), 0.01).worst;
+  };
+  CHECK(twice(1.0, 0.0) < 1e-10);
+  CHECK(twice(1.0, 0.5) > 1.0);
+  // γ cancels: N(γN(x)) = γN(x) for a scalar gain. A vector gain does not.
+  CHECK(twice(2.0, 0.0) < 1e-10);
+  std::vector<double> gains(8, 1.0);
+  gains[3] = 2.0;
+  const Tensor g = truth().from_host(1, 8, DType::f64, gains);
+  const Tensor once = truth().norm(NormKind::rms, x, g, {}, 0.0);
+  CHECK(residual(truth().to_host(truth().norm(NormKind::rms, once, g, {}, 0.0)), truth().to_host(once), 0.01).worst >
+        1.0);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,122 @@
+#include "sim/spec/placement.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+namespace {
+
+constexpr SublayerRule bare{};
+constexpr SublayerRule a{.norm_a = true};
+constexpr SublayerRule ab{.norm_a = true, .norm_b = true};
+constexpr SublayerRule b{.norm_b = true};
+constexpr SublayerRule c{.norm_c = true};
+constexpr SublayerRule ac{.norm_a = true, .norm_c = true};
+
+/// T1's table, typed again. Eight layers make DeepNorm's and depth scaling's roots whole: (2·8)^¼ = 2.
+struct Row {
+  std::string_view name;
+  bool final_norm;
+  bool two_streams;
+  std::vector<SublayerRule> layers;  // of a stack of eight
+};
+
+SublayerRule lns(int layer_from_1) { return {.norm_a = true, .input_gain = 1.0 / std::sqrt(layer_from_1)}; }
+
+const std::vector<Row> t1{
+    {"none", false, false, std::vector(8, bare)},
+    {"post", false, false, std::vector(8, c)},
+    {"pre", true, false, std::vector(8, a)},
+    {"peri", true, false, std::vector(8, ab)},
+    {"b-only", true, false, std::vector(8, b)},
+    {"a+c", false, false, std::vector(8, ac)},
+    {"deepnorm", false, false, std::vector(8, SublayerRule{.norm_c = true, .alpha = 2.0})},
+    {"mix", true, false, {c, c, a, a, a, a, a, a}},
+    {"lns", true, false, {lns(1), lns(2), lns(3), lns(4), lns(5), lns(6), lns(7), lns(8)}},
+    {"depth-scaled", true, false, std::vector(8, SublayerRule{.norm_a = true, .beta = 0.25})},
+    {"residual", true, true, std::vector(8, c)},
+};
+
+TEST_CASE("every row of T1's table") {
+  REQUIRE(placement_table().size() == t1.size());
+  for (std::size_t i = 0; i < t1.size(); ++i) {
+    const Row& row = t1[i];
+    const Placement& placement = placement_table()[i];
+    CAPTURE(row.name);
+    CHECK(placement.name == row.name);
+    CHECK(placement.final_norm == row.final_norm);
+    CHECK(placement.two_streams == row.two_streams);
+    CHECK_FALSE(placement.is_custom());
+    for (int layer = 0; layer < 8; ++layer) {
+      CAPTURE(layer);
+      CHECK(placement.at(layer, 8) == row.layers[static_cast<std::size_t>(layer)]);
+    }
+  }
+}
+
+TEST_CASE("scales at another depth") {
+  CHECK(find_placement("deepnorm")->at(0, 24).alpha == doctest::Approx(std::pow(48.0, 0.25)).epsilon(1e-15));
+  CHECK(find_placement("depth-scaled")->at(23, 24).beta == doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
+  CHECK(find_placement("lns")->at(24, 25).input_gain == 0.2);
+}
+
+TEST_CASE("DeepNorm alone changes the initialisation, by (8L)^-1/4") {
+  for (const Placement& placement : placement_table()) {
+    CHECK((placement.branch_init_gain != nullptr) == (placement.name == "deepnorm"));
+  }
+  CHECK(find_placement("deepnorm")->branch_init_gain(2) == 0.5);
+  CHECK(find_placement("deepnorm")->branch_init_gain(24) == doctest::Approx(std::pow(192.0, -0.25)).epsilon(1e-15));
+}
+
+TEST_CASE("Mix-LN: the first floor(L/4) layers are Post") {
+  for (const int layers : {1, 3, 4, 7, 8, 9, 24, 26}) {
+    const int post = layers / 4;
+    for (int layer = 0; layer < layers; ++layer) {
+      CAPTURE(layers);
+      CAPTURE(layer);
+      CHECK(find_placement("mix")->at(layer, layers) == (layer < post ? c : a));
+    }
+  }
+}
+
+TEST_CASE("a stack's sublayers: two per layer, attention first, both under the layer's rule") {
+  ModelSpec m;
+  m.layers = 8;
+  m.placement = *find_placement("lns");
+  CHECK(m.sublayers() == 16);
+  for (int l = 0; l < 16; ++l) {
+    CHECK(ModelSpec::is_attention(l) == (l % 2 == 0));
+    CHECK(m.rule(l) == lns(l / 2 + 1));
+  }
+}
+
+TEST_CASE("names that are not in the table") {
+  CHECK_FALSE(find_placement("Peri").has_value());
+  CHECK_FALSE(find_placement("").has_value());
+  CHECK_FALSE(find_placement("custom").has_value());
+}
+
+TEST_CASE("the free form holds what it is given at every layer") {
+  const SublayerRule rule{.norm_b = true, .alpha = 0.5, .beta = 2.0};
+  const Placement placement = custom_placement(rule);
+  CHECK(placement.is_custom());
+  CHECK_FALSE(placement.two_streams);
+  CHECK((placement.branch_init_gain == nullptr));
+  for (const int layer : {0, 1, 7}) CHECK(placement.at(layer, 8) == rule);
+}
+
+TEST_CASE("the free form's final norm follows the rule of the named rows") {
+  for (const Row& row : t1) {
+    if (row.two_streams || row.name == "mix") continue;
+    CAPTURE(row.name);
+    CHECK(custom_placement(row.layers[0]).final_norm == row.final_norm);
+  }
+}
+
+}  // namespace
+}  // namespace periscope

@@ -1,0 +1,102 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "sim/spec/error.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int huge = (1 << 20) + 1;
+
+/// What validate says, or "" if it says nothing.
+std::string complaint(const std::function<void(StackSpec&)>& edit) {
+  StackSpec spec;
+  edit(spec);
+  try {
+    validate(spec);
+  } catch (const ConfigError& error) {
+    CHECK(error.code() == ExitCode::configuration);
+    return error.what();
+  }
+  return "";
+}
+
+struct Bad {
+  std::string key;    ///< that the sentence must name
+  std::string value;  ///< that it must quote
+  std::function<void(StackSpec&)> edit;
+};
+
+TEST_CASE("a value that cannot be is refused by a sentence with its key, its value and what was expected") {
+  const std::vector<Bad> table{
+      {"model.layers", "0", [](StackSpec& s) { s.model.layers = 0; }},
+      {"model.layers", "-3", [](StackSpec& s) { s.model.layers = -3; }},
+      {"model.layers", "10001", [](StackSpec& s) { s.model.layers = 10001; }},
+      {"model.width", "0", [](StackSpec& s) { s.model.width = 0; }},
+      {"model.width", "1048577", [](StackSpec& s) { s.model.width = huge; }},
+      {"model.heads", "0", [](StackSpec& s) { s.model.heads = 0; }},
+      {"model.kv_heads", "0", [](StackSpec& s) { s.model.kv_heads = 0; }},
+      {"model.kv_heads", "3", [](StackSpec& s) { s.model.kv_heads = 3; }},
+      {"model.kv_heads", "16", [](StackSpec& s) { s.model.kv_heads = 16; }},
+      {"model.head_dim", "0", [](StackSpec& s) { s.model.head_dim = 0; }},
+      {"model.head_dim", "7", [](StackSpec& s) { s.model.head_dim = 7; }},
+      {"model.heads", "8", [](StackSpec& s) { s.model.head_dim = 1 << 18; }},
+      {"model.mlp_width", "0", [](StackSpec& s) { s.model.mlp_width = 0; }},
+      {"model.norm_eps", "-1e-06", [](StackSpec& s) { s.model.norm_eps = -1e-6; }},
+      {"model.norm_eps", "nan", [](StackSpec& s) { s.model.norm_eps = nan; }},
+      {"model.gamma", "inf", [](StackSpec& s) { s.model.gamma = infinity; }},
+      {"model.vocab", "0", [](StackSpec& s) { s.model.vocab = 0; }},
+      {"model.width", "1", [](StackSpec& s) { s.model.norm = NormKind::layer, s.model.width = 1; }},
+      {"model.placement.alpha", "nan", [](StackSpec& s) { s.model.placement = custom_placement({.alpha = nan}); }},
+      {"model.placement.beta", "inf", [](StackSpec& s) { s.model.placement = custom_placement({.beta = infinity}); }},
+      {"init.std", "-0.02", [](StackSpec& s) { s.init.std = -0.02; }},
+      {"init.factor", "-1", [](StackSpec& s) { s.init.factor = -1; }},
+      {"init.qk_factor", "nan", [](StackSpec& s) { s.init.qk_factor = nan; }},
+      {"input.tokens", "0", [](StackSpec& s) { s.input.tokens = 0; }},
+      {"input.second_moment", "0", [](StackSpec& s) { s.input.second_moment = 0; }},
+      {"input.second_moment", "inf", [](StackSpec& s) { s.input.second_moment = infinity; }},
+      {"input.correlation", "1.5", [](StackSpec& s) { s.input.correlation = 1.5; }},
+      {"input.correlation", "-0.1", [](StackSpec& s) { s.input.correlation = -0.1; }},
+      {"input.path", "\"\"", [](StackSpec& s) { s.input.kind = InputKind::text; }},
+      {"model.vocab", "255",
+       [](StackSpec& s) { s.input.kind = InputKind::text, s.input.path = "text", s.model.vocab = 255; }},
+  };
+  for (const Bad& bad : table) {
+    const std::string sentence = complaint(bad.edit);
+    CAPTURE(bad.key);
+    CAPTURE(sentence);
+    CHECK(sentence.starts_with(bad.key + " = " + bad.value + ": expected "));
+    CHECK(sentence.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("values at the edge of what can be") {
+  const std::vector<std::function<void(StackSpec&)>> table{
+      [](StackSpec&) {},
+      [](StackSpec& s) { s.model.layers = 1; },
+      [](StackSpec& s) { s.model.layers = 10000; },
+      [](StackSpec& s) { s.model.width = 1; },
+      [](StackSpec& s) { s.model.kv_heads = 1; },
+      [](StackSpec& s) { s.model.head_dim = 7, s.model.rope = false; },
+      [](StackSpec& s) { s.model.norm_eps = 0; },
+      [](StackSpec& s) { s.model.gamma = 0; },
+      [](StackSpec& s) { s.model.gamma = -1; },
+      [](StackSpec& s) { s.init.std = 0; },
+      [](StackSpec& s) { s.init.qk_factor = 0; },
+      [](StackSpec& s) { s.input.tokens = 1; },
+      [](StackSpec& s) { s.input.correlation = 1; },
+      [](StackSpec& s) { s.input.kind = InputKind::text, s.input.path = "text", s.model.vocab = 256; },
+  };
+  for (const auto& edit : table) CHECK(complaint(edit).empty());
+}
+
+}  // namespace
+}  // namespace periscope

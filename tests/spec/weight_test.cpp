@@ -1,0 +1,105 @@
+#include "sim/spec/weight.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string_view>
+
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+constexpr Weight all[] = {Weight::q,  Weight::k,    Weight::v,         Weight::o,          Weight::gate,
+                          Weight::up, Weight::down, Weight::embedding, Weight::unembedding};
+
+/// Every size different, so that no two can be mistaken for each other: D=12, H·e=40, kv·e=20, h=30, V=50.
+StackSpec shapes() {
+  StackSpec spec;
+  spec.model.layers = 2;
+  spec.model.width = 12;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 10;
+  spec.model.mlp_width = 30;
+  spec.model.vocab = 50;
+  spec.input.second_moment = 9.0;
+  return spec;
+}
+
+TEST_CASE("shapes are [fan_out, fan_in]") {
+  const ModelSpec m = shapes().model;
+  const auto is = [&](Weight weight, int fan_out, int fan_in) {
+    const auto [out, in] = shape_of(m, weight);
+    CHECK(out == fan_out);
+    CHECK(in == fan_in);
+  };
+  is(Weight::q, 40, 12);
+  is(Weight::k, 20, 12);
+  is(Weight::v, 20, 12);
+  is(Weight::o, 12, 40);
+  is(Weight::gate, 30, 12);
+  is(Weight::up, 30, 12);
+  is(Weight::down, 12, 30);
+  is(Weight::embedding, 50, 12);
+  is(Weight::unembedding, 50, 12);
+}
+
+TEST_CASE("standard deviation of every scheme, for every matrix") {
+  StackSpec spec = shapes();
+  spec.init.std = 0.3;
+  spec.init.factor = 5.0;
+  for (const Weight weight : all) {
+    if (weight == Weight::embedding) continue;
+    const auto [out, in] = shape_of(spec.model, weight);
+    CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+    const auto variance = [&](InitScheme scheme) {
+      spec.init.scheme = scheme;
+      return std::pow(stddev_of(spec, weight), 2);
+    };
+    CHECK(variance(InitScheme::normal) == Approx(0.09).epsilon(1e-14));
+    CHECK(variance(InitScheme::lecun) == Approx(1.0 / in).epsilon(1e-14));
+    CHECK(variance(InitScheme::he) == Approx(2.0 / in).epsilon(1e-14));
+    CHECK(variance(InitScheme::xavier) == Approx(2.0 / (in + out)).epsilon(1e-14));
+    CHECK(variance(InitScheme::scaled) == Approx(5.0 / in).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("the embedding table is an input: its second moment is input.second_moment under every scheme") {
+  StackSpec spec = shapes();
+  for (const InitScheme scheme : {InitScheme::normal, InitScheme::lecun, InitScheme::scaled}) {
+    spec.init.scheme = scheme;
+    CHECK(stddev_of(spec, Weight::embedding) == 3.0);
+  }
+}
+
+TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
+  for (const double factor : {0.0, 0.5, 2.0}) {
+    StackSpec spec = shapes();
+    const StackSpec plain = spec;
+    spec.init.qk_factor = factor;
+    for (const Weight weight : all) {
+      const bool scores = weight == Weight::q || weight == Weight::k;
+      CHECK(stddev_of(spec, weight) == (scores ? factor : 1.0) * stddev_of(plain, weight));
+    }
+  }
+}
+
+TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing else") {
+  StackSpec spec = shapes();
+  const StackSpec plain = spec;
+  spec.model.placement = *find_placement("deepnorm");
+  for (const Weight weight : all) {
+    const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
+    CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+    CHECK(stddev_of(spec, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, weight));
+  }
+}
+
+TEST_CASE("the numbers of the matrices key random streams and stay what they are") {
+  std::uint32_t number = 0;
+  for (const Weight weight : all) CHECK(static_cast<std::uint32_t>(weight) == number++);
+}
+
+}  // namespace
+}  // namespace periscope

@@ -1,0 +1,65 @@
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+class Recorder final : public Observer {
+ public:
+  Recorder(const Backend& backend, RecordedStack& record) : backend_(backend), record_(record) {}
+  void on_input(const Tensor& x) override { record_.input = backend_.to_host(x); }
+  void on_site(int sublayer, Site site, const Tensor& x) override {
+    record_.site[{sublayer, site}] = backend_.to_host(x);
+  }
+
+ private:
+  const Backend& backend_;
+  RecordedStack& record_;
+};
+
+}  // namespace
+
+RecordedStack record_stack(const StackContext& context, const Tensor& input) {
+  RecordedStack record;
+  Recorder recorder(context.ops, record);
+  const StackOutput out = stack_forward(context, input, recorder);
+  record.stream = context.ops.to_host(out.stream);
+  record.output = context.ops.to_host(out.output);
+  return record;
+}
+
+RecordedStack record_stack(const Target& target, const StackSpec& spec, std::uint64_t seed) {
+  const GeneratedWeights weights(*target.backend, spec, target.dtype, seed);
+  return record_stack({.ops = *target.backend, .model = spec.model, .weights = weights},
+                      gaussian_input(*target.backend, spec, target.dtype, seed));
+}
+
+StackSpec tiny_stack() {
+  StackSpec spec;
+  spec.model.layers = 2;
+  spec.model.width = 12;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 6;
+  spec.model.mlp_width = 10;
+  spec.model.gamma = 0.8;
+  spec.model.vocab = 16;
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.tokens = 5;
+  validate(spec);
+  return spec;
+}
+
+StackSpec placed(StackSpec spec, std::string_view placement) {
+  spec.model.placement = find_placement(placement).value();
+  spec.model.final_norm = spec.model.placement.final_norm;
+  return spec;
+}
+
+std::vector<double> second_moments(const std::vector<double>& x, int width) {
+  const auto n = static_cast<std::size_t>(width);
+  std::vector<double> q(x.size() / n, 0.0);
+  for (std::size_t i = 0; i < x.size(); ++i) q[i / n] += x[i] * x[i] / width;
+  return q;
+}
+
+}  // namespace periscope::testing

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/core/backend.h"
+
+namespace periscope::testing {
+
+/// A backend and a dtype to test. One test body serves them all.
+struct Target {
+  std::shared_ptr<const Backend> backend;
+  DType dtype;
+  [[nodiscard]] std::string name() const;
+};
+
+/// Every backend that this build has, but the reference, with every dtype that it supports.
+const std::vector<Target>& targets();
+
+/// The slow backend that defines every op.
+const Backend& truth();
+/// The truth as a target of its own.
+Target truth_target();
+
+/// Lengths around the widths of vectors, warps and blocks, none of them convenient.
+inline constexpr Tensor::Index odd_sizes[] = {1, 2, 31, 32, 33, 257};
+
+}  // namespace periscope::testing

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/core/tensor.h"
+#include "sim/spec/model_spec.h"
+
+/// Every tolerance of the tests that compares two computations of one number. They are bounds from
+/// rounding analysis, not fitted: a failure is a bug or a wrong bound, and neither is mended by a factor.
+/// Statistical comparisons are in hypothesis.h.
+namespace periscope::testing {
+
+/// Unit round-off u: the largest relative error of one operation.
+constexpr double unit_roundoff(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : 0x1p-24; }
+
+constexpr double smallest_normal(DType dtype) {
+  return dtype == DType::f64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+}
+
+/// γ_n = n·u/(1 − n·u): relative error of n roundings in a row. A sum of n terms, in any order, is within
+/// γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and §4.2).
+constexpr double roundings(double n, DType dtype) {
+  const double nu = n * unit_roundoff(dtype);
+  return nu / (1.0 - nu);
+}
+
+/// The same for the truth's own error: the reference computes in f64.
+constexpr double roundings_of_both(double n, DType dtype) { return roundings(n, dtype) + roundings(n, DType::f64); }
+
+/// A dot product of n terms, relative to Σ|x||w|.
+constexpr double dot_error(double n, DType dtype) { return roundings_of_both(n, dtype); }
+
+/// a·x + b·y relative to |a x| + |b y|: two coefficients rounded to dtype, two products, one sum.
+constexpr double axpby_error(DType dtype) { return roundings_of_both(3, dtype); }
+
+/// A norm over n features, relative to |gain|·(|x| + mean|x|)/rms + |bias|. Moments are accumulated in f64
+/// (a rule of the house), so n enters with f64's round-off only; the result is rounded, scaled, shifted.
+constexpr double norm_error(double n, DType dtype) { return roundings(3, dtype) + 2.0 * roundings(n + 8, DType::f64); }
+
+/// A rotated pair relative to |a| + |b|: cosine rounded to dtype, product, sum; the angle is position times
+/// a power, four roundings relative to itself, that is, to the position.
+constexpr double rope_error(double position, DType dtype) {
+  return roundings(3, dtype) + 2.0 * roundings(4.0 + 4.0 * position, DType::f64);
+}
+
+/// Attention relative to Σ_s A_ts|v_s|, for logits that are sums of head_dim terms of total magnitude
+/// `logit_magnitude`. A logit's error δ moves a weight by e^{±2δ} (itself and the sum); then come the
+/// exponential (4 ulp at most), the sum over tokens, the quotient, and the sum over values.
+inline double attention_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
+  const double logit = roundings_of_both(head_dim + 4, dtype) * logit_magnitude;
+  return std::expm1(4.0 * logit) + roundings_of_both(2.0 * tokens + 8, dtype);
+}
+
+/// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the complementary error function's
+/// condition number is about x² in the left tail, which is over at −40. Where e^{−x} overflows, the quotient
+/// is 0 or x times a number below the smallest normal one.
+inline double activation_error(Activation kind, double x, double y, DType dtype) {
+  if (kind == Activation::relu) return 0.0;
+  const double tail = kind == Activation::gelu ? std::clamp(-x, 0.0, 40.0) : 0.0;
+  return roundings_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
+}
+
+/// Row statistics are in f64 for every dtype. `mean_error` is the mean's own error, which a two-pass
+/// variance feels only squared: a one-pass formula does not pass.
+inline double mean_error(double n, double mean_magnitude) { return 2.0 * roundings(n, DType::f64) * mean_magnitude; }
+inline double variance_error(double n, double variance, double mean_magnitude) {
+  const double shift = mean_error(n, mean_magnitude);
+  return 2.0 * roundings(n + 8, DType::f64) * variance + 2.0 * shift * shift;
+}
+/// m₄/m₂²: first order in the mean's error, |∂κ/∂mean| = 4|m₃|/m₂² ≤ 4√κ/σ ≤ 4κ/σ.
+inline double kurtosis_error(double n, double kurtosis, double variance, double mean_magnitude) {
+  const double shift = mean_error(n, mean_magnitude) / std::sqrt(variance);
+  return kurtosis * (2.0 * roundings(4.0 * n + 16, DType::f64) + 4.0 * shift);
+}
+/// (‖Σ x/‖x‖‖² − T)/(T(T−1)), absolute: a number up to T² with n + T roundings, over T².
+constexpr double cosine_error(double n, double tokens) { return 8.0 * roundings(n + tokens + 8, DType::f64); }
+
+/// Signals of a stack, relative to the largest entry of the signal. A sublayer adds the roundings of its
+/// longest sums (n terms, four in a row), and multiplies the errors that come in by at most `gain`.
+inline double stack_error(int sublayers, double n, DType dtype, double gain = 2.0) {
+  return roundings_of_both(4.0 * n + 32.0, dtype) * std::pow(gain, sublayers);
+}
+
+}  // namespace periscope::testing

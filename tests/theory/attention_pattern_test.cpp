@@ -1,0 +1,197 @@
+#include "theory/attention_pattern.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/hypothesis.h"
+#include "tests/theory/plain_attention.h"
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+using testing::Estimate;
+
+constexpr PatternLaw plain{.query_variance = 1.5,
+                           .key_variance = 1.2,
+                           .head_dim = 8,
+                           .query_heads = 1,
+                           .key_heads = 1,
+                           .qk_norm = QkNorm::none,
+                           .norm_eps = 0.0,
+                           .rope = false,
+                           .causal = true};
+
+/// Five tokens of unequal second moments and all kinds of correlations.
+Matrix five_tokens() {
+  Matrix f(5, 5);
+  f << 1.0, 0.0, 0.0, 0.0, 0.0,  //
+      0.5, 0.8, 0.0, 0.0, 0.0,   //
+      -0.7, 0.3, 0.9, 0.0, 0.0,  //
+      0.2, -0.2, 0.4, 0.3, 0.0,  //
+      0.9, 0.9, -0.5, 0.1, 0.7;
+  return f * f.transpose();
+}
+
+Matrix mixed(const PatternLaw& law, const Matrix& k, int samples, std::uint64_t replicate = 0) {
+  return AttentionAverage(law, k.rows()).mixed_kernel(k, samples, {.seed = 1, .replicate = replicate, .sublayer = 0});
+}
+
+/// Theory's average, entry by entry, with the standard error of independent replicates.
+std::vector<Estimate> replicated(const PatternLaw& law, const Matrix& k) {
+  constexpr int replicates = 64;
+  constexpr int samples = 64;
+  std::vector<std::vector<double>> values(static_cast<std::size_t>(k.size()));
+  for (int r = 0; r < replicates; ++r) {
+    const Matrix m = mixed(law, k, samples, static_cast<std::uint64_t>(r));
+    for (Eigen::Index i = 0; i < m.size(); ++i) values[static_cast<std::size_t>(i)].push_back(m(i));
+  }
+  std::vector<Estimate> estimates;
+  for (const auto& v : values) estimates.push_back(testing::estimate(v));
+  return estimates;
+}
+
+/// `finite_heads`: relative room for theory's limit of many heads, 0 where nothing is taken to a limit. Every
+/// entry is compared twice, by symmetry: 0.1 % familywise for all comparisons of this file.
+void check_against_plain(const std::string& what, const PatternLaw& law, const Matrix& k, double finite_heads = 0.0) {
+  const std::vector<Estimate> predicted = replicated(law, k);
+  const std::vector<Estimate> simulated = testing::plain_mixed_kernel(law, k, 4000, 99);
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    const double room = finite_heads * std::abs(simulated[i].mean);
+    const double distance = std::abs(predicted[i].mean - simulated[i].mean);
+    const double allowed =
+        room + testing::most_standard_errors * std::hypot(predicted[i].standard_error, simulated[i].standard_error);
+    // 1e-6: theory samples in float
+    CHECK_MESSAGE(distance <= allowed + 1e-6, what, " [", i, "]: ", predicted[i].mean, " against ", simulated[i].mean,
+                  " +- ", simulated[i].standard_error);
+  }
+}
+
+TEST_CASE("T3: uniform patterns by hand") {
+  Matrix causal(3, 3);
+  causal << 1, 0, 0, 0.5, 0.5, 0, 1.0 / 3, 1.0 / 3, 1.0 / 3;
+  CHECK(uniform_pattern(3, true).isApprox(causal, 1e-15));
+  CHECK(uniform_pattern(3, false).isApprox(Matrix::Constant(3, 3, 1.0 / 3), 1e-15));
+}
+
+TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
+  const Matrix k = five_tokens();
+  for (const bool causal : {true, false}) {
+    for (const bool no_queries : {true, false}) {
+      PatternLaw law = plain;
+      law.causal = causal;
+      (no_queries ? law.query_variance : law.key_variance) = 0.0;
+      CHECK(is_uniform(law));
+      const Matrix m = mixed(law, k, 1);
+      for (Eigen::Index t = 0; t < 5; ++t) {
+        for (Eigen::Index s = 0; s < 5; ++s) {
+          const Eigen::Index rows = causal ? t + 1 : 5;
+          const Eigen::Index cols = causal ? s + 1 : 5;
+          CHECK(m(t, s) == Approx(k.topLeftCorner(rows, cols).mean()).epsilon(1e-14));
+        }
+      }
+    }
+  }
+  CHECK_FALSE(is_uniform(plain));
+}
+
+TEST_CASE("T4: the sampled average against a plain simulation, with every mask, rotation and QK-norm per head") {
+  for (const bool causal : {true, false}) {
+    for (const bool rope : {true, false}) {
+      for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head}) {
+        PatternLaw law = plain;
+        law.causal = causal;
+        law.rope = rope;
+        law.qk_norm = qk_norm;
+        law.norm_eps = 0.2;
+        check_against_plain(
+            std::string(causal ? "causal " : "") + (rope ? "rope " : "") + (qk_norm == QkNorm::head ? "norm" : ""), law,
+            five_tokens());
+      }
+    }
+  }
+}
+
+TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(heads*head_dim) for many") {
+  PatternLaw law = plain;
+  law.qk_norm = QkNorm::full;
+  law.rope = true;
+  check_against_plain("one head", law, five_tokens());
+  law.query_heads = 12;
+  law.key_heads = 6;
+  check_against_plain("many heads", law, five_tokens(), 1.0 / (6 * 8));
+}
+
+TEST_CASE("T4: strong scores and weak ones") {
+  for (const double variance : {0.01, 20.0}) {
+    PatternLaw law = plain;
+    law.query_variance = law.key_variance = variance;
+    check_against_plain("variance " + std::to_string(variance), law, five_tokens());
+  }
+}
+
+TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike") {
+  constexpr int ids[] = {0, 1, 0, 2, 1};
+  Matrix k(5, 5);
+  for (int t = 0; t < 5; ++t) {
+    for (int s = 0; s < 5; ++s) k(t, s) = ids[t] == ids[s] ? 1.0 : 0.0;
+  }
+  for (const bool rope : {false, true}) {
+    PatternLaw law = plain;
+    law.causal = false;
+    law.rope = rope;
+    check_against_plain(rope ? "repeated, rope" : "repeated", law, k);
+  }
+  PatternLaw law = plain;
+  law.causal = false;
+  const Matrix m = mixed(law, k, 16);
+  CHECK(m.row(0).isApprox(m.row(2), 1e-5));
+  CHECK(m.col(1).isApprox(m.col(4), 1e-5));
+}
+
+TEST_CASE("T4: if all tokens are one, attention returns it") {
+  for (const bool rope : {false, true}) {
+    PatternLaw law = plain;
+    law.rope = rope;
+    CHECK(mixed(law, Matrix::Constant(6, 6, 2.5), 4).isApprox(Matrix::Constant(6, 6, 2.5), 1e-5));
+  }
+}
+
+TEST_CASE("T4: with QK-norm and no eps the pattern forgets the kernel's scale, at any magnitude") {
+  PatternLaw law = plain;
+  law.qk_norm = QkNorm::head;
+  const Matrix expected = mixed(law, five_tokens(), 8);
+  for (const double scale : {1e-30, 1e-3, 1e3, 1e30}) {
+    CHECK(mixed(law, scale * five_tokens(), 8).isApprox(scale * expected, 1e-4));
+  }
+}
+
+TEST_CASE("T4: scores beyond the range of float pick one token each, and stay numbers") {
+  // Kernels of stacks without norms grow this far, and far from the range of double.
+  const Vector q = five_tokens().diagonal();
+  for (const double scale : {1e20, 1e40, 1e80, 1e200}) {
+    CAPTURE(scale);
+    const Vector m = mixed(plain, scale * five_tokens(), 64).diagonal() / scale;
+    bool between = true;
+    for (Eigen::Index t = 0; t < 5; ++t) {
+      between = between && m(t) >= 0.9999 * q.head(t + 1).minCoeff() && m(t) <= 1.0001 * q.head(t + 1).maxCoeff();
+    }
+    CHECK(between);
+  }
+}
+
+TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
+  const auto draw = [](std::uint64_t seed, std::uint64_t replicate, std::uint64_t sublayer) {
+    return AttentionAverage(plain, 5).mixed_kernel(five_tokens(), 2, {seed, replicate, sublayer});
+  };
+  CHECK(draw(1, 2, 3) == draw(1, 2, 3));
+  CHECK(draw(1, 2, 3) != draw(2, 2, 3));
+  CHECK(draw(1, 2, 3) != draw(1, 3, 3));
+  CHECK(draw(1, 2, 3) != draw(1, 2, 4));
+}
+
+}  // namespace
+}  // namespace periscope::theory

@@ -1,0 +1,85 @@
+#include "theory/extremes.h"
+
+#include <doctest/doctest.h>
+
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "tests/support/hypothesis.h"
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+/// Largest magnitude of independent tokens, simulated.
+testing::Estimate simulated_maximum(const Vector& second_moment, int width, int draws) {
+  boost::random::mt19937 engine(7);
+  boost::random::normal_distribution<double> unit;
+  std::vector<double> maxima;
+  for (int n = 0; n < draws; ++n) {
+    double largest = 0.0;
+    for (const double q : second_moment) {
+      for (int i = 0; i < width; ++i) largest = std::max(largest, std::abs(std::sqrt(q) * unit(engine)));
+    }
+    maxima.push_back(largest);
+  }
+  return testing::estimate(maxima);
+}
+
+TEST_CASE("T18: the expected maximum against a simulation, for equal tokens") {
+  for (const int tokens : {1, 2, 7, 32}) {
+    for (const int width : {1, 2, 33}) {
+      const Vector q = Vector::Constant(tokens, 2.25);
+      testing::check_consistent("tokens " + std::to_string(tokens) + ", width " + std::to_string(width),
+                                simulated_maximum(q, width, 10'000), expected_maximum(q, width));
+    }
+  }
+}
+
+TEST_CASE("T18: the expected maximum against a simulation, for tokens of unequal size") {
+  Vector one_large(6);
+  one_large << 0.1, 0.2, 9.0, 0.0, 0.3, 0.1;
+  Vector falling(12);
+  for (int t = 0; t < 12; ++t) falling(t) = 1.0 / (1 + t);  // causal attention's profile
+  for (const Vector& q : {one_large, falling}) {
+    const testing::Estimate simulated = simulated_maximum(q, 16, 10'000);
+    const double predicted = expected_maximum(q, 16);
+    // Tokens of about the same size are taken together: 0.5 % beside the simulation's own error.
+    CHECK(std::abs(predicted - simulated.mean) <=
+          testing::most_standard_errors * simulated.standard_error + 0.005 * predicted);
+  }
+}
+
+TEST_CASE("T18: the expected maximum by hand") {
+  // One entry: E|x| = √(2/π)σ. Two: 2σ/√π.
+  CHECK(expected_maximum(Vector::Constant(1, 4.0), 1) == Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-3));
+  CHECK(expected_maximum(Vector::Constant(1, 4.0), 2) == Approx(4.0 / std::sqrt(std::numbers::pi)).epsilon(1e-3));
+  CHECK(expected_maximum(Vector::Constant(2, 4.0), 1) == expected_maximum(Vector::Constant(1, 4.0), 2));
+  CHECK(expected_maximum(Vector::Zero(3), 8) == 0.0);
+}
+
+TEST_CASE("T18: scale and numbers that are not finite") {
+  const Vector q = Vector::LinSpaced(5, 0.5, 2.0);
+  CHECK(expected_maximum(1e20 * q, 8) == Approx(1e10 * expected_maximum(q, 8)).epsilon(1e-12));
+  CHECK(std::isinf(expected_maximum(Vector::Constant(2, INFINITY), 8)));
+}
+
+TEST_CASE("T18: the leading order by hand, and how near it comes") {
+  CHECK(typical_maximum(1e6, 2.0) == Approx(2.0 * 4.7660).epsilon(1e-4));
+  // The maximum of |x| of n entries is that of 2n entries of one sign; the mean lies 0.577 scale lengths above the
+  // mode.
+  for (const double n : {1e4, 1e6}) {
+    const double exact = expected_maximum(Vector::Constant(1, 1.0), static_cast<int>(n));
+    CHECK(typical_maximum(2 * n, 1.0) + 0.5772 / std::sqrt(2 * std::log(2 * n)) == Approx(exact).epsilon(0.01));
+  }
+}
+
+}  // namespace
+}  // namespace periscope::theory

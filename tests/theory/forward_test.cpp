@@ -1,0 +1,199 @@
+#include "theory/forward.h"
+
+#include <doctest/doctest.h>
+
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
+
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "tests/support/hypothesis.h"
+#include "tests/theory/xiong.h"
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+Approx exactly(double x) { return Approx(x).epsilon(1e-12); }
+
+/// Second moments of one token through the stack: with one token attention returns its value, and T1 is a
+/// recursion of numbers. Written from T1, T4, T5 with ReLU; weights of standard deviation s.
+struct OneToken {
+  std::vector<double> x_in, A_out, f_out, B_out;
+  std::vector<double> x_out, r_out;  // entry 0: the input
+
+  OneToken(const StackSpec& spec, const std::vector<SublayerRule>& rules, double branch_gain) {
+    const ModelSpec& m = spec.model;
+    const auto norm = [&](double q) { return m.gamma * m.gamma * q / (q + m.norm_eps); };
+    const double variance = spec.init.std * spec.init.std * branch_gain * branch_gain;
+    const double attention = variance * m.width * variance * (m.heads * m.head_dim);
+    const double mlp = variance * m.width * variance * m.mlp_width / 2.0;
+    double q = m.embedding_norm ? norm(spec.input.second_moment) : spec.input.second_moment;
+    double r = q;
+    x_out = {q};
+    r_out = {r};
+    for (std::size_t l = 0; l < rules.size(); ++l) {
+      const SublayerRule& rule = rules[l];
+      const double a = rule.input_gain * rule.input_gain * (rule.norm_a ? norm(q) : q);
+      const double f = a * (l % 2 == 0 ? attention : mlp);
+      const double b = rule.norm_b ? norm(f) : f;
+      x_in.push_back(q);
+      A_out.push_back(a);
+      f_out.push_back(f);
+      B_out.push_back(b);
+      q = rule.alpha * rule.alpha * q + rule.beta * rule.beta * b;
+      if (rule.norm_c) q = norm(q);
+      r += rule.beta * rule.beta * b;
+      x_out.push_back(q);
+      r_out.push_back(r);
+    }
+  }
+};
+
+StackSpec one_token(std::string_view placement) {
+  StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+  spec.model.layers = 4;
+  spec.model.mlp = MlpKind::relu;
+  spec.model.norm_eps = 0.01;
+  spec.model.embedding_norm = true;
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 0.4;
+  spec.input.tokens = 1;
+  spec.input.second_moment = 2.0;
+  return spec;
+}
+
+void check_curve(const Profile& profile, Site site, const std::vector<double>& expected) {
+  const Curve* curve = profile.find(Statistic::second_moment, site);
+  REQUIRE(curve != nullptr);
+  REQUIRE(curve->value.size() == expected.size());
+  CAPTURE(site_names[static_cast<std::size_t>(site)]);
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(curve->value[i] == Approx(expected[i]).epsilon(1e-6));
+}
+
+void check_one_token(const StackSpec& spec, const std::vector<SublayerRule>& rules, double branch_gain = 1.0) {
+  CAPTURE(spec.model.placement.name);
+  const OneToken expected(spec, rules, branch_gain);
+  const Profile profile = forward_profile(spec, {});
+  check_curve(profile, Site::x_in, expected.x_in);
+  check_curve(profile, Site::A_out, expected.A_out);
+  check_curve(profile, Site::f_out, expected.f_out);
+  check_curve(profile, Site::B_out, expected.B_out);
+  check_curve(profile, Site::x_out, expected.x_out);
+  CHECK((profile.find(Statistic::second_moment, Site::r_out) != nullptr) == spec.model.placement.two_streams);
+  if (spec.model.placement.two_streams) check_curve(profile, Site::r_out, expected.r_out);
+}
+
+TEST_CASE("T1 for one token: the recursion of numbers, at every site of every placement") {
+  constexpr SublayerRule pre{.norm_a = true};
+  constexpr SublayerRule post{.norm_c = true};
+  check_one_token(one_token("none"), std::vector(8, SublayerRule{}));
+  check_one_token(one_token("post"), std::vector(8, post));
+  check_one_token(one_token("pre"), std::vector(8, pre));
+  check_one_token(one_token("peri"), std::vector(8, SublayerRule{.norm_a = true, .norm_b = true}));
+  check_one_token(one_token("b-only"), std::vector(8, SublayerRule{.norm_b = true}));
+  check_one_token(one_token("a+c"), std::vector(8, SublayerRule{.norm_a = true, .norm_c = true}));
+  check_one_token(one_token("deepnorm"), std::vector(8, SublayerRule{.norm_c = true, .alpha = std::pow(8.0, 0.25)}),
+                  std::pow(32.0, -0.25));
+  check_one_token(one_token("mix"), {post, post, pre, pre, pre, pre, pre, pre});
+  std::vector<SublayerRule> lns;
+  for (int l = 0; l < 8; ++l) lns.push_back({.norm_a = true, .input_gain = 1.0 / std::sqrt(l / 2 + 1)});
+  check_one_token(one_token("lns"), lns);
+  check_one_token(one_token("depth-scaled"), std::vector(8, SublayerRule{.norm_a = true, .beta = std::sqrt(0.125)}));
+  check_one_token(one_token("residual"), std::vector(8, post));
+  StackSpec custom = one_token("peri");
+  const SublayerRule rule{.norm_a = true, .norm_b = true, .norm_c = true, .alpha = -0.7, .beta = 1.9};
+  custom.model.placement = custom_placement(rule);
+  check_one_token(custom, std::vector(8, rule));
+}
+
+TEST_CASE("T5: gated MLPs multiply the gate's kernel and the up kernel") {
+  StackSpec spec = one_token("none");
+  spec.model.mlp = MlpKind::geglu;
+  spec.model.embedding_norm = false;
+  const double up = 0.16 * 12 * 2.0;
+  const Matrix k = Matrix::Constant(1, 1, 2.0);
+  // E[gelu(u)²] for a variance of 3.84, from its closed form on the diagonal: s(1/4 + asin(s/(1+s))/2π) +
+  // s²/(π(1+s)√(1+2s)).
+  const double s = up;
+  const double gate = s * (0.25 + std::asin(s / (1 + s)) / (2 * std::numbers::pi)) +
+                      s * s / (std::numbers::pi * (1 + s) * std::sqrt(1 + 2 * s));
+  CHECK(mlp_kernel(spec, TokenKernel::of_independent_features(k, 12)).product(0, 0) == exactly(0.16 * 10 * gate * up));
+}
+
+TEST_CASE("variance is the second moment less the mean's, which LayerNorm removes") {
+  StackSpec spec = xiong_stack("pre");
+  spec.input.second_moment = 2.0;
+  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+    spec.model.norm = kind;
+    const Profile p = forward_profile(spec, {});
+    CHECK(p.find(Statistic::variance, Site::x_out)->value[0] == exactly(2.0 * 63 / 64));
+    const double module_input = kind == NormKind::rms ? 63.0 / 64 : 1.0;
+    CHECK(p.find(Statistic::variance, Site::A_out)->value[0] == exactly(module_input));
+    CHECK(p.find(Statistic::second_moment, Site::A_out)->value[0] == exactly(1.0));
+    CHECK(p.find(Statistic::mean, Site::x_out)->value[0] == 0.0);
+  }
+}
+
+TEST_CASE("kurtosis of D normal entries, against a simulation") {
+  for (const int width : {4, 64}) {
+    StackSpec spec = xiong_stack("pre");
+    spec.model.width = width;
+    boost::random::mt19937 engine(3);
+    boost::random::normal_distribution<double> unit;
+    std::vector<double> kurtosis;
+    for (int n = 0; n < 20'000; ++n) {
+      std::vector<double> x(static_cast<std::size_t>(width));
+      double mean = 0.0;
+      for (double& v : x) mean += (v = unit(engine)) / width;
+      double second = 0.0;
+      double fourth = 0.0;
+      for (const double v : x) {
+        second += std::pow(v - mean, 2) / width;
+        fourth += std::pow(v - mean, 4) / width;
+      }
+      kurtosis.push_back(fourth / (second * second));
+    }
+    testing::check_consistent("kurtosis, width " + std::to_string(width), testing::estimate(kurtosis),
+                              predicted(spec, Statistic::kurtosis, Site::x_out)[0]);
+  }
+}
+
+TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q_j)") {
+  StackSpec spec = xiong_stack("pre");
+  spec.input.tokens = 1;
+  const Profile p = forward_profile(spec, {});
+  const std::vector<double>& q = p.find(Statistic::second_moment, Site::x_out)->value;
+  REQUIRE(p.angular_distance.size() == 13 * 13);
+  for (std::size_t i = 0; i < 13; ++i) {
+    for (std::size_t j = 0; j < 13; ++j) {
+      const double cosine = std::sqrt(std::min(q[i], q[j]) / std::max(q[i], q[j]));
+      CHECK(p.angular_distance[i * 13 + j] ==
+            Approx(std::acos(std::fmin(cosine, 1.0)) / std::numbers::pi).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE(
+    "T19: the finite-width factor counts sublayers where a norm bounds the branch, and multiplies where none does") {
+  const std::vector<double> q{1.0, 2.0, 4.0, 8.0};
+  StackSpec spec = testing::placed(testing::tiny_stack(), "peri");
+  const std::vector<double> bounded = finite_width_factor(spec, q, q);
+  REQUIRE(bounded.size() == 5);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(bounded[i] == exactly(static_cast<double>(i) / 12));
+  // Without norms a SwiGLU's branch has degree 2: with equal shares the elasticity is 3/2.
+  spec = testing::placed(testing::tiny_stack(), "none");
+  const std::vector<double> free = finite_width_factor(spec, q, q);
+  CHECK(free[1] == exactly(1.0 / 12));
+  CHECK(free[2] == exactly(2.25 / 12 + 1.0 / 12));
+  CHECK(free[3] == exactly(free[2] + 1.0 / 12));
+  spec.model.embedding_norm = true;
+  CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 12));
+}
+
+}  // namespace
+}  // namespace periscope::theory

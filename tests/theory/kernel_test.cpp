@@ -1,0 +1,86 @@
+#include "theory/kernel.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+Matrix two_by_two(double a, double b, double ab) {
+  Matrix k(2, 2);
+  k << a, ab, ab, b;
+  return k;
+}
+
+void check_matrix(const Matrix& actual, const Matrix& expected) {
+  REQUIRE(actual.rows() == expected.rows());
+  for (Eigen::Index i = 0; i < expected.size(); ++i) CHECK(actual(i) == Approx(expected(i)).epsilon(1e-14));
+}
+
+TEST_CASE("T2: RMSNorm turns a kernel into gamma^2 times its correlations") {
+  const TokenKernel x{two_by_two(4.0, 9.0, 3.0), two_by_two(0.4, 0.9, 0.3)};
+  const TokenKernel y = normalised(x, NormKind::rms, 2.0, 0.0);
+  check_matrix(y.product, two_by_two(4.0, 4.0, 4.0 * 0.5));
+  check_matrix(y.mean, two_by_two(0.4, 0.4, 0.2));
+}
+
+TEST_CASE("T2: eps adds to the second moment") {
+  const TokenKernel x{two_by_two(4.0, 9.0, 3.0), Matrix::Zero(2, 2)};
+  check_matrix(normalised(x, NormKind::rms, 1.0, 12.0).product,
+               two_by_two(4.0 / 16, 9.0 / 21, 3.0 / std::sqrt(16.0 * 21)));
+}
+
+TEST_CASE("T2: LayerNorm removes the mean's kernel first") {
+  const TokenKernel x{two_by_two(5.0, 10.0, 3.5), two_by_two(1.0, 1.0, 0.5)};
+  const TokenKernel y = normalised(x, NormKind::layer, 3.0, 0.0);
+  check_matrix(y.product, two_by_two(9.0, 9.0, 9.0 * 3.0 / 6.0));
+  check_matrix(y.mean, Matrix::Zero(2, 2));
+}
+
+TEST_CASE("T2: a token that is zero stays zero without eps") {
+  const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
+  check_matrix(normalised(x, NormKind::rms, 1.0, 0.0).product, two_by_two(0.0, 1.0, 0.0));
+}
+
+TEST_CASE("T6: a fresh branch adds its kernel, scales squared") {
+  const TokenKernel x{two_by_two(1.0, 2.0, 0.5), two_by_two(0.1, 0.2, 0.05)};
+  const TokenKernel f{two_by_two(3.0, 5.0, -1.0), two_by_two(0.3, 0.5, -0.1)};
+  const TokenKernel y = combined(2.0, x, -3.0, f);
+  check_matrix(y.product, two_by_two(4.0 + 27.0, 8.0 + 45.0, 2.0 - 9.0));
+  check_matrix(y.mean, two_by_two(0.4 + 2.7, 0.8 + 4.5, 0.2 - 0.9));
+}
+
+TEST_CASE("independent centred features have a mean of variance K/D") {
+  const TokenKernel x = TokenKernel::of_independent_features(two_by_two(4.0, 8.0, 2.0), 4);
+  check_matrix(x.product, two_by_two(4.0, 8.0, 2.0));
+  check_matrix(x.mean, two_by_two(1.0, 2.0, 0.5));
+}
+
+TEST_CASE("the input's kernel: Gaussian with a correlation, or rows of a table by id") {
+  StackSpec spec;
+  spec.model.width = 8;
+  spec.input.tokens = 3;
+  spec.input.second_moment = 2.0;
+  spec.input.correlation = 0.25;
+  Matrix expected = Matrix::Constant(3, 3, 0.5);
+  expected.diagonal().setConstant(2.0);
+  check_matrix(input_kernel(spec, {}).product, expected);
+  check_matrix(input_kernel(spec, {}).mean, expected / 8.0);
+  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;  // ids decide, the correlation is that of Gaussian input
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+}
+
+TEST_CASE("token cosine of a kernel: mean over pairs of distinct tokens") {
+  Matrix k(3, 3);
+  k << 1.0, 1.0, 0.0, 1.0, 4.0, 3.0, 0.0, 3.0, 9.0;
+  CHECK(token_cosine(k) == Approx((0.5 + 0.0 + 0.5) / 3));
+  CHECK(token_cosine(Matrix::Constant(4, 4, 2.5)) == Approx(1.0));
+  CHECK(std::isnan(token_cosine(Matrix::Constant(1, 1, 1.0))));
+}
+
+}  // namespace
+}  // namespace periscope::theory

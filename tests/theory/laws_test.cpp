@@ -1,0 +1,143 @@
+#include "theory/laws.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "tests/theory/xiong.h"
+
+/// T12: the recursion reproduces each closed law, to rounding.
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+Approx exactly(double x) { return Approx(x).epsilon(1e-12); }
+
+std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Site::x_out); }
+
+TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, whatever the modules are") {
+  for (const char* placement : {"peri", "b-only"}) {
+    for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
+      for (const MlpKind mlp : {MlpKind::relu, MlpKind::swiglu}) {
+        for (const InitScheme scheme : {InitScheme::normal, InitScheme::he}) {
+          StackSpec spec = testing::placed(testing::tiny_stack(), placement);  // softmax, RoPE, causal
+          spec.model.norm = norm;
+          spec.model.norm_eps = 0.0;
+          spec.model.mlp = mlp;
+          spec.init.scheme = scheme;
+          spec.input.second_moment = 3.0;
+          const std::vector<double> q = stream(spec);
+          for (int l = 0; l <= spec.model.sublayers(); ++l) {
+            CHECK(q[static_cast<std::size_t>(l)] == exactly(3.0 + l * 0.64));
+            CHECK(q[static_cast<std::size_t>(l)] == exactly(peri_second_moment(3.0, 0.8, l)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("T12b: Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per layer") {
+  for (const double correlation : {0.0, 0.4, 1.0}) {
+    StackSpec spec = xiong_stack("pre");
+    spec.input.correlation = correlation;
+    const std::vector<double> q = stream(spec);
+    const std::vector<double> cosine = predicted(spec, Statistic::token_cosine, Site::x_in);
+    CHECK(cosine[0] == exactly(correlation));
+    for (std::size_t layer = 0; layer < 6; ++layer) {
+      const double increment = q[2 * layer + 2] - q[2 * layer];
+      CHECK(increment == exactly(0.5 + (1.0 + 4.0 * cosine[2 * layer]) / 5.0));
+      CHECK(increment == exactly(xiong_pre_increment(5, cosine[2 * layer])));
+      // Lemma 2's bracket, from q = 1
+      CHECK(q[2 * layer + 2] >= 1.0 + static_cast<double>(layer + 1) / 2.0);
+      CHECK(q[2 * layer + 2] <= 1.0 + 3.0 * static_cast<double>(layer + 1) / 2.0 + 1e-12);
+    }
+  }
+}
+
+TEST_CASE("T12c: Post-LN stands at gamma^2; the sum before the second norm has mean square 3/2") {
+  for (const double gamma : {1.0, 0.6}) {
+    StackSpec spec = xiong_stack("post");
+    spec.model.gamma = gamma;
+    spec.input.second_moment = 7.0;
+    const std::vector<double> q = stream(spec);
+    const std::vector<double> branch = predicted(spec, Statistic::second_moment, Site::B_out);
+    CHECK(q[0] == exactly(7.0));
+    for (std::size_t l = 1; l < q.size(); ++l) CHECK(q[l] == exactly(gamma * gamma));
+    for (std::size_t l = 1; l < branch.size(); l += 2) {
+      CHECK(q[l] + branch[l] == exactly(gamma * gamma * 1.5));
+      CHECK(q[l] + branch[l] == exactly(gamma * gamma * xiong_post_sum()));
+    }
+  }
+}
+
+TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
+  // All tokens alike (or one token): attention returns its input, 1 per unit; ReLU halves it.
+  for (const bool one_token : {true, false}) {
+    StackSpec spec = xiong_stack("lns");
+    spec.input.tokens = one_token ? 1 : 5;
+    spec.input.correlation = 1.0;
+    const std::vector<double> q = stream(spec);
+    double harmonic = 0.0;
+    for (int layer = 1; layer <= 6; ++layer) {
+      harmonic += 1.0 / layer;
+      CHECK(q[static_cast<std::size_t>(2 * layer)] == exactly(1.0 + 1.5 * harmonic));
+      CHECK(q[static_cast<std::size_t>(2 * layer)] == exactly(lns_second_moment(1.0, 1.5, layer)));
+    }
+  }
+}
+
+TEST_CASE("T12e holds for modules of degree one only: a gated MLP's branch falls like 1/layer^2") {
+  StackSpec spec = xiong_stack("lns");
+  spec.model.mlp = MlpKind::swiglu;
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = 1e-4;  // so small that SiLU(x) is x/2, to the order of the factor
+  const std::vector<double> branch = predicted(spec, Statistic::second_moment, Site::f_out);
+  for (std::size_t layer = 1; layer <= 6; ++layer) {
+    const double scaled = branch[2 * layer - 1] * static_cast<double>(layer * layer);
+    CHECK(scaled == Approx(branch[1]).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("T12g: dilution, each branch's share falls like 1/sqrt(l)") {
+  // A hidden width of 2·D and standard deviations 1/√D make both branches 1.
+  StackSpec spec = xiong_stack("pre");
+  spec.model.mlp_width = 128;
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 0.125;
+  spec.input.correlation = 1.0;
+  spec.input.second_moment = 3.0;
+  const std::vector<double> ratio = predicted(spec, Statistic::branch_ratio, Site::B_out);
+  for (int l = 0; l < 12; ++l) {
+    CHECK(ratio[static_cast<std::size_t>(l)] == exactly(std::sqrt(1.0 / (3.0 + l))));
+    CHECK(ratio[static_cast<std::size_t>(l)] == exactly(pre_branch_ratio(3.0, 1.0, l)));
+  }
+}
+
+TEST_CASE("DeepNorm and A+C stand at gamma^2 like Post-LN, Mix-LN after it has been Post, then grows") {
+  for (const char* placement : {"deepnorm", "a+c"}) {
+    const std::vector<double> q = stream(xiong_stack(placement));
+    for (std::size_t l = 1; l < q.size(); ++l) CHECK(q[l] == exactly(1.0));
+  }
+  StackSpec mix = xiong_stack("mix");
+  mix.model.layers = 8;
+  mix.input.tokens = 1;
+  const std::vector<double> q = stream(mix);
+  CHECK(q[4] == exactly(1.0));
+  for (std::size_t layer = 2; layer < 8; ++layer) CHECK(q[2 * layer + 2] == exactly(q[2 * layer] + 1.5));
+}
+
+TEST_CASE("depth-scaled Pre-LN adds up to the branches' mean, whatever the depth") {
+  for (const int layers : {1, 10, 100}) {
+    StackSpec spec = xiong_stack("depth-scaled");
+    spec.model.layers = layers;
+    spec.input.tokens = 1;
+    CHECK(stream(spec).back() == exactly(1.0 + 1.5 / 2.0));
+  }
+}
+
+}  // namespace
+}  // namespace periscope::theory

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tests/support/recorded_stack.h"
+#include "theory/forward.h"
+
+namespace periscope::theory {
+
+/// Xiong et al.'s setting: uniform bidirectional attention, all matrices width × width of variance 1/width,
+/// ReLU, no eps. Gain 1 unless changed.
+inline StackSpec xiong_stack(std::string_view placement) {
+  StackSpec spec;
+  spec.model.layers = 6;
+  spec.model.width = 64;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 4;
+  spec.model.head_dim = 16;
+  spec.model.mlp = MlpKind::relu;
+  spec.model.mlp_width = 64;
+  spec.model.norm_eps = 0.0;
+  spec.model.rope = false;
+  spec.model.causal = false;
+  spec.init.scheme = InitScheme::lecun;
+  spec.init.qk_factor = 0.0;
+  spec.input.tokens = 5;
+  return testing::placed(spec, placement);
+}
+
+/// One curve of the recursion.
+inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Site site,
+                                     const ForwardChain& chain = {}) {
+  return forward_profile(spec, chain).find(statistic, site)->value;
+}
+
+}  // namespace periscope::theory
