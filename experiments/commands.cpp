@@ -64,8 +64,9 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own
   return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
 }
 
-ExitCode run_theory(const CommonOptions& options) {
-  const Config config = options.load();
+ExitCode run_theory(const CommonOptions& options, bool backward) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || backward;
   report("theory", options, config, predict_stacks(config));
   return ExitCode::ok;
 }
@@ -104,10 +105,13 @@ void add_commands(CLI::App& app, int& code) {
       [=](const CommonOptions& options) { return run_propagate(options, *own); });
   CLI::App* propagate = app.get_subcommand("propagate");
   propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
-  propagate->add_flag("--backward", own->backward, "Measure gradients too");
+  propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
   propagate->add_option("--dump", own->dump,
                         "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");
-  add(app, code, "theory", "Print the prediction alone", run_theory);
+  const auto theory_backward = std::make_shared<bool>(false);
+  add(app, code, "theory", "Print the prediction alone",
+      [=](const CommonOptions& options) { return run_theory(options, *theory_backward); });
+  app.get_subcommand("theory")->add_flag("--backward", *theory_backward, "Predict gradients too");
   add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
       run_converge);
   add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);

@@ -56,6 +56,7 @@ constexpr std::array keys{
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.25", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of the finite-width term c*w for cosines, absolute (T19)"},
+    Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},
     Key{"converge.seeds", "64", "seeds per width"},
 };

@@ -60,7 +60,8 @@ nlohmann::ordered_json provenance(const Config& config) {
       {"agreement",
        {{"familywise_error", config.agreement.familywise_error},
         {"finite_width", config.agreement.finite_width},
-        {"finite_width_cosine", config.agreement.finite_width_cosine}}},
+        {"finite_width_cosine", config.agreement.finite_width_cosine},
+        {"finite_width_gradient", config.agreement.finite_width_gradient}}},
       {"theory", {{"tolerance", config.theory.tolerance}}},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}}};
   return {{"program", "periscope"},

@@ -38,7 +38,8 @@ Json curve_json(const Curve* measured, const Curve* predicted) {
 Json worst_json(const Agreement& agreement) {
   const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
   return {{"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
-          {"site", site_names[static_cast<std::size_t>(worst.site)]},
+          {"site", worst.weight ? weight_names[static_cast<std::size_t>(*worst.weight)]
+                                : site_names[static_cast<std::size_t>(worst.site)]},
           {"index", worst.index},
           {"z", worst.z()},
           {"beyond_finite_width", worst.excess()},

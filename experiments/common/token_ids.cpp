@@ -68,4 +68,11 @@ std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uin
   return all;
 }
 
+std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
+  std::vector<std::vector<int>> all;
+  const int distinct = spec.input.kind == InputKind::text ? 1 : seeds;
+  for (int i = 0; i < distinct; ++i) all.push_back(label_ids(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
 }  // namespace periscope
