@@ -67,19 +67,26 @@ TEST_CASE("T20: sixteen times the patterns, a sixteenth of the variance") {
   CHECK(ratio < 16.0 * 3.6);
 }
 
-TEST_CASE("stated standard errors are those that predictions have") {
-  // z-scores of 32 seeds against a prediction with 16 times the patterns. With 8 replicates z is Student's
-  // t of 7 degrees of freedom: E z² = 7/5, Var z² = 7.84.
+TEST_CASE("predictions are unbiased, and vary by their stated standard errors") {
   const StackSpec spec = softmax_stack("pre");
-  const PredictionOptions precise{.tolerance = 1e-9, .most_samples = 2048, .seed = 1000};
-  const Curve truth = *predict(spec, {}, precise).profile.find(Statistic::second_moment, Site::x_out);
-  std::vector<double> squares;
+  const auto top = [&](int samples, std::uint64_t seed) {
+    const Prediction p = predict(spec, {}, {.tolerance = 1e-9, .most_samples = samples, .seed = seed});
+    const Curve& q = *p.profile.find(Statistic::second_moment, Site::x_out);
+    return testing::Estimate{q.value.back(), q.standard_error.back()};
+  };
+  std::vector<double> values;
+  double stated = 0.0;
   for (std::uint64_t seed = 0; seed < 32; ++seed) {
-    const Prediction p = predict(spec, {}, {.tolerance = 1e-9, .most_samples = 128, .seed = seed});
-    const Curve& curve = *p.profile.find(Statistic::second_moment, Site::x_out);
-    squares.push_back(std::pow((curve.value.back() - truth.value.back()) / curve.standard_error.back(), 2));
+    const testing::Estimate e = top(128, seed);
+    values.push_back(e.mean);
+    stated += e.standard_error * e.standard_error / 32;
   }
-  testing::check_consistent("mean square z", {testing::estimate(squares).mean, std::sqrt(7.84 / 32)}, 1.4);
+  const testing::Estimate predictions = testing::estimate(values);
+  testing::check_consistent("prediction", predictions, top(4096, 1000));
+  // 31 degrees of freedom against 32 seeds of 8 replicates: F(31, 224) lies in [0.19, 3.2] but for 1e-6.
+  const double ratio = 32.0 * predictions.standard_error * predictions.standard_error / stated;
+  CHECK(ratio > 0.19);
+  CHECK(ratio < 3.2);
 }
 
 TEST_CASE("patterns are doubled until the tolerance is reached, or the limit") {

@@ -1,0 +1,49 @@
+"""Residuals over depth: measured minus predicted, in standard errors of the difference."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plots import curves, style
+from plots.results import Result
+
+STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
+NEEDS = ("depth", "verdict", *(f"{s}_{v}" for s in STATISTICS for v in ("measured", "stderr", "predicted")))
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    for i, name in enumerate(result["input"]):
+        yield f"agreement-{name}", _residuals(result, i)
+
+
+def residual(curve: curves.Curve) -> np.ndarray:
+    error = np.hypot(curve["stderr"], curve["predicted_stderr"])
+    return (curve["measured"] - curve["predicted"]) / np.where(error > 0, error, np.nan)
+
+
+def _residuals(result: Result, i: int) -> Figure:
+    looks, depth = style.looks(result["placement"]), result["depth"]
+    rows, columns = style.multiples(len(looks))
+    figure, grid = style.panels(rows, columns, 1.7, style.page(columns), sharex=True, sharey=True)
+    panels = [axes for row in grid for axes in row]
+    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+        axes.axhspan(-2, 2, color="0.93", zorder=0)
+        axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
+        for name, (_, colour, marker) in STATISTICS.items():
+            z = residual(curves.select(result, name, (i, p)))
+            axes.plot(depth, z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6)
+        axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
+    style.label_outer(grid, len(looks), "Sublayers passed", "Residual / std. error")
+    keys = [Line2D([], [], color=c, marker=m, ms=3.5, lw=0.6, label=words) for words, c, m in STATISTICS.values()]
+    return style.finish(figure, keys, caption(result, i))
+
+
+def caption(result: Result, i: int) -> str:
+    words = (
+        f"{style.title(style.INPUTS[result['input'][i]])}: measured minus predicted over their combined standard error "
+        f"({result.seeds} seeds); grey: ± 2. Depths of one run are correlated. Titles: the verdict over all sites, "
+        "which counts only what goes beyond a finite-width term (T19)."
+    )
+    return f"{words} {result.setting()}"

@@ -1,0 +1,104 @@
+"""Convergence (T20): the bias of theory over width, and the noise of the measurement over seeds."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plots import style
+from plots.results import Result
+
+NEEDS = ("width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noise_stderr", "noise_exponent")
+STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
+# what is drawn, over what, their labels, and the slope that T20 states
+PANELS = (("bias", "width", "|Bias|", "Width $D$", -1.0), ("noise", "group", "Spread of means", "Seeds averaged", -0.5))
+GUIDE = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    statistics = list(dict.fromkeys(result["statistic"]))
+    looks = dict(zip(result["placement"], style.looks(result["placement"]), strict=True))
+    figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
+    for statistic, row in zip(statistics, grid, strict=True):
+        fits = np.flatnonzero(result["statistic"] == statistic)
+        for k, (name, over, y_label, x_label, slope) in enumerate(PANELS):
+            curves, exponents = row[2 * k : 2 * k + 2]
+            curves.set(xlabel=x_label, ylabel=f"{y_label}\n{STATISTICS.get(statistic, statistic)}")
+            _curves(result, curves, [f for f in fits if is_drawn(result, f)], name, result[over], slope)
+            _exponents(result, exponents, fits, name, slope)
+    keys = [style.key(look, True) for look in looks.values()]
+    keys.append(Line2D([], [], **GUIDE, label="slope −1, −1/2"))
+    yield "convergence", style.finish(figure, keys, caption(result))
+
+
+def is_drawn(result: Result, fit: int) -> bool:
+    """False if the placement fixes the statistic, or if there is no prediction."""
+    return result["noise_verdict"][fit] != "not-checked"
+
+
+def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.ndarray, slope: float) -> None:
+    looks = style.looks(result["placement"])
+    shown = []
+    for rank, f in enumerate(fits):
+        aside = x * 2.0 ** (0.7 * ((rank + 0.5) / len(fits) - 0.5))
+        shown += _points(axes, looks[f], aside, np.abs(result[name][f]), 2 * result[f"{name}_stderr"][f])
+        fitted = np.abs(result[f"{name}_amplitude"][f]) * x ** result[f"{name}_exponent"][f]
+        axes.plot(aside, fitted, color=looks[f].colour, linestyle=looks[f].dash, linewidth=1.1)
+    axes.set(xscale="log", yscale="log")
+    axes.set_xticks(x, [f"{v:g}" for v in x])
+    axes.set_xticks([], minor=True)
+    if shown:
+        axes.plot(x, 2 * max(shown) * (x / x[0]) ** slope, **GUIDE)
+        axes.set_ylim(0.4 * min(shown), 2.4 * max(shown))
+        style.plain_log_ticks(axes, *axes.get_ylim())
+
+
+def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:
+    """Values with bars; where a bar reaches zero, an open marker with an arrow at its upper end. Returns them."""
+    seen = y > bar
+    common = {"color": look.colour, "elinewidth": 0.9, "linestyle": "", "marker": look.marker, "markersize": look.size}
+    axes.errorbar(x[seen], y[seen], bar[seen], **common)
+    limit = (y + bar)[~seen]
+    axes.errorbar(x[~seen], limit, 0.3 * limit, uplims=True, capsize=2.0, markerfacecolor="white", markeredgewidth=0.9,
+                  markeredgecolor=look.colour, **common)  # fmt: skip
+    return [v for v in np.where(seen, y, y + bar) if np.isfinite(v)]
+
+
+def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope: float) -> None:
+    """The fitted exponents beside the one that T20 states, a row per placement."""
+    axes.axvline(slope, **GUIDE)
+    value, bar = result[f"{name}_exponent"], 2 * result[f"{name}_exponent_stderr"]
+    for row, f in enumerate(fits):
+        look = style.looks(result["placement"])[f]
+        axes.errorbar(value[f], row, xerr=bar[f], color=look.colour, marker=look.marker, markersize=look.size,
+                      elinewidth=0.9)  # fmt: skip
+    if not np.isfinite(value[fits]).any():
+        axes.text(0.3, 0.5, f"no {name} to fit", transform=axes.transAxes, rotation=90, ha="center", va="center",
+                  fontsize=7, color=style.INK)  # fmt: skip
+    axes.set(xlabel="Exponent", ylim=(len(fits) - 0.5, -0.5), yticks=[])
+    low, high = axes.get_xlim()
+    reach = max(slope - low, high - slope, 0.4 * abs(slope))
+    axes.set_xlim(slope - reach, slope + reach)
+    half = float(f"{0.6 * reach:.1g}")
+    axes.set_xticks([slope - half, slope, slope + half])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="x", labelsize=6.5)
+    axes.spines["left"].set_visible(False)
+
+
+def caption(result: Result) -> str:
+    words = (
+        f"Left: measured minus predicted, mean over depth and {result.seeds} seeds; open markers with arrows: upper "
+        "limits, where it is within 2 standard errors of zero. Right: spread of means over groups of seeds, at the "
+        "largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that does not stand "
+        "out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
+    )
+    left_out: dict[str, list[str]] = {}
+    for f, look in enumerate(style.looks(result["placement"])):
+        if not is_drawn(result, f):
+            statistic = result["statistic"][f].replace("_", " ")
+            left_out.setdefault(f"{statistic}, {result['bias_reason'][f].split(':')[0]}", []).append(look.label)
+    words += "".join(f"Left out ({why}): {', '.join(labels)}. " for why, labels in left_out.items())
+    return words + result.setting()

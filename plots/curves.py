@@ -1,0 +1,108 @@
+"""Statistics over depth: theory as lines, measurement as markers, one look per placement."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import style
+from plots.results import Result
+
+Curve = dict[str, np.ndarray]  # predicted, predicted_stderr and, if it was measured, measured and stderr
+
+
+def select(result: Result, name: str, place: tuple) -> Curve:
+    versions = ("predicted", "predicted_stderr", "measured", "stderr")
+    return {v: result[f"{name}_{v}"][place] for v in versions if f"{name}_{v}" in result}
+
+
+def is_predicted(curve: Curve) -> bool:
+    return bool(np.isfinite(curve["predicted"]).any())
+
+
+def draw(axes: Axes, look: style.Look, x: np.ndarray, curve: Curve, points: slice) -> None:
+    """One placement; `points` are the ones that get a marker. A curve without prediction is joined instead."""
+    if not is_predicted(curve):
+        if "measured" in curve:
+            axes.plot(x, curve["measured"], color=look.colour, linestyle=look.dash, linewidth=1.0, marker=look.marker,
+                      markersize=look.size, zorder=2.4)  # fmt: skip
+        return
+    over = 2.1 if look.dash == "-" else 2.2
+    axes.plot(x, curve["predicted"], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=over)
+    margin = 2 * curve["predicted_stderr"]
+    axes.fill_between(x, curve["predicted"] - margin, curve["predicted"] + margin, color=look.colour, alpha=0.25, lw=0)
+    if "measured" in curve:
+        axes.errorbar(x[points], curve["measured"][points], 2 * curve["stderr"][points], linestyle="", zorder=2.5,
+                      marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9)  # fmt: skip
+
+
+def turns(points: int, curves: int) -> list[slice]:
+    """Which points of each curve get a marker: they take turns, so that coinciding curves all show theirs."""
+    stride = max(1, min(curves, points // 3))
+    return [slice(rank % stride, None, stride) for rank in range(curves)]
+
+
+def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
+    """A logarithmic scale that holds all curves with a prediction. One that theory refused may leave it."""
+    parts = [c[k] for c in curves if is_predicted(c) for k in ("predicted", "measured") if k in c]
+    values = np.concatenate(parts) if parts else np.array([])
+    values = values[np.isfinite(values) & (values > 0)]
+    for axes in panels:
+        axes.set_yscale("log")
+        if values.size:
+            low, high = values.min(), values.max()
+            margin = max((high / low) ** 0.06, 1.15)
+            axes.set_ylim(low / margin, high * margin)
+            style.plain_log_ticks(axes, low, high)
+
+
+def legend(result: Result, looks: Sequence[style.Look], name: str) -> list[Line2D]:
+    predicted = np.isfinite(result[f"{name}_predicted"])
+    keys = []
+    for p, look in enumerate(looks):
+        keys.append(style.key(look, result.measured, "" if predicted[:, p].any() else " (no prediction)"))
+    return keys
+
+
+def caption(result: Result, name: str, stride: int) -> str:
+    """How to read the curves, and what was run."""
+    words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
+    if result.measured:
+        often = "" if stride == 1 else f", one point in {stride} by turns"
+        one = "one seed" if result.seeds == 1 else f"mean of {result.seeds} seeds, ± 2 standard errors"
+        words.append(f"Markers{often}: {one}.")
+        words += refusals(result, name)
+    return " ".join([*words, result.setting()])
+
+
+def refusals(result: Result, name: str) -> list[str]:
+    """Which curves are measured only, and why, in the file's words."""
+    words = []
+    for p, look in enumerate(style.looks(result["placement"])):
+        if not np.isfinite(result[f"{name}_predicted"][:, p]).any():
+            reasons = "; ".join(dict.fromkeys(r for r in result["verdict_reason"][:, p] if r))
+            words.append(f"{look.label} is measured only, its markers are joined: {reasons}.")
+    return words
+
+
+def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
+    """A statistic of the stream over depth, one panel per input."""
+    inputs, placements, depth = result["input"], result["placement"], result["depth"]
+    looks = style.looks(placements)
+    figure, (row,) = style.panels(1, len(inputs), 3.0, style.page(len(inputs)), sharey=True)
+    points = turns(len(depth), len(looks))
+    every = []
+    for i, axes in enumerate(row):
+        for p, look in enumerate(looks):
+            every.append(select(result, name, (i, p)))
+            draw(axes, look, depth, every[-1], points[p])
+        axes.set(title=style.title(style.INPUTS[inputs[i]]), xlabel="Sublayers passed")
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    row[0].set_ylabel(label)
+    if log:
+        log_scale(row, every)
+    return style.finish(figure, legend(result, looks, name), caption(result, name, points[0].step))

@@ -1,0 +1,15 @@
+"""Cosine of two tokens' hidden states over depth, all placements."""
+
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+from plots.curves import over_depth
+from plots.results import Result
+
+NEEDS = ("depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    label = "Token cosine\n(mean over pairs of distinct tokens)"
+    yield "token_cosine", over_depth(result, "token_cosine", label, log=False)

@@ -1,0 +1,15 @@
+"""Hidden-state variance over depth, all placements: the lab's Figure 1 at initialisation."""
+
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+from plots.curves import over_depth
+from plots.results import Result
+
+NEEDS = ("depth", "variance_predicted", "variance_predicted_stderr")
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    label = "Hidden-state variance\n" r"(mean over tokens of $\mathrm{Var}_D(x)$)"
+    yield "variance", over_depth(result, "variance", label, log=True)

@@ -1,0 +1,234 @@
+"""The figures show what the result files hold. Usage: plots_test.py BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+from periscope_process import run
+
+try:
+    import netCDF4
+    import numpy as np
+    from PIL import Image
+except ImportError:
+    print("skipped: the packages of plots/requirements.txt are not installed")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from plots import agreement, angular, convergence, curves, dilution, results, style, token_cosine, variance  # noqa: E402
+
+TINY = """
+[model]
+layers = 2
+width = 16
+heads = 2
+placement = ["pre", "peri", "post", {A=true,B=false,C=true,alpha=0.9,beta=0.5}]
+[init]
+scheme = "lecun"
+[input]
+kind = ["gaussian", "tokens"]
+tokens = 4
+[run]
+seeds = 4
+[converge]
+widths = [16, 32, 64]
+seeds = 32
+"""
+OVERFLOW = ["--set", 'model.placement=["none","peri"]', "--set", "model.layers=40", "--set", "init.scheme=he"]
+STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "angular-gaussian",
+                 "angular-tokens"]
+
+
+def draw(*arguments):
+    return subprocess.run([sys.executable, "-m", "plots", *map(str, arguments)], capture_output=True, text=True,
+                          cwd=ROOT, timeout=300)
+
+
+def lines_of(axes, look):
+    """The line without markers of one placement: what is predicted."""
+    return [line for line in axes.get_lines() if line.get_color() == look.colour and line.get_linestyle() != "None"]
+
+
+def markers_of(axes, look):
+    """x, y and the bar's half length of one placement's markers: what is measured."""
+    found = [c for c in axes.containers if c.lines[0].get_color() == look.colour]
+    x, y = (np.concatenate([c.lines[0].get_data()[k] for c in found]) for k in (0, 1))
+    bars = np.concatenate([[s[1, 1] - s[:, 1].mean() for s in c.lines[2][0].get_segments()] for c in found])
+    return x, y, bars
+
+
+class Plots(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.results = cls.folder / "results"
+        config = cls.folder / "tiny.toml"
+        config.write_text(TINY)
+        for command, name, *extra in (("propagate", "stack"), ("theory", "stack"), ("converge", "stack"),
+                                      ("propagate", "overflow", *OVERFLOW), ("theory", "overflow", *OVERFLOW)):
+            done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
+            assert done.returncode in (0, 4), done.stderr
+        cls.stack = results.read(cls.results / "stack" / "propagate.nc")
+        cls.theory = results.read(cls.results / "stack" / "theory.nc")
+        cls.converge = results.read(cls.results / "stack" / "converge.nc")
+        cls.overflow = results.read(cls.results / "overflow" / "propagate.nc")
+
+    def figure(self, kind, result, name=None):
+        drawn = dict(kind.draw(result))
+        return drawn[name] if name else next(iter(drawn.values()))
+
+    def test_every_figure_is_written_and_the_same_each_time(self):
+        done = draw(self.results, "--out", self.folder / "figures")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        written = [pathlib.Path(line) for line in done.stdout.splitlines()]
+        theory = [f for f in STACK_FIGURES if not f.startswith("agreement")]
+        names = {f"{folder}/{file}-{figure}" for folder in ("stack", "overflow")
+                 for file, figures in (("propagate", STACK_FIGURES), ("theory", theory)) for figure in figures}
+        names.add("stack/converge-convergence")
+        expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+        self.assertEqual(set(written), expected)
+        for path in written:
+            with self.subTest(figure=path.name):
+                if path.suffix == ".png":
+                    with Image.open(path) as image:
+                        self.assertGreater(min(image.size), 400)
+                        self.assertGreater(len(np.unique(np.asarray(image.convert("L")))), 50, "not blank")
+                else:
+                    root = xml.etree.ElementTree.parse(path).getroot()
+                    self.assertGreater(sum(1 for _ in root.iter()), 100)
+                    self.assertNotIn("dc:date", path.read_text())
+        again = draw(self.results / "stack", "--out", self.folder / "again")
+        self.assertEqual(again.returncode, 0)
+        for path in (self.folder / "again").iterdir():
+            self.assertEqual(path.read_bytes(), (self.folder / "figures" / "stack" / path.name).read_bytes(), path.name)
+
+    def check_curves(self, axes, result, look, x, name, place):
+        curve = curves.select(result, name, place)
+        (line,) = lines_of(axes, look)
+        np.testing.assert_array_equal(line.get_xdata(), x)
+        np.testing.assert_array_equal(line.get_ydata(), curve["predicted"])
+        at, y, bars = markers_of(axes, look)
+        index = np.searchsorted(x, at)
+        self.assertGreater(len(index), 1)
+        np.testing.assert_array_equal(y, curve["measured"][index])
+        np.testing.assert_allclose(bars, 2 * curve["stderr"][index], rtol=1e-6, atol=1e-12)
+
+    def test_curves_over_depth(self):
+        for kind, name in ((variance, "variance"), (token_cosine, "token_cosine")):
+            figure = self.figure(kind, self.stack)
+            self.assertEqual(len(figure.axes), 2, "a panel per input")
+            for i, axes in enumerate(figure.axes):
+                self.assertEqual(axes.get_yscale(), "log" if name == "variance" else "linear")
+                for p, look in enumerate(style.looks(self.stack["placement"])):
+                    with self.subTest(statistic=name, input=i, placement=look.label):
+                        self.check_curves(axes, self.stack, look, self.stack["depth"], name, (i, p))
+
+    def test_dilution(self):
+        site = list(self.stack["site"]).index("B_out")
+        panels = self.figure(dilution, self.stack).axes
+        self.assertEqual(len(panels), 4)
+        for k, axes in enumerate(panels):
+            module, i = divmod(k, 2)
+            for p, look in enumerate(style.looks(self.stack["placement"])):
+                place = (i, p, site, slice(module, None, 2))
+                self.check_curves(axes, self.stack, look, np.array([1, 2]), dilution.NAME, place)
+
+    def test_angular_halves(self):
+        panels = [a for a in self.figure(angular, self.stack, "angular-tokens").axes if a.get_images()]
+        self.assertEqual(len(panels), 4)
+        above = np.triu(np.ones((5, 5), dtype=bool), 1).T  # rows run upwards
+        for p, axes in enumerate(panels):
+            shown = np.asarray(axes.get_images()[0].get_array())
+            np.testing.assert_array_equal(shown[above], self.stack["angular_distance_predicted"][1, p][above])
+            np.testing.assert_array_equal(shown[above.T], self.stack["angular_distance_measured"][1, p][above.T])
+
+    def test_residuals(self):
+        axes = self.figure(agreement, self.stack, "agreement-gaussian").axes[1]
+        shown = [line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5]
+        for name, values in zip(agreement.STATISTICS, shown, strict=True):
+            m, e, t, f = (self.stack[f"{name}_{v}"][0, 1] for v in ("measured", "stderr", "predicted",
+                                                                    "predicted_stderr"))
+            np.testing.assert_allclose(values, (m - t) / np.sqrt(e**2 + f**2))
+
+    def test_theory_alone_has_no_markers(self):
+        for axes in self.figure(variance, self.theory).axes:
+            self.assertEqual(len(axes.containers), 0)
+            self.assertEqual(len(axes.get_lines()), 4)
+
+    def test_overflow_is_measured_only(self):
+        self.assertFalse(np.isfinite(self.overflow["variance_predicted"][:, 0]).any(), "the test needs a refusal")
+        figure = self.figure(variance, self.overflow)
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(labels, ["No norm (no prediction)", "Peri-LN"])
+        self.assertIn("overflows", figure.texts[0].get_text().replace("\n", " "))
+        (line,) = lines_of(figure.axes[0], style.LOOKS["none"])
+        np.testing.assert_array_equal(line.get_ydata(), self.overflow["variance_measured"][0, 0])
+        highest = np.nanmax(self.overflow["variance_predicted"])
+        self.assertLess(figure.axes[0].get_ylim()[1], 10 * highest, "the others stay legible")
+
+    def test_convergence(self):
+        # a resolved fit, whatever the tiny run found
+        bias = np.array([[0.4, -0.2, 0.001]])
+        made = {"statistic": np.array(["second_moment"]), "placement": np.array(["pre"]), "bias": bias,
+                "bias_stderr": np.full((1, 3), 0.01), "bias_exponent": np.array([-1.0]),
+                "bias_exponent_stderr": np.array([0.1]), "bias_amplitude": np.array([-6.4]),
+                "bias_reason": np.array([""]), "bias_verdict": np.array(["agrees"])}
+        noise = {n: self.converge[n][:1] for n in self.converge.variables if n.startswith("noise")}
+        result = dataclasses.replace(self.converge, variables={**self.converge.variables, **noise, **made})
+        axes, exponents = self.figure(convergence, result).axes[:2]
+        look = style.LOOKS["pre"]
+        x, y, bars = markers_of(axes, look)
+        np.testing.assert_allclose(x, self.converge["width"], rtol=1e-12)
+        np.testing.assert_allclose(y, [0.4, 0.2, 0.021])
+        self.assertEqual([c.lines[0].get_markerfacecolor() for c in axes.containers], [look.colour, "white"])
+        fitted = next(line for line in lines_of(axes, look))
+        np.testing.assert_allclose(fitted.get_ydata(), [0.4, 0.2, 0.1])
+        self.assertEqual(exponents.containers[0].lines[0].get_xdata()[0], -1.0)
+
+    def test_convergence_leaves_out_what_is_fixed(self):
+        post = (self.converge["placement"] == "post") & (self.converge["statistic"] == "second_moment")
+        self.assertEqual(list(self.converge["noise_verdict"][post]), ["not-checked"])
+        figure = self.figure(convergence, self.converge)
+        self.assertFalse([c for c in figure.axes[0].containers if c.lines[0].get_color() == style.LOOKS["post"].colour])
+        self.assertIn("fixed by the placement): Post-LN", figure.texts[0].get_text().replace("\n", " "))
+
+    def test_looks_differ(self):
+        tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]
+        looks = style.looks([*style.LOOKS, *tables])
+        for kind in ("label", "colour", "marker"):
+            self.assertEqual(len({getattr(look, kind) for look in looks}), 13, kind)
+        self.assertEqual(looks[-1].label, "A, α = 3, β = 1")
+
+    def test_broken_files(self):
+        broken = self.folder / "broken"
+        broken.mkdir()
+        (broken / "text.nc").write_text("no NetCDF")
+        whole = (self.results / "stack" / "theory.nc").read_bytes()
+        (broken / "cut.nc").write_bytes(whole[: len(whole) // 2])
+        (broken / "whole.nc").write_bytes(whole)
+        with netCDF4.Dataset(broken / "foreign.nc", "w") as foreign:
+            foreign.program = "another"
+        done = draw(broken, "--out", self.folder / "of_broken")
+        self.assertEqual(done.returncode, 3)
+        complaints = done.stderr.splitlines()
+        self.assertEqual(len(complaints), 3, done.stderr)
+        for name, line in zip(("cut.nc", "foreign.nc", "text.nc"), complaints, strict=True):
+            self.assertIn(str(broken / name), line)
+        self.assertIn("whole-variance.png", done.stdout, "the good file is drawn")
+        empty = draw(self.folder / "nowhere", "--out", self.folder / "of_nowhere")
+        self.assertEqual(empty.returncode, 3)
+        self.assertIn("nowhere", empty.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
