@@ -20,7 +20,7 @@ struct Cell {
   Statistic statistic = Statistic::second_moment;
   Site site = Site::x_out;
   std::optional<Weight> weight = {};  ///< of a weight's gradient, instead of a site
-  int index = 0;                 ///< as in Curve: depth, sublayer, or layer of a weight
+  int index = 0;                      ///< as in Curve: depth, sublayer, or layer of a weight
   double measured = 0.0;
   double measured_error = 0.0;
   double predicted = 0.0;
