@@ -10,6 +10,7 @@
 #include "experiments/common/stack_dataset.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/converge.h"
+#include "experiments/dump.h"
 #include "experiments/export_csv.h"
 #include "experiments/list.h"
 #include "experiments/propagate.h"
@@ -42,17 +43,30 @@ void add(CLI::App& app, int& code, const std::string& name, const std::string& a
   command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
 }
 
-ExitCode run_propagate(const CommonOptions& options, bool fail_on_divergence) {
-  const Config config = options.load();
+/// What `propagate` takes besides the common flags.
+struct PropagateOptions {
+  bool fail_on_divergence = false;
+  bool backward = false;
+  std::string dump;
+};
+
+ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || own.backward;
+  if (!own.dump.empty()) {
+    dump(config, own.dump);
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+  }
   const std::vector<StackResult> results = propagate(config, options.quiet);
   report("propagate", options, config, results);
   const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
   if (any_disagrees(results)) return ExitCode::check_failed;
-  return diverged && fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+  return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
 }
 
-ExitCode run_theory(const CommonOptions& options) {
-  const Config config = options.load();
+ExitCode run_theory(const CommonOptions& options, bool backward) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || backward;
   report("theory", options, config, predict_stacks(config));
   return ExitCode::ok;
 }
@@ -86,12 +100,18 @@ ExitCode run_list(const CommonOptions& options) {
 }  // namespace
 
 void add_commands(CLI::App& app, int& code) {
-  const auto fail_on_divergence = std::make_shared<bool>(false);
-  add(app, code, "propagate", "Predict and measure forward signals of random stacks; say whether they agree",
-      [=](const CommonOptions& options) { return run_propagate(options, *fail_on_divergence); });
-  app.get_subcommand("propagate")
-      ->add_flag("--fail-on-divergence", *fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
-  add(app, code, "theory", "Print the prediction alone", run_theory);
+  const auto own = std::make_shared<PropagateOptions>();
+  add(app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
+      [=](const CommonOptions& options) { return run_propagate(options, *own); });
+  CLI::App* propagate = app.get_subcommand("propagate");
+  propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
+  propagate->add_option("--dump", own->dump,
+                        "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");
+  const auto theory_backward = std::make_shared<bool>(false);
+  add(app, code, "theory", "Print the prediction alone",
+      [=](const CommonOptions& options) { return run_theory(options, *theory_backward); });
+  app.get_subcommand("theory")->add_flag("--backward", *theory_backward, "Predict gradients too");
   add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
       run_converge);
   add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);

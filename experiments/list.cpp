@@ -50,11 +50,13 @@ constexpr std::array keys{
     Key{"run.threads", "0", "0: all cores"},
     Key{"run.device", "\"cpu\"", "cpu, reference, cuda"},
     Key{"run.dtype", "\"f32\"", "f64, f32, bf16, f16"},
+    Key{"run.backward", "false", "propagate: measure gradients too"},
     Key{"run.out", "\"\"", "folder for result files"},
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.25", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of the finite-width term c*w for cosines, absolute (T19)"},
+    Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},
     Key{"converge.seeds", "64", "seeds per width"},
 };

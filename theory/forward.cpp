@@ -6,26 +6,12 @@
 #include <numbers>
 
 #include "sim/spec/weight.h"
-#include "theory/attention_pattern.h"
 #include "theory/extremes.h"
 
 namespace periscope::theory {
 namespace {
 
 double squared(double x) { return x * x; }
-
-PatternLaw pattern_law(const StackSpec& spec) {
-  const ModelSpec& m = spec.model;
-  return {.query_variance = squared(stddev_of(spec, Weight::q)) * m.width,
-          .key_variance = squared(stddev_of(spec, Weight::k)) * m.width,
-          .head_dim = m.head_dim,
-          .query_heads = m.heads,
-          .key_heads = m.kv_heads,
-          .qk_norm = m.qk_norm,
-          .norm_eps = m.norm_eps,
-          .rope = m.rope,
-          .causal = m.causal};
-}
 
 /// Writes the statistics of kernels into a profile.
 class ProfileWriter {
@@ -93,6 +79,19 @@ double value_gain(const StackSpec& spec) {
 
 }  // namespace
 
+PatternLaw pattern_law(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  return {.query_variance = squared(stddev_of(spec, Weight::q)) * m.width,
+          .key_variance = squared(stddev_of(spec, Weight::k)) * m.width,
+          .head_dim = m.head_dim,
+          .query_heads = m.heads,
+          .key_heads = m.kv_heads,
+          .qk_norm = m.qk_norm,
+          .norm_eps = m.norm_eps,
+          .rope = m.rope,
+          .causal = m.causal};
+}
+
 TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
   const ModelSpec& m = spec.model;
   const double down = squared(stddev_of(spec, Weight::down)) * m.mlp_width;
@@ -106,7 +105,7 @@ TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
   return TokenKernel::of_independent_features(down * hidden, m.width);
 }
 
-Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
+Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
   const ModelSpec& m = spec.model;
   const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
   ProfileWriter writer(spec);
@@ -119,6 +118,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
   TokenKernel x = input_kernel(spec, chain.ids);
   if (m.embedding_norm) x = norm(x);
   TokenKernel r = x;
+  Matrix cross = x.product;  // ResiDual: E⟨x_t, r_t'⟩/D
   std::vector<Vector> step_cosine;
   writer.write(0, Site::x_out, x);
   if (m.placement.two_streams) writer.write(0, Site::r_out, r);
@@ -134,13 +134,28 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain) {
     writer.write(l, Site::B_out, b);
     writer.write_branch(l, rule, x, b);
     const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);
+    if (trace != nullptr) {
+      const auto square = [&](const TokenKernel& k) { return norm_denominator(k, m.norm, m.norm_eps); };
+      trace->sublayers.push_back({.input = a.product, .r_a = square(x), .r_b = square(f), .r_c = square(sum)});
+    }
     step_cosine.emplace_back(rule.alpha * (x.product.diagonal().array() / sum.product.diagonal().array()).sqrt());
     x = rule.norm_c ? norm(sum) : sum;
     writer.write(l + 1, Site::x_out, x);
     if (m.placement.two_streams) {
       r = combined(1.0, r, rule.beta, b);
+      cross = rule.alpha * cross + rule.beta * rule.beta * b.product;
+      if (rule.norm_c) cross = norm_scale(sum, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
       writer.write(l + 1, Site::r_out, r);
     }
+  }
+  if (trace != nullptr) {
+    const TokenKernel& last = m.placement.two_streams ? r : x;
+    trace->output = m.final_norm ? norm(last).product : last.product;
+    if (m.placement.two_streams) {
+      if (m.final_norm) cross = cross * norm_scale(r, m.norm, m.gamma, m.norm_eps).asDiagonal();
+      trace->output += x.product + cross + cross.transpose();
+    }
+    trace->r_final = norm_denominator(last, m.norm, m.norm_eps);
   }
   Profile profile = writer.take();
   profile.angular_distance = angular_distances(step_cosine);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/spec/profile.h"
+#include "theory/attention_pattern.h"
 #include "theory/kernel.h"
 
 namespace periscope::theory {
@@ -19,10 +20,29 @@ struct ForwardChain {
 /// T5: kernel of the MLP module's output, for the kernel of its input.
 TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input);
 
+/// What the backward recursion needs to know of one sublayer.
+struct SublayerTrace {
+  Matrix input;  ///< kernel of the module's input (A_out) [T, T]
+  Vector r_a;    ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
+  Vector r_b;    ///< of norm B's input f_out [T]
+  Vector r_c;    ///< of norm C's input αx + βB [T]
+};
+
+/// One forward chain, kept for the way back.
+struct ForwardTrace {
+  std::vector<SublayerTrace> sublayers;
+  Matrix output;   ///< kernel of what the loss sees: after the final norm [T, T]
+  Vector r_final;  ///< mean square + eps of the final norm's input [T]
+};
+
+/// T3's law of one head of the stack.
+PatternLaw pattern_law(const StackSpec& spec);
+
 /// Runs the recursion through all sublayers and reads every statistic at every site, without standard
 /// errors. Statistics follow from the kernels as theory/README.md says; where T18 gives no expectation
 /// (tokens that depend on each other) the maximum is that of independent tokens.
-Profile forward_profile(const StackSpec& spec, const ForwardChain& chain);
+/// Fills `trace` unless it is null.
+Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
 
 /// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + 1/D, where ε = ∂log q⁺/∂log q is
 /// the sublayer's elasticity. It is i/D wherever a norm bounds the branch, and grows geometrically in stacks

@@ -8,9 +8,19 @@ namespace periscope::theory {
 TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps) {
   const bool centred = kind == NormKind::layer;
   const Matrix k = centred ? Matrix(x.product - x.mean) : x.product;
-  const Vector scale = k.diagonal().unaryExpr([&](double r) { return r + eps > 0 ? gamma / std::sqrt(r + eps) : 0.0; });
+  const Vector scale = norm_scale(x, kind, gamma, eps);
   const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
   return {rescaled(k), centred ? Matrix(Matrix::Zero(k.rows(), k.cols())) : rescaled(x.mean)};
+}
+
+Vector norm_denominator(const TokenKernel& x, NormKind kind, double eps) {
+  const Vector square =
+      kind == NormKind::layer ? Vector((x.product - x.mean).diagonal()) : Vector(x.product.diagonal());
+  return square.array() + eps;
+}
+
+Vector norm_scale(const TokenKernel& x, NormKind kind, double gamma, double eps) {
+  return norm_denominator(x, kind, eps).unaryExpr([&](double r) { return r > 0 ? gamma / std::sqrt(r) : 0.0; });
 }
 
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y) {

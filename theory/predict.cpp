@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "theory/attention_pattern.h"
+#include "theory/backward.h"
 #include "theory/forward.h"
 
 namespace periscope::theory {
@@ -34,23 +34,47 @@ double standard_error_of(const std::vector<Profile>& chains, const At& at) {
   return std::sqrt(mean_of(chains, [&](const Profile& p) { return (at(p) - mean) * (at(p) - mean); }) / (n - 1.0));
 }
 
-/// Values: mean of the full chains. Standard errors: spread of the replicates, which share the patterns of
-/// a full chain between them, over √replicates.
-Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates) {
-  Profile mean;
-  const auto n = static_cast<double>(full.size());
-  for (const auto& entry : full.front().curves) {
-    Curve& curve = mean.curves[entry.first];
+/// Means of the full chains' curves; standard errors from the spread of the replicates, which share the patterns
+/// of a full chain between them, over √replicates.
+template <class Curves>
+Curves combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates, Curves Profile::*curves) {
+  Curves mean;
+  for (const auto& entry : full.front().*curves) {
+    Curve& curve = mean[entry.first];
     for (std::size_t i = 0; i < entry.second.value.size(); ++i) {
-      const auto at = [&](const Profile& p) { return p.curves.at(entry.first).value[i]; };
+      const auto at = [&](const Profile& p) { return (p.*curves).at(entry.first).value[i]; };
       curve.value.push_back(mean_of(full, at));
       curve.standard_error.push_back(standard_error_of(replicates, at));
     }
   }
+  return mean;
+}
+
+/// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
+template <class Curves>
+void add_logarithms(Curves& curves) {
+  Curves logarithms;
+  for (const auto& [key, curve] : curves) {
+    if (key.first != Statistic::grad_sq) continue;
+    Curve& log = logarithms[{Statistic::log_grad_sq, key.second}];
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      log.value.push_back(std::log(curve.value[i]));
+      log.standard_error.push_back(curve.standard_error[i] / curve.value[i]);
+    }
+  }
+  curves.merge(logarithms);
+}
+
+Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates) {
+  Profile mean;
+  mean.curves = combined(full, replicates, &Profile::curves);
+  mean.weight_curves = combined(full, replicates, &Profile::weight_curves);
+  add_logarithms(mean.curves);
+  add_logarithms(mean.weight_curves);
   mean.angular_distance.assign(full.front().angular_distance.size(), 0.0);
   for (const Profile& p : full) {
     for (std::size_t i = 0; i < mean.angular_distance.size(); ++i) {
-      mean.angular_distance[i] += p.angular_distance[i] / n;
+      mean.angular_distance[i] += p.angular_distance[i] / static_cast<double>(full.size());
     }
   }
   return mean;
@@ -75,6 +99,14 @@ int first_overflow(const Profile& profile) {
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
 
+Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const std::vector<std::vector<int>>& labels) {
+  if (labels.empty()) return forward_profile(spec, chain);
+  ForwardTrace trace;
+  Profile profile = forward_profile(spec, chain, &trace);
+  backward_profile(spec, chain, trace, labels, profile);
+  return profile;
+}
+
 }  // namespace
 
 // The recursion is nonlinear: a chain with few patterns per sublayer is not only noisy but biased, by about its
@@ -97,7 +129,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
                                .samples = is_full ? prediction.samples : samples,
                                .seed = options.seed,
                                .replicate = static_cast<std::uint64_t>(c)};
-      (is_full ? full : replicates)[i] = forward_profile(spec, chain);
+      (is_full ? full : replicates)[i] = chain_profile(spec, chain, options.labels);
     }
     prediction.profile = combined(full, replicates);
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {

@@ -16,6 +16,8 @@ struct PredictionOptions {
   double tolerance = 0.01;
   int most_samples = 1024;  ///< patterns per attention sublayer
   std::uint64_t seed = 0;
+  /// Label sequences to average over (T7); empty: no gradients are predicted.
+  std::vector<std::vector<int>> labels = {};
 };
 
 /// What theory says about a stack at initialisation.
@@ -27,8 +29,9 @@ struct Prediction {
   int samples = 0;                   ///< patterns averaged at every attention sublayer
 };
 
-/// Predicts T2–T6. `ids` holds the token sequences to average over (none for Gaussian input); of more than 64
-/// the first 64 are used. The result does not depend on the number of threads.
+/// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
+/// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used. The
+/// result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 }  // namespace periscope::theory

@@ -34,27 +34,50 @@ double rounding(DType dtype) {
   return 100.0 * (dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
 }
 
+/// The cells of one curve; `allowance` of an entry and its prediction.
+template <class Allowance>
+void add_cells(std::vector<Cell>& cells, const Cell& prototype, const Curve* measured, const Curve* predicted,
+               const Allowance& allowance) {
+  if (measured == nullptr || predicted == nullptr) return;
+  for (std::size_t i = 0; i < measured->value.size(); ++i) {
+    if (std::isnan(predicted->value[i])) continue;  // no such thing, as the token cosine of one token
+    Cell cell = prototype;
+    cell.index = static_cast<int>(i);
+    cell.measured = measured->value[i];
+    cell.measured_error = measured->standard_error[i];
+    cell.predicted = predicted->value[i];
+    cell.predicted_error = predicted->standard_error[i];
+    cell.allowance = allowance(i, cell);
+    cells.push_back(cell);
+  }
+}
+
 std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options) {
   std::vector<Cell> cells;
+  const theory::Prediction& prediction = c.prediction;
   for (const auto& [statistic, site] : compared) {
-    const Curve* measured = c.measured.find(statistic, site);
-    const Curve* predicted = c.prediction.profile.find(statistic, site);
-    if (measured == nullptr || predicted == nullptr) continue;
-    for (std::size_t i = 0; i < measured->value.size(); ++i) {
-      if (std::isnan(predicted->value[i])) continue;  // no such thing, as the token cosine of one token
-      const bool cosine = statistic == Statistic::token_cosine;
-      const double scale = cosine ? 1.0 : std::abs(predicted->value[i]);
-      const double finite_width = cosine ? options.finite_width_cosine : options.finite_width;
-      const std::size_t depth = site == Site::f_out ? i + 1 : i;
-      cells.push_back({.statistic = statistic,
-                       .site = site,
-                       .index = static_cast<int>(i),
-                       .measured = measured->value[i],
-                       .measured_error = measured->standard_error[i],
-                       .predicted = predicted->value[i],
-                       .predicted_error = predicted->standard_error[i],
-                       .allowance = (finite_width * c.prediction.finite_width[depth] + rounding(c.dtype)) * scale});
-    }
+    const bool cosine = statistic == Statistic::token_cosine;
+    const double finite_width = cosine ? options.finite_width_cosine : options.finite_width;
+    const std::size_t first = site == Site::f_out ? 1 : 0;
+    add_cells(cells, {.statistic = statistic, .site = site}, c.measured.find(statistic, site),
+              prediction.profile.find(statistic, site), [&](std::size_t i, const Cell& cell) {
+                const double scale = cosine ? 1.0 : std::abs(cell.predicted);
+                return (finite_width * prediction.finite_width[i + first] + rounding(c.dtype)) * scale;
+              });
+  }
+  const auto gradient_allowance = [&](std::size_t depth, const Cell& cell) {
+    const double way = 2.0 * prediction.finite_width.back() - prediction.finite_width[depth];
+    const double variance = c.seeds * cell.measured_error * cell.measured_error;
+    return options.finite_width_gradient * way + variance / 2.0 + rounding(c.dtype);
+  };
+  add_cells(cells, {.statistic = Statistic::log_grad_sq}, c.measured.find(Statistic::log_grad_sq, Site::x_out),
+            prediction.profile.find(Statistic::log_grad_sq, Site::x_out), gradient_allowance);
+  for (const auto& entry : c.measured.weight_curves) {
+    const auto [statistic, weight] = entry.first;
+    if (statistic != Statistic::log_grad_sq) continue;
+    add_cells(cells, {.statistic = statistic, .weight = weight}, &entry.second,
+              prediction.profile.find(statistic, weight),
+              [&](std::size_t layer, const Cell& cell) { return gradient_allowance(2 * layer, cell); });
   }
   return cells;
 }
@@ -83,6 +106,12 @@ std::string_view name_of(Verdict verdict) {
     case Verdict::not_checked: break;
   }
   return "not-checked";
+}
+
+std::string Cell::name() const {
+  const auto place =
+      weight ? weight_names[static_cast<std::size_t>(*weight)] : site_names[static_cast<std::size_t>(site)];
+  return fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(statistic)], place, index);
 }
 
 double Cell::z() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,8 @@ enum class Verdict { agrees, disagrees, not_checked };
 struct Cell {
   Statistic statistic = Statistic::second_moment;
   Site site = Site::x_out;
-  int index = 0;
+  std::optional<Weight> weight = {};  ///< of a weight's gradient, instead of a site
+  int index = 0;                      ///< as in Curve: depth, sublayer, or layer of a weight
   double measured = 0.0;
   double measured_error = 0.0;
   double predicted = 0.0;
@@ -27,6 +29,8 @@ struct Cell {
 
   /// (measured − predicted) in combined standard errors; 0 when both are exact and equal.
   [[nodiscard]] double z() const;
+  /// "second_moment x_out[3]" or "log_grad_sq q[3]".
+  [[nodiscard]] std::string name() const;
   /// How far |measured − predicted| goes beyond the allowance, in combined standard errors.
   [[nodiscard]] double excess() const;
 };
@@ -52,11 +56,14 @@ struct Comparison {
 };
 
 /// What verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
-/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream.
+/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with gradients,
+/// the mean over seeds of the logarithm of grad_sq of the stream at every depth and of every matrix.
 /// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t (Welch's degrees of
 /// freedom), for the part of the difference beyond the finite-width term c·w·scale (T19), falls below
 /// 1 − (1 − familywise_error)^(1/n), n being the number of cells of all comparisons together. `scale` is the
-/// prediction for moments and 1 for cosines, each with its own c; w is theory::Prediction::finite_width.
+/// prediction for moments and 1 for cosines and logarithms, each with its own c; w is
+/// theory::Prediction::finite_width, of a gradient that of the way to the top and back. Logarithms may also differ by
+/// half their variance over seeds: what a log-normal spread of width-limited gradients takes off the mean of logs.
 std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options);
 
 }  // namespace periscope

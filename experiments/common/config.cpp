@@ -129,6 +129,7 @@ void read_run(TomlReader reader, RunOptions& run) {
   reader.read("threads", run.threads);
   reader.read("device", run.device);
   if (std::string dtype; reader.read("dtype", dtype)) run.dtype_choice = parse_dtype(dtype);
+  reader.read("backward", run.backward);
   reader.read("out", run.out);
   reader.finish();
 }
@@ -188,6 +189,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   agreement.read("familywise_error", config.agreement.familywise_error);
   agreement.read("finite_width", config.agreement.finite_width);
   agreement.read("finite_width_cosine", config.agreement.finite_width_cosine);
+  agreement.read("finite_width_gradient", config.agreement.finite_width_gradient);
   agreement.finish();
   TomlReader theory = root.table("theory");
   theory.read("tolerance", config.theory.tolerance);
@@ -200,6 +202,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   require_range("agreement.familywise_error", config.agreement.familywise_error, 0.0, 1.0);
   require_range("agreement.finite_width", config.agreement.finite_width, -1e-300, 1e3);
   require_range("agreement.finite_width_cosine", config.agreement.finite_width_cosine, -1e-300, 1e3);
+  require_range("agreement.finite_width_gradient", config.agreement.finite_width_gradient, -1e-300, 1e3);
   require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();

@@ -19,14 +19,16 @@ struct RunOptions {
   std::string device = "cpu";
   std::optional<DType> dtype_choice;  ///< as given
   DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
+  bool backward = false;              ///< measure gradients too
   std::string out;                    ///< folder for results, "" for none
 };
 
 /// [agreement]: when measurement and theory agree (T19).
 struct AgreementOptions {
-  double familywise_error = 0.01;    ///< chance that a run in which theory is right has a rejected cell
-  double finite_width = 0.25;        ///< c of T19 for moments, on relative differences
-  double finite_width_cosine = 1.0;  ///< c of T19 for cosines, on absolute differences
+  double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
+  double finite_width = 0.25;          ///< c of T19 for moments, on relative differences
+  double finite_width_cosine = 1.0;    ///< c of T19 for cosines, on absolute differences
+  double finite_width_gradient = 1.0;  ///< c of T19 for gradients, on differences of logarithms
 };
 
 /// [theory]: precision of the prediction.

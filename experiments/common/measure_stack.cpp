@@ -3,19 +3,27 @@
 #include <exception>
 
 #include "experiments/common/token_ids.h"
+#include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
+#include "sim/model/loss.h"
 
 namespace periscope {
 namespace {
 
-Reading read_seed(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed) {
-  const GeneratedWeights weights(backend, spec, dtype, seed);
-  const std::vector<int> ids = token_ids(spec, seed);
-  const Tensor input = ids.empty() ? gaussian_input(backend, spec, dtype, seed) : embedded_input(backend, weights, ids);
+Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOptions& run, std::uint64_t seed) {
+  const GeneratedWeights weights(backend, spec, run.dtype, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
+  const Tensor input = stack_input(backend, spec, weights, run.dtype, seed);
   Probe probe(context);
-  stack_forward(context, input, probe);
-  return probe.take();
+  if (!run.backward) {
+    stack_forward(context, input, probe);
+    return probe.take();
+  }
+  GradientProbe gradients(context);
+  backpropagate(context, input, label_ids(spec, seed), probe, gradients);
+  Reading reading = probe.take();
+  gradients.take_into(reading.profile);
+  return reading;
 }
 
 /// Small stacks run one seed per thread: that keeps all threads busy without a barrier per op. A large one
@@ -26,6 +34,12 @@ bool one_seed_per_thread(const StackSpec& spec) {
 }
 
 }  // namespace
+
+Tensor stack_input(const Backend& backend, const StackSpec& spec, const WeightSource& weights, DType dtype,
+                   std::uint64_t seed) {
+  const std::vector<int> ids = token_ids(spec, seed);
+  return ids.empty() ? gaussian_input(backend, spec, dtype, seed) : embedded_input(backend, weights, ids);
+}
 
 // Ops do not depend on the number of threads and readings are added in the order of the seeds, so both ways
 // give the same bits.
@@ -38,7 +52,7 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const R
     Reading reading;
     std::exception_ptr caught;
     try {
-      reading = read_seed(backend, spec, run.dtype, run.seed + static_cast<std::uint64_t>(i));
+      reading = read_seed(backend, spec, run, run.seed + static_cast<std::uint64_t>(i));
     } catch (...) {
       caught = std::current_exception();
     }

@@ -52,11 +52,16 @@ nlohmann::ordered_json provenance(const Config& config) {
   for (const StackSpec& spec : config.stacks()) stacks.push_back(resolved_json(spec));
   const nlohmann::ordered_json resolved{
       {"stacks", stacks},
-      {"run", {{"seed", config.run.seed}, {"seeds", config.run.seeds}, {"dtype", name_of(config.run.dtype)}}},
+      {"run",
+       {{"seed", config.run.seed},
+        {"seeds", config.run.seeds},
+        {"dtype", name_of(config.run.dtype)},
+        {"backward", config.run.backward}}},
       {"agreement",
        {{"familywise_error", config.agreement.familywise_error},
         {"finite_width", config.agreement.finite_width},
-        {"finite_width_cosine", config.agreement.finite_width_cosine}}},
+        {"finite_width_cosine", config.agreement.finite_width_cosine},
+        {"finite_width_gradient", config.agreement.finite_width_gradient}}},
       {"theory", {{"tolerance", config.theory.tolerance}}},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}}};
   return {{"program", "periscope"},

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <functional>
+#include <algorithm>
 #include <limits>
 
 #include "experiments/common/provenance.h"
@@ -13,39 +13,34 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 using Values = std::vector<double>;
-using Pick = std::function<const Values*(const StackResult&, Statistic, Site)>;
 
 /// One version of every curve: its suffix, what it is in words, and where it is found.
 struct Version {
   std::string_view suffix;
   std::string_view words;
-  Pick pick;
+  bool measured;  ///< which wing's profile
+  Values Curve::*part;
+
+  template <class Place>
+  [[nodiscard]] const Values* find(const StackResult& r, Statistic statistic, Place place) const {
+    const Profile& profile = measured ? r.measurement->profile : r.prediction.profile;
+    const Curve* curve = profile.find(statistic, place);
+    return curve == nullptr ? nullptr : &(curve->*part);
+  }
 };
 
-const Values* value_of(const Profile& p, Statistic s, Site site) {
-  const Curve* c = p.find(s, site);
-  return c == nullptr ? nullptr : &c->value;
-}
-const Values* error_of(const Profile& p, Statistic s, Site site) {
-  const Curve* c = p.find(s, site);
-  return c == nullptr ? nullptr : &c->standard_error;
-}
-
 std::vector<Version> versions(bool measured) {
-  std::vector<Version> all{
-      {"predicted", "prediction",
-       [](const StackResult& r, Statistic s, Site site) { return value_of(r.prediction.profile, s, site); }},
-      {"predicted_stderr", "standard error of the prediction (sampled attention patterns)",
-       [](const StackResult& r, Statistic s, Site site) { return error_of(r.prediction.profile, s, site); }}};
+  std::vector<Version> all{{"predicted", "prediction", false, &Curve::value},
+                           {"predicted_stderr", "standard error of the prediction (sampled attention patterns)", false,
+                            &Curve::standard_error}};
   if (!measured) return all;
-  all.push_back({"measured", "mean over seeds", [](const StackResult& r, Statistic s, Site site) {
-                   return value_of(r.measurement->profile, s, site);
-                 }});
-  all.push_back({"stderr", "standard error of the mean over seeds", [](const StackResult& r, Statistic s, Site site) {
-                   return error_of(r.measurement->profile, s, site);
-                 }});
+  all.push_back({"measured", "mean over seeds", true, &Curve::value});
+  all.push_back({"stderr", "standard error of the mean over seeds", true, &Curve::standard_error});
   return all;
 }
+
+/// q … down, the matrices that every layer has.
+constexpr auto layer_weights = static_cast<std::size_t>(Weight::embedding);
 
 void append(Values& target, const Values* source, std::size_t count) {
   if (source != nullptr && source->size() == count) {
@@ -67,6 +62,9 @@ class Builder {
                         {"site", site_names.size()},
                         {"sublayer", sublayers},
                         {"rank", top_count}};
+    if (has_weight_curves()) {
+      data_.dimensions.insert(data_.dimensions.end(), {{"weight", layer_weights}, {"layer", sublayers / 2}});
+    }
     data_.attributes = provenance(config);
   }
 
@@ -74,9 +72,13 @@ class Builder {
     coordinates();
     for (const Version& version : versions(measured_)) {
       for (std::size_t s = 0; s < statistic_names.size(); ++s) {
+        if (!has_curves(static_cast<Statistic>(s))) continue;
         stream_curve(static_cast<Statistic>(s), version);
         site_curves(static_cast<Statistic>(s), version);
       }
+      if (!has_weight_curves()) continue;
+      weight_curves(Statistic::grad_sq, version);
+      weight_curves(Statistic::log_grad_sq, version);
     }
     angular();
     if (measured_) top_magnitudes();
@@ -110,6 +112,9 @@ class Builder {
     counting("other_depth", 0, "sublayers passed, second stream of a pair");
     counting("sublayer", 0, "sublayer; even: attention, odd: MLP");
     counting("rank", 1, "place in the order of magnitudes");
+    if (!has_weight_curves()) return;
+    coordinate("weight", {weight_names.begin(), weight_names.begin() + layer_weights}, "matrix of a layer");
+    counting("layer", 0, "layer, attention and MLP");
   }
 
   static std::string placement_label(const StackSpec& spec) {
@@ -128,10 +133,38 @@ class Builder {
     data_.variables.push_back({name, {name}, std::move(values), "1", std::move(long_name)});
   }
 
+  /// True if some stack has such curves, predicted or measured: gradients are not always asked for.
+  [[nodiscard]] bool has_curves(Statistic statistic) const {
+    const auto has = [statistic](const Profile& p) {
+      return std::ranges::any_of(p.curves, [=](const auto& item) { return item.first.first == statistic; });
+    };
+    return std::ranges::any_of(results_, [&](const StackResult& r) {
+      return has(r.prediction.profile) || (r.measurement && has(r.measurement->profile));
+    });
+  }
+  [[nodiscard]] bool has_weight_curves() const {
+    return std::ranges::any_of(results_, [](const StackResult& r) {
+      return !r.prediction.profile.weight_curves.empty() ||
+             (r.measurement && !r.measurement->profile.weight_curves.empty());
+    });
+  }
+
+  void weight_curves(Statistic statistic, const Version& version) {
+    Values values;
+    for (const StackResult& r : results_) {
+      for (std::size_t weight = 0; weight < layer_weights; ++weight) {
+        append(values, version.find(r, statistic, static_cast<Weight>(weight)), (depths() - 1) / 2);
+      }
+    }
+    const auto name = statistic_names[static_cast<std::size_t>(statistic)];
+    add(fmt::format("weight_{}_{}", name, version.suffix), {"weight", "layer"}, std::move(values),
+        fmt::format("{} of every matrix: {}", name, version.words));
+  }
+
   void stream_curve(Statistic statistic, const Version& version) {
     if (statistic == Statistic::branch_ratio || statistic == Statistic::branch_cosine) return;
     Values values;
-    for (const StackResult& r : results_) append(values, version.pick(r, statistic, Site::x_out), depths());
+    for (const StackResult& r : results_) append(values, version.find(r, statistic, Site::x_out), depths());
     const auto name = statistic_names[static_cast<std::size_t>(statistic)];
     add(fmt::format("{}_{}", name, version.suffix), {"depth"}, std::move(values),
         fmt::format("{} of the stream: {}", name, version.words));
@@ -141,7 +174,7 @@ class Builder {
     Values values;
     for (const StackResult& r : results_) {
       for (std::size_t site = 0; site < site_names.size(); ++site) {
-        const Values* found = version.pick(r, statistic, static_cast<Site>(site));
+        const Values* found = version.find(r, statistic, static_cast<Site>(site));
         if (found != nullptr && found->size() == depths()) {
           values.insert(values.end(), found->begin() + 1, found->end());  // x_out: drop the stack's input
         } else {

@@ -1,5 +1,7 @@
 #include "experiments/common/stack_result.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace periscope {
@@ -19,8 +21,8 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   return z;
 }
 
-Json curve_json(std::string_view site, const Curve* measured, const Curve* predicted) {
-  Json json{{"site", site}};
+Json curve_json(const Curve* measured, const Curve* predicted) {
+  Json json = Json::object();
   if (measured != nullptr) {
     json["measured"] = measured->value;
     json["stderr"] = measured->standard_error;
@@ -36,7 +38,8 @@ Json curve_json(std::string_view site, const Curve* measured, const Curve* predi
 Json worst_json(const Agreement& agreement) {
   const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
   return {{"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
-          {"site", site_names[static_cast<std::size_t>(worst.site)]},
+          {"site", worst.weight ? weight_names[static_cast<std::size_t>(*worst.weight)]
+                                : site_names[static_cast<std::size_t>(worst.site)]},
           {"index", worst.index},
           {"z", worst.z()},
           {"beyond_finite_width", worst.excess()},
@@ -54,7 +57,14 @@ Json cell_json(const StackResult& result) {
     const std::string name(statistic_names[static_cast<std::size_t>(statistic)]);
     const std::string site_name(site_names[static_cast<std::size_t>(site)]);
     Json& slot = site == Site::x_out ? cell[name] : sites[site_name][name];
-    slot = curve_json(site_name, measured != nullptr ? &curve : nullptr, predicted.find(statistic, site));
+    slot = {{"site", site_name}};
+    slot.update(curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, site)));
+  }
+  for (const auto& [key, curve] : measured != nullptr ? measured->weight_curves : predicted.weight_curves) {
+    const auto& [statistic, weight] = key;
+    cell[fmt::format("weight_{}", statistic_names[static_cast<std::size_t>(statistic)])]
+        [std::string(weight_names[static_cast<std::size_t>(weight)])] =
+            curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, weight));
   }
   cell["sites"] = sites;
   cell["finite_width"] = result.prediction.finite_width;

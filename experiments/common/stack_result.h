@@ -29,7 +29,8 @@ struct StackResult {
 };
 
 /// The "cells" of the command-line contract, one per result. Curves at x_out carry the statistic's name;
-/// those of other sites stand under "sites". Numbers that are not finite become null.
+/// those of other sites stand under "sites", those of weights under
+/// "weight_" and the statistic's name. Numbers that are not finite become null.
 nlohmann::ordered_json cells_json(const std::vector<StackResult>& results);
 
 /// True if a verdict is "disagrees".

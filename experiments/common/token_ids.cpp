@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -11,7 +12,8 @@
 namespace periscope {
 namespace {
 
-std::vector<int> first_bytes(const std::string& path, int tokens) {
+/// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
+std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
   if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("input.path {}: no such file", path));
   std::ifstream file(path, std::ios::binary);
   std::string bytes(static_cast<std::size_t>(tokens) + 1, '\0');
@@ -21,7 +23,8 @@ std::vector<int> first_bytes(const std::string& path, int tokens) {
                                  file.gcount(), tokens, bytes.size()));
   }
   std::vector<int> ids;
-  for (int t = 0; t < tokens; ++t) ids.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(t)]));
+  for (int t = 0; t < tokens; ++t)
+    ids.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(t) + first]));
   return ids;
 }
 
@@ -30,7 +33,7 @@ std::vector<int> first_bytes(const std::string& path, int tokens) {
 std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
   switch (spec.input.kind) {
     case InputKind::gaussian: break;
-    case InputKind::text: return first_bytes(spec.input.path, spec.input.tokens);
+    case InputKind::text: return bytes_of(spec.input.path, spec.input.tokens, 0);
     case InputKind::tokens: {
       std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
       fill_uniform_int({seed, 0, stream_token_ids}, spec.model.vocab, ids);
@@ -40,11 +43,35 @@ std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
   return {};
 }
 
+std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
+  const ModelSpec& m = spec.model;
+  const int classes = m.unembedding ? m.vocab : m.width;
+  if (spec.input.kind != InputKind::text) {
+    std::vector<int> labels(static_cast<std::size_t>(spec.input.tokens));
+    fill_uniform_int({seed, 0, stream_labels}, classes, labels);
+    return labels;
+  }
+  std::vector<int> labels = bytes_of(spec.input.path, spec.input.tokens, 1);
+  const int largest = *std::ranges::max_element(labels);
+  if (largest >= classes) {
+    throw ConfigError(fmt::format("{} = {}: expected more than {}, the largest label in {}",
+                                  m.unembedding ? "model.vocab" : "model.width", classes, largest, spec.input.path));
+  }
+  return labels;
+}
+
 std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
   if (spec.input.kind == InputKind::gaussian) return {};
   if (spec.input.kind == InputKind::text) return {token_ids(spec, seed)};
   std::vector<std::vector<int>> all;
   for (int i = 0; i < seeds; ++i) all.push_back(token_ids(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
+std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
+  std::vector<std::vector<int>> all;
+  const int distinct = spec.input.kind == InputKind::text ? 1 : seeds;
+  for (int i = 0; i < distinct; ++i) all.push_back(label_ids(spec, seed + static_cast<std::uint64_t>(i)));
   return all;
 }
 

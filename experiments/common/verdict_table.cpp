@@ -19,9 +19,7 @@ std::string top_value(const Profile& profile) {
 std::string worst_cell(const Agreement& a) {
   if (a.worst < 0) return "-";
   const Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
-  return fmt::format("{:5.1f} / {:4.1f}  {} {}[{}]", cell.excess(), a.critical,
-                     statistic_names[static_cast<std::size_t>(cell.statistic)],
-                     site_names[static_cast<std::size_t>(cell.site)], cell.index);
+  return fmt::format("{:5.1f} / {:4.1f}  {}", cell.excess(), a.critical, cell.name());
 }
 
 std::string verdict_words(const Agreement& a, bool colour) {

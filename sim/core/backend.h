@@ -30,6 +30,32 @@ struct RowMoments {
   std::vector<double> maximum;        ///< max |x|
 };
 
+/// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
+struct NormGradient {
+  Tensor dx;
+  Tensor dgain;
+  Tensor dbias;
+};
+
+/// What attention_backward returns, each like its input.
+struct AttentionGradient {
+  Tensor dq;
+  Tensor dk;
+  Tensor dv;
+};
+
+/// What gated_backward returns, both like the gate.
+struct GatedGradient {
+  Tensor dgate;
+  Tensor dup;
+};
+
+/// What cross_entropy returns.
+struct CrossEntropy {
+  double loss;     ///< mean over rows
+  Tensor dlogits;  ///< its gradient, like the logits
+};
+
 /// The ops that a device must know. The physics (sim/model) is written against this interface only.
 /// Matrices are row-major; a linear map is stored as W [out, in]. All tensors of one op have one dtype.
 /// Shapes are the caller's duty (checked by assertions); results never depend on the number of threads.
@@ -81,6 +107,36 @@ class Backend {
   [[nodiscard]] virtual Tensor activate(Activation kind, const Tensor& x) const = 0;
   /// φ(gate) ∘ up.
   [[nodiscard]] virtual Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const = 0;
+
+  // -- gradients ----------------------------------------------------------------------------------
+  // Each takes dy = ∂loss/∂y of the op that it is named after, and that op's inputs, and returns the
+  // gradients of these. What the forward op computed on the way is computed again.
+
+  /// dx = dy W: dy [N, out], w [out, in] → [N, in].
+  [[nodiscard]] virtual Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const = 0;
+  /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
+  [[nodiscard]] virtual Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const = 0;
+  /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
+  [[nodiscard]] virtual Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Tensor::Index rows) const = 0;
+  /// With x̂ the normalised part before gain and bias, s its rms (eps included) and g = gain ∘ dy:
+  /// dx = (g − x̂·mean(g∘x̂))/s, LayerNorm: dx = (g − mean(g) − x̂·mean(g∘x̂))/s; dgain = Σ dy∘x̂, dbias = Σ dy.
+  /// A part with s = 0 gives nothing to dx and dgain.
+  [[nodiscard]] virtual NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
+                                                   double eps, int groups = 1) const = 0;
+  /// The inverse rotation of dy: rope with the angles negated.
+  [[nodiscard]] virtual Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const = 0;
+  /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))/√head_dim:
+  /// dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
+  [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                             const Tensor& dy, const AttentionShape& shape) const = 0;
+  /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ).
+  [[nodiscard]] virtual Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const = 0;
+  /// dgate = φ'(gate) ∘ up ∘ dy, dup = φ(gate) ∘ dy.
+  [[nodiscard]] virtual GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
+                                                     const Tensor& dy) const = 0;
+  /// Loss and its gradient in one: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with
+  /// p = softmax over the columns of logits [N, V]. Labels are from 0 to V−1.
+  [[nodiscard]] virtual CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const = 0;
 
   // -- statistics ---------------------------------------------------------------------------------
   [[nodiscard]] virtual RowMoments row_moments(const Tensor& x) const = 0;

@@ -16,10 +16,31 @@ void softmax_row(T* logits, Index visible, Index tokens) {
   Row<T>(logits + visible, tokens - visible).setZero();
 }
 
-}  // namespace
-
 template <class T>
-void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base) {
+T scale_of(const AttentionShape& shape) {
+  return static_cast<T>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+}
+
+/// Pattern [T, T] of one head of one sequence.
+template <class T>
+RowMatrix<T> pattern_of(const ConstStrided<T>& query, const ConstStrided<T>& key, const AttentionShape& shape) {
+  RowMatrix<T> pattern = scale_of<T>(shape) * query * key.transpose();
+  const Index tokens = query.rows();
+  for (Index t = 0; t < tokens; ++t) softmax_row(&pattern(t, 0), shape.causal ? t + 1 : tokens, tokens);
+  return pattern;
+}
+
+/// One head of one sequence of a tensor [rows, heads·e], Map being Strided or ConstStrided.
+template <class Map, class Pointer>
+Map head_of(Pointer x, Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
+  const Index tokens = rows / shape.sequences;
+  const Index e = shape.head_dim;
+  return Map(x + (sequence * tokens * heads + head) * e, tokens, e, Eigen::OuterStride<>(heads * e));
+}
+
+/// Turns every pair by its position's angle times `direction`.
+template <class T>
+void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base, double direction) {
   const Index half = head_dim / 2;
 #pragma omp parallel for schedule(static)
   for (Index row = 0; row < rows; ++row) {
@@ -27,7 +48,7 @@ void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens,
     for (Index i = 0; i < half; ++i) {
       const double angle = position * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
       const T c = static_cast<T>(std::cos(angle));
-      const T s = static_cast<T>(std::sin(angle));
+      const T s = static_cast<T>(direction * std::sin(angle));
       for (Index head = 0; head < heads; ++head) {
         const Index first = (row * heads + head) * head_dim + i;
         const T a = x[first];
@@ -39,33 +60,73 @@ void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens,
   }
 }
 
+}  // namespace
+
+template <class T>
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base) {
+  rotate(x, y, rows, heads, head_dim, tokens, base, 1.0);
+}
+
+template <class T>
+void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens, double base) {
+  rotate(dy, dx, rows, heads, head_dim, tokens, base, -1.0);
+}
+
 template <class T>
 void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape) {
-  const Index tokens = rows / shape.sequences;
-  const Index e = shape.head_dim;
-  const Eigen::OuterStride<> q_stride(shape.heads * e);
-  const Eigen::OuterStride<> kv_stride(shape.kv_heads * e);
-  const T scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(e)));
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
 #pragma omp parallel for schedule(static)
   for (Index unit = 0; unit < units; ++unit) {
-    const Index first_row = unit / shape.heads * tokens;
+    const Index sequence = unit / shape.heads;
     const Index head = unit % shape.heads;
     const Index kv_head = head / (shape.heads / shape.kv_heads);
-    const Index q_offset = first_row * shape.heads * e + head * e;
-    const Index kv_offset = first_row * shape.kv_heads * e + kv_head * e;
-    const ConstStrided<T> query(q + q_offset, tokens, e, q_stride);
-    const ConstStrided<T> key(k + kv_offset, tokens, e, kv_stride);
-    const ConstStrided<T> value(v + kv_offset, tokens, e, kv_stride);
-    RowMatrix<T> pattern = scale * query * key.transpose();
-    for (Index t = 0; t < tokens; ++t) softmax_row(&pattern(t, 0), shape.causal ? t + 1 : tokens, tokens);
-    Strided<T>(y + q_offset, tokens, e, q_stride).noalias() = pattern * value;
+    const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
+    const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
+    const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
+    auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
+    out.noalias() = pattern_of<T>(query, key, shape) * value;
+  }
+}
+
+// One unit of work is one key/value head of one sequence: its query heads add to dk and dv in order.
+template <class T>
+void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, T* dk, T* dv, Index rows,
+                        const AttentionShape& shape) {
+  const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
+  const Index group = shape.heads / shape.kv_heads;
+#pragma omp parallel for schedule(static)
+  for (Index unit = 0; unit < units; ++unit) {
+    const Index sequence = unit / shape.kv_heads;
+    const Index kv_head = unit % shape.kv_heads;
+    const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
+    const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
+    auto key_slope = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
+    auto value_slope = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
+    key_slope.setZero();
+    value_slope.setZero();
+    for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
+      const auto slope = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
+      const RowMatrix<T> pattern = pattern_of<T>(query, key, shape);
+      RowMatrix<T> logit_slope = slope * value.transpose();
+      const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * logit_slope.array()).rowwise().sum();
+      logit_slope.array() = scale_of<T>(shape) * pattern.array() * (logit_slope.array().colwise() - mean);
+      head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = logit_slope * key;
+      key_slope.noalias() += logit_slope.transpose() * query;
+      value_slope.noalias() += pattern.transpose() * slope;
+    }
   }
 }
 
 template void rope<double>(const double*, double*, Index, int, Index, Index, double);
 template void rope<float>(const float*, float*, Index, int, Index, Index, double);
+template void rope_backward<double>(const double*, double*, Index, int, Index, Index, double);
+template void rope_backward<float>(const float*, float*, Index, int, Index, Index, double);
 template void attention<double>(const double*, const double*, const double*, double*, Index, const AttentionShape&);
 template void attention<float>(const float*, const float*, const float*, float*, Index, const AttentionShape&);
+template void attention_backward<double>(const double*, const double*, const double*, const double*, double*, double*,
+                                         double*, Index, const AttentionShape&);
+template void attention_backward<float>(const float*, const float*, const float*, const float*, float*, float*, float*,
+                                        Index, const AttentionShape&);
 
 }  // namespace periscope::cpu

@@ -102,6 +102,74 @@ class CpuBackend final : public Backend {
     return filled_like(gate, [&]<class T>(T* y) { cpu::gated(kind, gate.data<T>(), up.data<T>(), y, gate.size()); });
   }
 
+  [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const override {
+    assert(dy.cols() == w.rows());
+    Tensor dx = host_tensor(dy.rows(), w.cols(), dy.dtype());
+    dispatch(dy.dtype(), [&]<class T>(T) {
+      cpu::linear_backward_input(dy.data<T>(), w.data<T>(), dx.data<T>(), dy.rows(), w.cols(), w.rows());
+    });
+    return dx;
+  }
+  [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const override {
+    assert(dy.rows() == x.rows());
+    Tensor dw = host_tensor(dy.cols(), x.cols(), dy.dtype());
+    dispatch(dy.dtype(), [&]<class T>(T) {
+      cpu::linear_backward_weight(dy.data<T>(), x.data<T>(), dw.data<T>(), x.rows(), x.cols(), dy.cols());
+    });
+    return dw;
+  }
+  [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const override {
+    assert(static_cast<Index>(ids.size()) == dy.rows());
+    Tensor sums = host_tensor(rows, dy.cols(), dy.dtype());
+    dispatch(dy.dtype(), [&]<class T>(T) { cpu::scatter_add(dy.data<T>(), ids, sums.data<T>(), rows, dy.cols()); });
+    return sums;
+  }
+  [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
+                                           double eps, int groups) const override {
+    assert(gain.cols() * groups == x.cols());
+    NormGradient g{.dx = like(x), .dgain = like(gain), .dbias = like(gain)};
+    dispatch(x.dtype(), [&]<class T>(T) {
+      cpu::norm_backward(kind, x.data<T>(), gain.data<T>(), dy.data<T>(), eps, g.dx.data<T>(), g.dgain.data<T>(),
+                         g.dbias.data<T>(), x.rows() * groups, gain.cols());
+    });
+    return g;
+  }
+  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const override {
+    return filled_like(dy, [&]<class T>(T* dx) {
+      cpu::rope_backward(dy.data<T>(), dx, dy.rows(), heads, dy.cols() / heads, dy.rows() / sequences, base);
+    });
+  }
+  [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                     const Tensor& dy, const AttentionShape& shape) const override {
+    AttentionGradient g{.dq = like(q), .dk = like(k), .dv = like(v)};
+    dispatch(q.dtype(), [&]<class T>(T) {
+      cpu::attention_backward(q.data<T>(), k.data<T>(), v.data<T>(), dy.data<T>(), g.dq.data<T>(), g.dk.data<T>(),
+                              g.dv.data<T>(), q.rows(), shape);
+    });
+    return g;
+  }
+  [[nodiscard]] Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const override {
+    return filled_like(x,
+                       [&]<class T>(T* dx) { cpu::activate_backward(kind, x.data<T>(), dy.data<T>(), dx, x.size()); });
+  }
+  [[nodiscard]] GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
+                                             const Tensor& dy) const override {
+    GatedGradient g{.dgate = like(gate), .dup = like(gate)};
+    dispatch(gate.dtype(), [&]<class T>(T) {
+      cpu::gated_backward(kind, gate.data<T>(), up.data<T>(), dy.data<T>(), g.dgate.data<T>(), g.dup.data<T>(),
+                          gate.size());
+    });
+    return g;
+  }
+  [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    CrossEntropy out{.loss = 0.0, .dlogits = like(logits)};
+    out.loss = dispatch(logits.dtype(), [&]<class T>(T) {
+      return cpu::cross_entropy(logits.data<T>(), labels, out.dlogits.data<T>(), logits.cols());
+    });
+    return out;
+  }
+
   [[nodiscard]] RowMoments row_moments(const Tensor& x) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return cpu::row_moments(x.data<T>(), x.rows(), x.cols()); });
   }
@@ -117,10 +185,11 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  static Tensor like(const Tensor& x) { return host_tensor(x.rows(), x.cols(), x.dtype()); }
   /// A new tensor of x's shape and dtype whose elements `fill` writes.
   template <class Fill>
   static Tensor filled_like(const Tensor& x, const Fill& fill) {
-    Tensor y = host_tensor(x.rows(), x.cols(), x.dtype());
+    Tensor y = like(x);
     dispatch(x.dtype(), [&]<class T>(T) { fill(y.data<T>()); });
     return y;
   }

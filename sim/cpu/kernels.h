@@ -29,6 +29,28 @@ template <class T>
 void gated(Activation kind, const T* gate, const T* up, T* y, Index size);
 
 template <class T>
+void linear_backward_input(const T* dy, const T* w, T* dx, Index rows, Index in, Index out);
+template <class T>
+void linear_backward_weight(const T* dy, const T* x, T* dw, Index rows, Index in, Index out);
+template <class T>
+void scatter_add(const T* dy, std::span<const int> ids, T* sums, Index rows, Index cols);
+template <class T>
+void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain, T* dbias,
+                   Index parts, Index n);
+template <class T>
+void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens, double base);
+template <class T>
+void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, T* dk, T* dv, Index rows,
+                        const AttentionShape& shape);
+template <class T>
+void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index size);
+template <class T>
+void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size);
+/// Writes dlogits, returns the loss.
+template <class T>
+double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes);
+
+template <class T>
 RowMoments row_moments(const T* x, Index rows, Index cols);
 template <class T>
 std::vector<double> row_dots(const T* x, const T* y, Index rows, Index cols);

@@ -12,6 +12,15 @@ void add_each(std::vector<Running>& totals, const std::vector<double>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) totals[i].add(values[i]);
 }
 
+Curve curve_of(const std::vector<Running>& totals) {
+  Curve curve;
+  for (const Running& r : totals) {
+    curve.value.push_back(r.mean());
+    curve.standard_error.push_back(r.standard_error());
+  }
+  return curve;
+}
+
 std::vector<double> merged(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> all;
   std::ranges::merge(a, b, std::back_inserter(all), std::greater<>());
@@ -24,6 +33,7 @@ std::vector<double> merged(const std::vector<double>& a, const std::vector<doubl
 void SeedAverage::add(const Reading& reading) {
   ++seeds_;
   for (const auto& [key, curve] : reading.profile.curves) add_each(curves_[key], curve.value);
+  for (const auto& [key, curve] : reading.profile.weight_curves) add_each(weight_curves_[key], curve.value);
   add_each(angular_distance_, reading.profile.angular_distance);
   for (const auto& [site, rows] : reading.top) {
     auto& kept = top_[site];
@@ -37,13 +47,8 @@ void SeedAverage::add(const Reading& reading) {
 
 Profile SeedAverage::profile() const {
   Profile profile;
-  for (const auto& [key, totals] : curves_) {
-    Curve& curve = profile.curves[key];
-    for (const Running& r : totals) {
-      curve.value.push_back(r.mean());
-      curve.standard_error.push_back(r.standard_error());
-    }
-  }
+  for (const auto& [key, totals] : curves_) profile.curves[key] = curve_of(totals);
+  for (const auto& [key, totals] : weight_curves_) profile.weight_curves[key] = curve_of(totals);
   for (const Running& r : angular_distance_) profile.angular_distance.push_back(r.mean());
   return profile;
 }

@@ -25,6 +25,7 @@ class SeedAverage {
 
  private:
   std::map<std::pair<Statistic, Site>, std::vector<Running>> curves_;
+  std::map<std::pair<Statistic, Weight>, std::vector<Running>> weight_curves_;
   std::vector<Running> angular_distance_;
   TopMagnitudes top_;
   int seeds_ = 0;

@@ -21,4 +21,9 @@ Tensor embedded_input(const Backend& backend, const WeightSource& weights, std::
   return backend.gather(weights.matrix(0, Weight::embedding), ids);
 }
 
+void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput,
+                        GradientObserver& observer) {
+  observer.on_weight(0, Weight::embedding, c.ops.scatter_add(dinput, ids, c.model.vocab));
+}
+
 }  // namespace periscope

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/model/weights.h"
+#include "sim/model/context.h"
+#include "sim/model/observer.h"
 
 namespace periscope {
 
@@ -13,5 +14,9 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
 
 /// Token input [ids.size(), D]: rows of the source's embedding table.
 Tensor embedded_input(const Backend& backend, const WeightSource& weights, std::span<const int> ids);
+
+/// Tells the observer the gradient of the embedding table [V, D] from that of the token input [ids.size(), D].
+void embedding_backward(const StackContext& context, std::span<const int> ids, const Tensor& dinput,
+                        GradientObserver& observer);
 
 }  // namespace periscope

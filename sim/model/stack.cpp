@@ -1,33 +1,61 @@
 #include "sim/model/stack.h"
 
-namespace periscope {
+#include "sim/model/primitives.h"
 
-StackOutput stack_forward(const StackContext& c, const Tensor& input, Observer& observer) {
+namespace periscope {
+namespace {
+
+void report(Observer& observer, int l, const Tensor& x_in, const SublayerSignals& s) {
+  observer.on_site(l, Site::x_in, x_in);
+  observer.on_site(l, Site::A_out, s.a_out);
+  observer.on_site(l, Site::f_out, s.f_out);
+  observer.on_site(l, Site::B_out, s.b_out);
+  observer.on_site(l, Site::x_out, s.x_out);
+}
+
+}  // namespace
+
+StackOutput stack_forward(const StackContext& c, const Tensor& input, Observer& observer, StackTape* tape) {
   const ModelSpec& m = c.model;
   Tensor x = m.embedding_norm ? norm_forward(c, 0, NormSite::embedding, input) : input;
   Tensor r = m.placement.two_streams ? x : Tensor{};
   observer.on_input(x);
+  if (tape != nullptr) *tape = {.input = input, .streams = {x}, .second_stream = {}};
   for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = m.rule(l);
-    observer.on_site(l, Site::x_in, x);
-    Tensor a = rule.norm_a ? norm_forward(c, l, NormSite::a, x) : x;
-    if (rule.input_gain != 1.0) a = c.ops.scale(rule.input_gain, a);
-    observer.on_site(l, Site::A_out, a);
-    const Tensor f = ModelSpec::is_attention(l) ? attention_forward(c, l / 2, a) : mlp_forward(c, l / 2, a);
-    observer.on_site(l, Site::f_out, f);
-    const Tensor b = rule.norm_b ? norm_forward(c, l, NormSite::b, f) : f;
-    observer.on_site(l, Site::B_out, b);
-    x = c.ops.axpby(rule.alpha, x, rule.beta, b);
-    if (rule.norm_c) x = norm_forward(c, l, NormSite::c, x);
-    observer.on_site(l, Site::x_out, x);
-    if (!r.empty()) {
-      r = c.ops.axpby(1.0, r, rule.beta, b);
-      observer.on_site(l, Site::r_out, r);
-    }
+    const SublayerSignals s = sublayer_forward(c, l, x);
+    report(observer, l, x, s);
+    x = s.x_out;
+    if (tape != nullptr) tape->streams.push_back(x);
+    if (r.empty()) continue;
+    r = c.ops.axpby(1.0, r, m.rule(l).beta, s.b_out);
+    observer.on_site(l, Site::r_out, r);
   }
+  if (tape != nullptr) tape->second_stream = r;
   if (!m.final_norm) return {x, r.empty() ? x : c.ops.axpby(1.0, x, 1.0, r)};
   const Tensor normed = norm_forward(c, m.sublayers(), NormSite::final, r.empty() ? x : r);
   return {x, r.empty() ? normed : c.ops.axpby(1.0, x, 1.0, normed)};
+}
+
+// ResiDual's output is x + N(r) and r = x_0 + Σ branches: the gradient of r is the same at every depth.
+Tensor stack_backward(const StackContext& c, StackTape tape, const Tensor& doutput, GradientObserver& observer) {
+  const ModelSpec& m = c.model;
+  const Tensor& r = tape.second_stream;
+  Tensor dnormed = doutput;
+  if (m.final_norm) {
+    dnormed = norm_backward(c, m.sublayers(), NormSite::final, r.empty() ? tape.streams.back() : r, doutput, observer);
+  }
+  Tensor dx = r.empty() ? dnormed : doutput;
+  const Tensor dr = r.empty() ? Tensor{} : dnormed;
+  for (int l = m.sublayers() - 1; l >= 0; --l) {
+    tape.streams.pop_back();
+    if (!dr.empty()) observer.on_site(l, Site::r_out, dr);
+    observer.on_site(l, Site::x_out, dx);
+    dx = sublayer_backward(c, l, tape.streams.back(), dx, dr, observer);
+    observer.on_site(l, Site::x_in, dx);
+  }
+  if (!dr.empty()) dx = c.ops.axpby(1.0, dx, 1.0, dr);
+  observer.on_input(dx);
+  return m.embedding_norm ? norm_backward(c, 0, NormSite::embedding, tape.input, dx, observer) : dx;
 }
 
 }  // namespace periscope

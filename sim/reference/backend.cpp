@@ -14,6 +14,12 @@ using Index = Tensor::Index;
 
 Tensor like(const Tensor& x) { return host_tensor(x.rows(), x.cols(), DType::f64); }
 
+Tensor zeros(Index rows, Index cols) {
+  Tensor y = host_tensor(rows, cols, DType::f64);
+  for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = 0.0;
+  return y;
+}
+
 class ReferenceBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "reference"; }
@@ -108,6 +114,87 @@ class ReferenceBackend final : public Backend {
       y.data<double>()[i] = reference::activation(kind, gate.data<double>()[i]) * up.data<double>()[i];
     }
     return y;
+  }
+
+  [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const override {
+    assert(dy.cols() == w.rows());
+    Tensor dx = host_tensor(dy.rows(), w.cols(), DType::f64);
+    reference::linear_backward_input(dy.data<double>(), w.data<double>(), dx.data<double>(), dy.rows(), w.cols(),
+                                     w.rows());
+    return dx;
+  }
+  [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const override {
+    assert(dy.rows() == x.rows());
+    Tensor dw = host_tensor(dy.cols(), x.cols(), DType::f64);
+    reference::linear_backward_weight(dy.data<double>(), x.data<double>(), dw.data<double>(), x.rows(), x.cols(),
+                                      dy.cols());
+    return dw;
+  }
+  [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const override {
+    assert(static_cast<Index>(ids.size()) == dy.rows());
+    Tensor sums = zeros(rows, dy.cols());
+    for (Index t = 0; t < dy.rows(); ++t) {
+      for (Index j = 0; j < dy.cols(); ++j) {
+        sums.data<double>()[ids[static_cast<std::size_t>(t)] * dy.cols() + j] += dy.data<double>()[t * dy.cols() + j];
+      }
+    }
+    return sums;
+  }
+  [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
+                                           double eps, int groups) const override {
+    assert(gain.cols() * groups == x.cols());
+    NormGradient g{.dx = like(x), .dgain = zeros(1, gain.cols()), .dbias = zeros(1, gain.cols())};
+    for (Index part = 0; part < x.rows() * groups; ++part) {
+      const Index offset = part * gain.cols();
+      reference::norm_backward(kind, x.data<double>() + offset, gain.data<double>(), dy.data<double>() + offset, eps,
+                               g.dx.data<double>() + offset, g.dgain.data<double>(), g.dbias.data<double>(),
+                               gain.cols());
+    }
+    return g;
+  }
+  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const override {
+    Tensor dx = like(dy);
+    const Index tokens = dy.rows() / sequences;
+    const Index head_dim = dy.cols() / heads;
+    for (Index row = 0; row < dy.rows(); ++row) {
+      for (int head = 0; head < heads; ++head) {
+        const Index offset = row * dy.cols() + head * head_dim;
+        reference::rope_backward(dy.data<double>() + offset, dx.data<double>() + offset, head_dim, row % tokens, base);
+      }
+    }
+    return dx;
+  }
+  [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                     const Tensor& dy, const AttentionShape& shape) const override {
+    AttentionGradient g{
+        .dq = zeros(q.rows(), q.cols()), .dk = zeros(k.rows(), k.cols()), .dv = zeros(v.rows(), v.cols())};
+    reference::attention_backward(q.data<double>(), k.data<double>(), v.data<double>(), dy.data<double>(),
+                                  g.dq.data<double>(), g.dk.data<double>(), g.dv.data<double>(), q.rows(), shape);
+    return g;
+  }
+  [[nodiscard]] Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const override {
+    Tensor dx = like(x);
+    for (Index i = 0; i < x.size(); ++i) {
+      dx.data<double>()[i] = reference::activation_slope(kind, x.data<double>()[i]) * dy.data<double>()[i];
+    }
+    return dx;
+  }
+  [[nodiscard]] GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
+                                             const Tensor& dy) const override {
+    GatedGradient g{.dgate = like(gate), .dup = like(gate)};
+    for (Index i = 0; i < gate.size(); ++i) {
+      const double x = gate.data<double>()[i];
+      g.dgate.data<double>()[i] = reference::activation_slope(kind, x) * up.data<double>()[i] * dy.data<double>()[i];
+      g.dup.data<double>()[i] = reference::activation(kind, x) * dy.data<double>()[i];
+    }
+    return g;
+  }
+  [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    CrossEntropy out{.loss = 0.0, .dlogits = like(logits)};
+    out.loss = reference::cross_entropy(logits.data<double>(), labels.data(), out.dlogits.data<double>(), logits.rows(),
+                                        logits.cols());
+    return out;
   }
 
   [[nodiscard]] RowMoments row_moments(const Tensor& x) const override {

@@ -20,6 +20,22 @@ void rope(const double* x, double* y, Index head_dim, Index position, double bas
 void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape);
 double activation(Activation kind, double x);
 
+/// dx [rows, in] = dy [rows, out] · w [out, in].
+void linear_backward_input(const double* dy, const double* w, double* dx, Index rows, Index in, Index out);
+/// dw [out, in] = dyᵀ x, dy [rows, out], x [rows, in].
+void linear_backward_weight(const double* dy, const double* x, double* dw, Index rows, Index in, Index out);
+/// One vector of n features: writes dx, adds to dgain and dbias.
+void norm_backward(NormKind kind, const double* x, const double* gain, const double* dy, double eps, double* dx,
+                   double* dgain, double* dbias, Index n);
+/// One head of one token at `position`.
+void rope_backward(const double* dy, double* dx, Index head_dim, Index position, double base);
+/// Shapes as in attention; dq, dk, dv are zero before.
+void attention_backward(const double* q, const double* k, const double* v, const double* dy, double* dq, double* dk,
+                        double* dv, Index rows, const AttentionShape& shape);
+double activation_slope(Activation kind, double x);
+/// Writes dlogits [rows, classes], returns the loss.
+double cross_entropy(const double* logits, const int* labels, double* dlogits, Index rows, Index classes);
+
 RowMoments row_moments(const double* x, Index rows, Index cols);
 std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols);
 /// The mean over pairs, pair by pair.

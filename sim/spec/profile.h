@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/spec/weight.h"
+
 namespace periscope {
 
 /// Where a signal is read, named by its place in the dataflow (T1):
@@ -25,9 +27,12 @@ enum class Statistic {
   token_cosine,   ///< cosine of two tokens, mean over the pairs of distinct tokens
   branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (site B_out)
   branch_cosine,  ///< cosine of B_out and x_in (site B_out)
+  grad_sq,        ///< sum over features of (∂loss/∂x)²; of a weight: of all its entries
+  log_grad_sq,    ///< natural logarithm of grad_sq, whose mean over seeds no heavy tail moves
 };
-inline constexpr std::array<std::string_view, 8> statistic_names{
-    "second_moment", "variance", "mean", "kurtosis", "maximum", "token_cosine", "branch_ratio", "branch_cosine"};
+inline constexpr std::array<std::string_view, 10> statistic_names{
+    "second_moment", "variance",     "mean",          "kurtosis", "maximum",
+    "token_cosine",  "branch_ratio", "branch_cosine", "grad_sq",  "log_grad_sq"};
 
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
 /// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.
@@ -42,10 +47,16 @@ struct Profile {
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
   /// row-major, (2L+1)².
   std::vector<double> angular_distance;
+  /// grad_sq and log_grad_sq of q … down: entry i belongs to layer i of L.
+  std::map<std::pair<Statistic, Weight>, Curve> weight_curves;
 
   [[nodiscard]] const Curve* find(Statistic statistic, Site site) const {
     const auto it = curves.find({statistic, site});
     return it == curves.end() ? nullptr : &it->second;
+  }
+  [[nodiscard]] const Curve* find(Statistic statistic, Weight weight) const {
+    const auto it = weight_curves.find({statistic, weight});
+    return it == weight_curves.end() ? nullptr : &it->second;
   }
 };
 

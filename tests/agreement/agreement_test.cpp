@@ -97,4 +97,30 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
   }
 }
 
+TEST_CASE("gradients of real stacks agree with the theory, and a missing score path is caught") {
+  const auto backend = make_backend("cpu");
+  RunOptions run;
+  run.dtype = DType::f64;
+  run.backward = true;
+  for (const char* placement : {"pre", "peri", "residual"}) {
+    CAPTURE(placement);
+    StackSpec spec;
+    spec.model = {.layers = 3, .width = 128, .heads = 8, .kv_heads = 4, .head_dim = 16, .mlp_width = 256};
+    spec.model.placement = *find_placement(placement);
+    spec.init.scheme = InitScheme::lecun;
+    spec.input.tokens = 12;
+    constexpr int seeds = 24;
+    const Profile measured = measure_stack(*backend, spec, run, seeds, [](const Reading&) {}).profile();
+    theory::PredictionOptions options{.tolerance = 0.003};
+    options.labels = distinct_label_ids(spec, run.seed, seeds);
+    theory::Prediction prediction = theory::predict(spec, {}, options);
+    const auto verdict = [&] {
+      return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front().verdict;
+    };
+    CHECK(verdict() == Verdict::agrees);
+    for (double& v : prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].value) v -= 1.0;
+    CHECK(verdict() == Verdict::disagrees);
+  }
+}
+
 }  // namespace periscope

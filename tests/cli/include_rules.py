@@ -16,9 +16,10 @@ ALLOWED = {
     "sim/backends": {"sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
     "sim/model": {"sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/spec", "sim/random", "sim/core", "sim/model"},
+    "sim/checkpoint": {"sim/spec"},
     "theory": {"sim/spec"},
     "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/backends", "sim/model", "sim/measure",
-                    "theory"},
+                    "sim/checkpoint", "theory"},
 }
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),

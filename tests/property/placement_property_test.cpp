@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/model/primitives.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
 #include "tests/support/edited_weights.h"

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/common/config.h"
+
+namespace periscope {
+
+/// Writes what an outside program needs to check every number of one pass, the run's first seed, into `folder`:
+/// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
+/// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
+/// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
+/// Throws ConfigError if the configuration has more than one stack.
+void dump(const Config& config, const std::string& folder);
+
+}  // namespace periscope

@@ -1,0 +1,34 @@
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "sim/cpu/eigen_maps.h"
+#include "sim/cpu/kernels.h"
+
+namespace periscope::cpu {
+
+// In double for every element type: a probability near one, less one, is all that a confident token leaves.
+template <class T>
+double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes) {
+  const auto rows = static_cast<Index>(labels.size());
+  const auto tokens = static_cast<double>(rows);
+  std::vector<double> losses(labels.size());
+#pragma omp parallel for schedule(static)
+  for (Index t = 0; t < rows; ++t) {
+    const auto place = static_cast<std::size_t>(t);
+    const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
+    const double largest = row.maxCoeff();
+    Eigen::ArrayXd p = (row - largest).exp().transpose();
+    const double total = p.sum();
+    losses[place] = std::log(total) - (row(labels[place]) - largest);
+    p /= total;
+    p(labels[place]) -= 1.0;
+    Row<T>(dlogits + t * classes, classes) = (p / tokens).transpose().template cast<T>();
+  }
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
+}
+
+template double cross_entropy<double>(const double*, std::span<const int>, double*, Index);
+template double cross_entropy<float>(const float*, std::span<const int>, float*, Index);
+
+}  // namespace periscope::cpu

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "sim/model/context.h"
+#include "sim/model/observer.h"
+#include "sim/spec/profile.h"
+
+namespace periscope {
+
+/// Records the size of every gradient of one backward pass: grad_sq and log_grad_sq at every site, mean over
+/// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F². In ResiDual's curves entry 0
+/// of both streams is the gradient of the tensor with which both begin.
+class GradientProbe final : public GradientObserver {
+ public:
+  explicit GradientProbe(const StackContext& context) : context_(context) {}
+  void on_input(const Tensor& dx) override;
+  void on_site(int sublayer, Site site, const Tensor& dx) override;
+  void on_weight(int layer, Weight weight, const Tensor& dw) override;
+  /// Moves what was seen into `profile`.
+  void take_into(Profile& profile);
+
+ private:
+  /// Sum of the squares of all entries.
+  [[nodiscard]] double squares(const Tensor& x) const;
+  void record(int index, Site site, const Tensor& dx);
+
+  const StackContext& context_;
+  Profile profile_;
+};
+
+}  // namespace periscope

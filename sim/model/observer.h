@@ -1,0 +1,45 @@
+#pragma once
+
+#include "sim/core/tensor.h"
+#include "sim/model/weights.h"
+#include "sim/spec/profile.h"
+
+namespace periscope {
+
+/// Sees the signals of a forward pass as they arise. Everything that is recorded attaches here.
+class Observer {
+ public:
+  Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  virtual ~Observer() = default;
+
+  /// The stream that enters the stack [N, D], after the embedding norm.
+  virtual void on_input(const Tensor& x) = 0;
+  /// A signal [N, D] of sublayer 0 … 2L−1. Sites come in the order of Site; r_out only with two streams.
+  virtual void on_site(int sublayer, Site site, const Tensor& x) = 0;
+};
+
+/// Sees the gradients of the loss as they arise in a backward pass, from the top of the stack to its bottom.
+/// None of them is kept: an observer keeps what it wants. By default it wants nothing.
+class GradientObserver {
+ public:
+  GradientObserver() = default;
+  GradientObserver(const GradientObserver&) = delete;
+  GradientObserver& operator=(const GradientObserver&) = delete;
+  virtual ~GradientObserver() = default;
+
+  /// Gradient of the stream that enters the stack [N, D], after the embedding norm. With two streams this
+  /// is the whole gradient: both begin with this tensor.
+  virtual void on_input(const Tensor& /*dx*/) {}
+  /// Gradient of a signal [N, D] of a sublayer. With two streams, that of x_in and x_out holds r fixed and
+  /// that of r_out holds x fixed.
+  virtual void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*dx*/) {}
+  /// Gradient of a matrix, like WeightSource::matrix; the layer of embedding and unembedding is 0.
+  virtual void on_weight(int /*layer*/, Weight /*weight*/, const Tensor& /*dw*/) {}
+  /// Gradient of a norm's gain and bias, like WeightSource::norm; dbias is empty if there is no bias. The
+  /// sublayer is 0 for the embedding norm and 2L for the final norm.
+  virtual void on_norm(int /*sublayer*/, NormSite /*site*/, const Tensor& /*dgain*/, const Tensor& /*dbias*/) {}
+};
+
+}  // namespace periscope

@@ -1,0 +1,97 @@
+#include "sim/checkpoint/safetensors_writer.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "sim/spec/error.h"
+
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+using Integers = std::vector<std::int64_t>;
+
+/// A file name that is free for one test.
+class TemporaryFile {
+ public:
+  TemporaryFile()
+      : path_(std::filesystem::temp_directory_path() / ("periscope." + std::to_string(getpid()) + ".safetensors")) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  [[nodiscard]] std::string name() const { return path_.string(); }
+  [[nodiscard]] std::string bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::vector<SafetensorsEntry> entries{{"matrix", SafetensorsType::f64, {2, 3}},
+                                            {"ids", SafetensorsType::i64, {2}},
+                                            {"nothing", SafetensorsType::f64, {0, 5}},
+                                            {"scalar", SafetensorsType::f64, {}}};
+const Values matrix{0.1, -2.0, 3.0, 4.0, 1e300, -0.0};
+const Integers ids{-1, 1LL << 40};
+
+TEST_CASE("a file, byte by byte, written in another order than its header's") {
+  const TemporaryFile file;
+  SafetensorsWriter writer(file.name(), entries);
+  writer.put("scalar", Values{7.0});
+  writer.put("ids", ids);
+  writer.put("nothing", Values{});
+  writer.put("matrix", matrix);
+  writer.close();
+
+  const std::string bytes = file.bytes();
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  CHECK(length % 8 == 0);
+  REQUIRE(bytes.size() == 8 + length + 8 * (6 + 2 + 0 + 1));
+  const auto header = nlohmann::json::parse(bytes.substr(8, length));
+  CHECK(header.size() == 4);
+  CHECK(header["matrix"] == nlohmann::json::parse(R"({"dtype":"F64","shape":[2,3],"data_offsets":[0,48]})"));
+  CHECK(header["ids"] == nlohmann::json::parse(R"({"dtype":"I64","shape":[2],"data_offsets":[48,64]})"));
+  CHECK(header["nothing"] == nlohmann::json::parse(R"({"dtype":"F64","shape":[0,5],"data_offsets":[64,64]})"));
+  CHECK(header["scalar"] == nlohmann::json::parse(R"({"dtype":"F64","shape":[],"data_offsets":[64,72]})"));
+  CHECK(std::memcmp(bytes.data() + 8 + length, matrix.data(), 48) == 0);
+  CHECK(std::memcmp(bytes.data() + 8 + length + 48, ids.data(), 16) == 0);
+}
+
+TEST_CASE("the header is padded to a multiple of 8 whatever its length") {
+  for (std::size_t i = 1; i <= 9; ++i) {
+    const TemporaryFile file;
+    SafetensorsWriter writer(file.name(), {{std::string(i, 'x'), SafetensorsType::f64, {1}}});
+    writer.put(std::string(i, 'x'), Values{1.0});
+    writer.close();
+    CHECK(file.bytes().size() % 8 == 0);
+  }
+}
+
+TEST_CASE("what does not fit the header is refused") {
+  const TemporaryFile file;
+  SafetensorsWriter writer(file.name(), entries);
+  CHECK_THROWS_AS(writer.put("other", Values{1.0}), std::logic_error);
+  CHECK_THROWS_AS(writer.put("matrix", Values(5, 0.0)), std::logic_error);
+  CHECK_THROWS_AS(writer.put("matrix", Integers(6, 0)), std::logic_error);
+  writer.put("matrix", matrix);
+  CHECK_THROWS_AS(writer.put("matrix", matrix), std::logic_error);
+  CHECK_THROWS_AS(writer.close(), std::logic_error);  // the others are missing
+  CHECK_THROWS_AS(SafetensorsWriter(file.name(), {entries[0], entries[0]}), std::logic_error);
+}
+
+TEST_CASE("a file that cannot be written is a run-time failure that names it") {
+  SafetensorsWriter writer("/nowhere/at/all", {});
+  CHECK_THROWS_WITH_AS(writer.close(), doctest::Contains("/nowhere/at/all"), Error);
+}
+
+}  // namespace
+}  // namespace periscope::testing

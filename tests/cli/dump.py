@@ -1,0 +1,184 @@
+"""propagate --backward and --dump: gradients in the results, and the files for outside programs.
+Usage: dump.py BINARY"""
+
+import array
+import json
+import math
+import pathlib
+import struct
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run, run_json
+
+LAYERS, WIDTH, TOKENS = 2, 32, 6
+
+
+def read_safetensors(path):
+    """-> {name: (shape, values)}. Strict: no gaps, no overlaps, aligned, nothing left over."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    assert length % 8 == 0
+    header = json.loads(data[8:8 + length])
+    end, tensors = 0, {}
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, stop = entry["data_offsets"]
+        assert begin == end and stop - begin == 8 * math.prod(entry["shape"]), name
+        end = stop
+        tensors[name] = (entry["shape"], array.array({"F64": "d", "I64": "q"}[entry["dtype"]],
+                                                     data[8 + length + begin:8 + length + stop]))
+    assert 8 + length + end == len(data)
+    return tensors
+
+
+class Dump(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.config = self.folder / "small.toml"
+        self.config.write_text(SMALL)
+
+    def dump(self, *settings, backward=True):
+        """-> config, model, activations"""
+        target = self.folder / "dump"
+        flags = [f for s in settings for f in ("--set", s)] + (["--backward"] if backward else [])
+        done = run("propagate", "--config", self.config, "--quiet", "--seeds", 1, "--dump", target, *flags)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertEqual(sorted(p.name for p in target.iterdir()),
+                         ["activations.safetensors", "config.json", "model.safetensors"])
+        return (json.loads((target / "config.json").read_text()), read_safetensors(target / "model.safetensors"),
+                read_safetensors(target / "activations.safetensors"))
+
+    def test_names_and_shapes(self):
+        config, model, activations = self.dump("model.placement=peri", "input.kind=tokens", "model.norm=layer",
+                                               "model.qk_norm=head", "model.embedding_norm=true")
+        self.assertEqual(list(config), ["model", "init", "input"])
+        self.assertEqual((config["model"]["placement"], config["model"]["final_norm"]), ("peri", True))
+        shapes = {name: shape for name, (shape, _) in model.items()}
+        attention = {"q": [32, 32], "k": [16, 32], "v": [16, 32], "o": [32, 32]}
+        mlp = {"gate": [48, 32], "up": [48, 32], "down": [32, 48]}
+        expected = {"embedding.weight": [512, 32], "unembedding.weight": [512, 32]}
+        for l in range(LAYERS):
+            expected |= {f"layers.{l}.attention.{n}.weight": s for n, s in attention.items()}
+            expected |= {f"layers.{l}.mlp.{n}.weight": s for n, s in mlp.items()}
+            expected |= {f"layers.{l}.attention.{n}_norm.gain": [16] for n in "qk"}
+            expected |= {f"layers.{l}.{m}.norm_{n}.{p}": [32] for m in ("attention", "mlp") for n in "ab"
+                         for p in ("gain", "bias")}
+        expected |= {f"{n}_norm.{p}": [32] for n in ("embedding", "final") for p in ("gain", "bias")}
+        self.assertEqual(shapes, expected)
+        shapes = {name: shape for name, (shape, _) in activations.items()}
+        streams = {f"{g}stream.{i}": [TOKENS, WIDTH] for g in ("", "grad.") for i in range(2 * LAYERS + 1)}
+        self.assertEqual(shapes, streams | {f"grad.weight.{n}": s for n, s in expected.items()} | {
+            "input": [TOKENS, WIDTH], "tokens": [TOKENS], "labels": [TOKENS], "logits": [TOKENS, 512], "loss": [1]})
+
+    def test_input_is_what_the_embedding_table_says(self):
+        _, model, activations = self.dump("model.placement=pre", "input.kind=tokens", "model.embedding_norm=true")
+        table, tokens = model["embedding.weight"][1], activations["tokens"][1]
+        rows = [table[t * WIDTH + j] for t in tokens for j in range(WIDTH)]
+        self.assertEqual(rows, list(activations["input"][1]))
+        self.assertNotEqual(rows, list(activations["stream.0"][1]), "input is before the embedding norm")
+
+    def test_loss_and_unembedding_gradient_follow_from_the_logits(self):
+        _, _, activations = self.dump("model.placement=post", "model.vocab=11")
+        logits, labels = activations["logits"][1], activations["labels"][1]
+        output = activations["stream.4"][1]  # Post-LN has no final norm
+        loss, gradient = 0.0, [0.0] * (11 * WIDTH)
+        for t in range(TOKENS):
+            p = [math.exp(z) for z in logits[11 * t:11 * t + 11]]
+            p = [v / sum(p) for v in p]
+            loss -= math.log(p[labels[t]]) / TOKENS
+            for v in range(11):
+                for j in range(WIDTH):
+                    gradient[v * WIDTH + j] += (p[v] - (v == labels[t])) / TOKENS * output[t * WIDTH + j]
+        self.assertAlmostEqual(activations["loss"][1][0], loss, delta=1e-13)
+        for ours, by_hand in zip(activations["grad.weight.unembedding.weight"][1], gradient):
+            self.assertAlmostEqual(ours, by_hand, delta=1e-13)
+
+    def test_without_backward_there_are_no_gradients(self):
+        _, _, activations = self.dump("model.placement=pre", backward=False)
+        self.assertFalse([name for name in activations if name.startswith("grad")])
+        self.assertIn("loss", activations)
+        self.assertNotIn("tokens", activations)
+
+    def test_labels(self):
+        _, _, activations = self.dump("model.placement=pre", "model.vocab=7", "input.tokens=64")
+        self.assertEqual(set(activations["labels"][1]), set(range(7)), "uniform random ids")
+        _, _, activations = self.dump("model.placement=pre", "model.unembedding=false")
+        self.assertTrue(all(0 <= v < WIDTH for v in activations["labels"][1]), "labels of the output itself")
+        self.assertEqual(activations["logits"][0], [TOKENS, WIDTH])
+        text = self.folder / "words.txt"
+        text.write_bytes(b"periscope")
+        _, _, activations = self.dump("model.placement=pre", "input.kind=text", f"input.path={text}")
+        self.assertEqual(bytes(list(activations["tokens"][1])), b"perisc")
+        self.assertEqual(bytes(list(activations["labels"][1])), b"erisco")
+
+    def test_a_label_that_is_no_class(self):
+        text = self.folder / "words.txt"
+        text.write_bytes(b"periscope")
+        done = run("propagate", "--config", self.config, "--backward", "--set", "input.kind=text", "--set",
+                   f"input.path={text}", "--set", "model.unembedding=false")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("model.width = 32: expected more than 115", done.stderr)
+
+    def test_one_stack_only(self):
+        for setting in ('model.placement=["pre","peri"]', 'input.kind=["gaussian","tokens"]'):
+            done = run("propagate", "--config", self.config, "--dump", self.folder / "dump", "--set",
+                       "model.placement=pre", "--set", setting)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--dump", done.stderr)
+            self.assertIn("one placement", done.stderr)
+            self.assertFalse((self.folder / "dump").exists())
+
+    def test_a_dump_is_repeatable_and_follows_the_seed(self):
+        first = self.dump("model.placement=pre")
+        self.assertEqual(first, self.dump("model.placement=pre"))
+        self.assertNotEqual(first, self.dump("model.placement=pre", "run.seed=5"))
+
+    def test_gradients_in_json(self):
+        result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward")
+        self.assertEqual(code, 0)
+        for cell in result["cells"]:
+            for name, gradients in (("grad_sq", cell["grad_sq"]), ("log_grad_sq", cell["log_grad_sq"])):
+                for key in ("measured", "stderr"):
+                    self.assertEqual(len(gradients[key]), 2 * LAYERS + 1)
+                    self.assertTrue(all(math.isfinite(v) for v in gradients[key]), name)
+            for name in ("weight_grad_sq", "weight_log_grad_sq"):
+                self.assertEqual(list(cell[name]), ["q", "k", "v", "o", "gate", "up", "down"])
+                for curve in cell[name].values():
+                    self.assertEqual((len(curve["measured"]), len(curve["stderr"])), (LAYERS, LAYERS))
+                    self.assertTrue(all(math.isfinite(v) for v in curve["measured"]))
+        forward, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
+        self.assertEqual(forward["cells"][0]["variance"], result["cells"][0]["variance"])
+        self.assertNotIn("grad_sq", forward["cells"][0])
+
+    def test_statistics_are_those_of_the_dump(self):
+        result, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward", "--set",
+                             "model.placement=pre", "--seeds", 1)
+        _, _, activations = self.dump("model.placement=pre")
+        cell = result["cells"][0]
+        for depth, value in enumerate(cell["grad_sq"]["measured"]):
+            squares = sum(v * v for v in activations[f"grad.stream.{depth}"][1])
+            self.assertAlmostEqual(value, squares / TOKENS, delta=1e-12 * value)
+        for layer, value in enumerate(cell["weight_grad_sq"]["down"]["measured"]):
+            squares = sum(v * v for v in activations[f"grad.weight.layers.{layer}.mlp.down.weight"][1])
+            self.assertAlmostEqual(value, squares, delta=1e-12 * value)
+
+    def test_threads_do_not_change_gradients(self):
+        def cells(threads):
+            return run_json("propagate", "--config", self.config, "--quiet", "--backward", "--threads", threads)[0]["cells"]
+
+        self.assertEqual(cells(1), cells(2), "bit for bit")
+
+    def test_gradients_in_the_result_file(self):
+        self.assertEqual(run("propagate", "--config", self.config, "--quiet", "--backward", "--out", self.folder)
+                         .returncode, 0)
+        self.assertEqual(run("export", self.folder / "propagate.nc", "--csv", self.folder / "table.csv").returncode, 0)
+        table = (self.folder / "table.csv").read_text()
+        for name in ("grad_sq_measured", "log_grad_sq_stderr", "site_grad_sq_measured", "weight_grad_sq_measured",
+                     "weight_log_grad_sq_stderr"):
+            self.assertIn(f"\n{name},", table)
+
+
+if __name__ == "__main__":
+    unittest.main()

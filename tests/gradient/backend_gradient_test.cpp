@@ -1,0 +1,121 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "tests/gradient/loss_problem.h"
+#include "tests/support/compare.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/threads.h"
+#include "tests/support/tolerances.h"
+
+/// Whole backward passes on the backends.
+namespace periscope::testing {
+namespace {
+
+/// Calls body(what, values of a, values of b) for everything that the two passes say.
+template <class Body>
+void for_all(const Gradients& a, const Gradients& b, const Body& body) {
+  REQUIRE(a.parameters.size() == b.parameters.size());
+  for (const auto& [name, values] : b.parameters) body(name, a.parameters.at(name), values);
+  for (const auto& [place, values] : b.site) {
+    body("sublayer " + std::to_string(place.first) + " site " + std::to_string(static_cast<int>(place.second)),
+         a.site.at(place), values);
+  }
+  body("input", a.input, b.input);
+  body("loss", std::vector<double>{a.loss}, std::vector<double>{b.loss});
+}
+
+TEST_CASE("every backend's gradients are the reference's, in every placement") {
+  for (const Placement& placement : placement_table()) {
+    StackSpec spec = placed(tiny_stack(), placement.name);
+    spec.model.qk_norm = QkNorm::head;
+    spec.model.norm = NormKind::layer;
+    spec.input.kind = InputKind::tokens;
+    spec.model.embedding_norm = true;
+    const LossProblem problem = loss_problem(spec, 7);
+    const Gradients expected = gradients_of(truth_target(), problem);
+    for (const Target& target : targets()) {
+      const Gradients actual = gradients_of(target, problem);
+      // every sublayer is passed forward and back, and rounding the parameters comes on top
+      const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
+      for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
+        check_close_to_scale(target.name() + " " + std::string(placement.name) + ", " + what, a, b, relative);
+      });
+    }
+  }
+}
+
+TEST_CASE("a whole backward pass gives the same bits for 1, 2 and 3 threads") {
+  StackSpec spec = placed(tiny_stack(), "residual");
+  spec.model.width = 130;
+  spec.model.heads = 6;
+  spec.model.kv_heads = 3;
+  spec.model.head_dim = 34;
+  spec.model.mlp_width = 515;
+  spec.model.vocab = 301;
+  spec.model.qk_norm = QkNorm::head;
+  spec.input.tokens = 67;
+  spec.input.kind = InputKind::tokens;
+  validate(spec);
+  const LossProblem problem = loss_problem(spec, 8);
+  for (const Target& target : targets()) {
+    const auto run = [&](int count) {
+      const Threads threads(count);
+      return gradients_of(target, problem);
+    };
+    const Gradients alone = run(1);
+    for (const int count : {2, 3}) {
+      for_all(run(count), alone, [&](const std::string& what, const auto& a, const auto& b) {
+        check_same_bits(target.name() + " " + what + ", threads " + std::to_string(count), a, b);
+      });
+    }
+  }
+}
+
+/// Counts how often each matrix is fetched.
+class CountedWeights final : public WeightSource {
+ public:
+  explicit CountedWeights(const WeightSource& source) : source_(source) {}
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
+    ++counts[{layer, weight}];
+    return source_.matrix(layer, weight);
+  }
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
+
+  mutable std::map<std::pair<int, Weight>, int> counts;
+
+ private:
+  const WeightSource& source_;
+};
+
+TEST_CASE("a pass forward and back fetches every weight twice, the unembedding once") {
+  const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
+  const Target target = truth_target();
+  const ParameterWeights source(target, problem);
+  const CountedWeights weights(source);
+  const StackContext context{truth(), problem.spec.model, weights};
+  NoObserver nobody;
+  GradientObserver nothing;
+  backpropagate(context, truth().from_host(5, 12, DType::f64, problem.input), problem.labels, nobody, nothing);
+  CHECK(weights.counts.size() == 2 * 7 + 1);
+  for (const auto& [place, count] : weights.counts) CHECK(count == (place.second == Weight::unembedding ? 1 : 2));
+}
+
+TEST_CASE("between forward and backward pass the streams are kept, and nothing else") {
+  const LossProblem problem = loss_problem(placed(tiny_stack(), "residual"), 9);
+  const Target target = truth_target();
+  const ParameterWeights weights(target, problem);
+  const StackContext context{truth(), problem.spec.model, weights};
+  NoObserver nobody;
+  StackTape tape;
+  const StackOutput out = stack_forward(context, truth().from_host(5, 12, DType::f64, problem.input), nobody, &tape);
+  CHECK(tape.streams.size() == 5);
+  CHECK(tape.streams.back().same_as(out.stream));
+  CHECK(tape.input.same_as(tape.streams.front()));  // no embedding norm
+  CHECK_FALSE(tape.second_stream.empty());
+}
+
+}  // namespace
+}  // namespace periscope::testing

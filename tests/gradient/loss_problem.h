@@ -1,0 +1,72 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/model/loss.h"
+#include "tests/support/targets.h"
+
+namespace periscope::testing {
+
+/// Numbers by the names of sim/model/parameters.h.
+using Parameters = std::map<std::string, std::vector<double>>;
+
+/// A stack's loss as a function of all its numbers.
+struct LossProblem {
+  StackSpec spec;
+  std::vector<int> ids;  ///< token input: "embedding.weight" is then a parameter
+  std::vector<int> labels;
+  Parameters parameters;
+  std::vector<double> input;  ///< Gaussian input [N, D]
+  int sequences = 1;
+};
+
+/// Weights of one seed, but with gains and biases drawn at random: equal gains would hide a norm that uses
+/// another's, and zero biases one that is left out. Token input reads one id twice and some never.
+LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequences = 1);
+
+/// What a backward pass says, on the host.
+struct Gradients {
+  double loss = 0.0;
+  Parameters parameters;
+  std::vector<double> input;                                 ///< before the embedding norm
+  std::vector<double> depth_zero;                            ///< after it
+  std::map<std::pair<int, Site>, std::vector<double>> site;  ///< by sublayer
+};
+
+Gradients gradients_of(const Target& target, const LossProblem& problem);
+
+/// The loss alone, on the reference.
+double loss_at(const LossProblem& problem);
+
+/// A source that holds the problem's parameters.
+class ParameterWeights final : public WeightSource {
+ public:
+  ParameterWeights(const Target& target, const LossProblem& problem) : target_(target), problem_(problem) {}
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
+
+ private:
+  [[nodiscard]] Tensor vector_of(const std::string& name) const;
+
+  const Target& target_;
+  const LossProblem& problem_;
+};
+
+/// An observer that looks away.
+class NoObserver final : public Observer {
+ public:
+  void on_input(const Tensor& /*x*/) override {}
+  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
+};
+
+/// What rounding does to the loss: stack_error for the spec's widest sum, times the loss.
+double loss_rounding(const LossProblem& problem, double loss);
+
+/// Step of finite differences: small against the weights' size, and so small for ReLU that a kink between the
+/// stencil's points is improbable.
+double step_for(const ModelSpec& model);
+
+}  // namespace periscope::testing

@@ -1,0 +1,125 @@
+#include "sim/measure/gradient_probe.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "sim/measure/seed_average.h"
+#include "sim/model/loss.h"
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+/// A probe that is told numbers instead of a backward pass, two layers deep.
+class ByHand {
+ public:
+  explicit ByHand(std::string_view placement)
+      : spec_(placed(tiny_stack(), placement)),
+        weights_(truth(), spec_, DType::f64, 1),
+        context_{truth(), spec_.model, weights_, 1},
+        probe_(context_) {}
+
+  static Tensor tensor(const Values& values) {
+    return truth().from_host(2, static_cast<Tensor::Index>(values.size()) / 2, DType::f64, values);
+  }
+  GradientProbe& probe() { return probe_; }
+  Profile take() {
+    Profile profile;
+    probe_.take_into(profile);
+    return profile;
+  }
+
+ private:
+  StackSpec spec_;
+  GeneratedWeights weights_;
+  StackContext context_;
+  GradientProbe probe_;
+};
+
+TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries, and their logarithms") {
+  ByHand hand("peri");
+  hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));                    // (5 + 25)/2
+  hand.probe().on_site(0, Site::x_out, ByHand::tensor({2, 0, 0, 0}));     // 4/2
+  hand.probe().on_site(3, Site::A_out, ByHand::tensor({1, 1, 1, 1}));     // 4/2
+  hand.probe().on_weight(1, Weight::down, ByHand::tensor({3, 0, 0, 4}));  // 25
+  hand.probe().on_weight(0, Weight::unembedding, ByHand::tensor({3, 0, 0, 4}));
+  const Profile p = hand.take();
+  const Values& stream = p.find(Statistic::grad_sq, Site::x_out)->value;
+  REQUIRE(stream.size() == 5);
+  CHECK(stream[0] == 15.0);
+  CHECK(stream[1] == 2.0);
+  CHECK(std::isnan(stream[2]));
+  CHECK(p.find(Statistic::log_grad_sq, Site::x_out)->value[0] == std::log(15.0));
+  const Values& inside = p.find(Statistic::grad_sq, Site::A_out)->value;
+  REQUIRE(inside.size() == 4);
+  CHECK(inside[3] == 2.0);
+  const Values& down = p.find(Statistic::grad_sq, Weight::down)->value;
+  REQUIRE(down.size() == 2);
+  CHECK(std::isnan(down[0]));
+  CHECK(down[1] == 25.0);
+  CHECK(p.find(Statistic::log_grad_sq, Weight::down)->value[1] == std::log(25.0));
+  CHECK(p.find(Statistic::grad_sq, Weight::unembedding) == nullptr);
+  CHECK(p.find(Statistic::grad_sq, Site::r_out) == nullptr);
+}
+
+TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
+  ByHand hand("residual");
+  hand.probe().on_site(0, Site::r_out, ByHand::tensor({1, 0, 0, 1}));
+  hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));
+  const Profile p = hand.take();
+  CHECK(p.find(Statistic::grad_sq, Site::x_out)->value[0] == 15.0);
+  CHECK(p.find(Statistic::grad_sq, Site::r_out)->value[0] == 15.0);
+  CHECK(p.find(Statistic::grad_sq, Site::r_out)->value[1] == 1.0);
+}
+
+class Silent final : public Observer {
+ public:
+  void on_input(const Tensor& /*x*/) override {}
+  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
+};
+
+TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
+  for (const Placement& placement : placement_table()) {
+    CAPTURE(placement.name);
+    const StackSpec spec = placed(tiny_stack(), placement.name);
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    const StackContext context{truth(), spec.model, weights, 1};
+    GradientProbe probe(context);
+    Silent silent;
+    backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5}, silent,
+                  probe);
+    Profile p;
+    probe.take_into(p);
+    CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5));
+    CHECK(p.weight_curves.size() == 2 * 7);
+    for (const auto& [key, curve] : p.curves) {
+      for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
+    }
+    for (const auto& [key, curve] : p.weight_curves) {
+      CHECK(curve.value.size() == 2);
+      for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
+    }
+  }
+}
+
+TEST_CASE("over seeds: the mean of logarithms is not the logarithm of the mean") {
+  SeedAverage average;
+  for (const double value : {1.0, 100.0}) {
+    Reading reading;
+    reading.profile.weight_curves[{Statistic::grad_sq, Weight::q}].value = {value};
+    reading.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].value = {std::log(value)};
+    average.add(reading);
+  }
+  const Profile p = average.profile();
+  CHECK(p.find(Statistic::grad_sq, Weight::q)->value[0] == 50.5);
+  CHECK(p.find(Statistic::grad_sq, Weight::q)->standard_error[0] == doctest::Approx(49.5));
+  CHECK(p.find(Statistic::log_grad_sq, Weight::q)->value[0] == doctest::Approx(std::log(10.0)));
+  CHECK(p.find(Statistic::log_grad_sq, Weight::q)->standard_error[0] == doctest::Approx(std::log(10.0)));
+}
+
+}  // namespace
+}  // namespace periscope::testing

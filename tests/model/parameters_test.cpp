@@ -1,0 +1,65 @@
+#include "sim/model/parameters.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names matrix_names(const StackSpec& spec) {
+  Names names;
+  for (const MatrixPlace place : matrices_of(spec)) names.push_back(name_of(place));
+  return names;
+}
+
+Names norm_names(const ModelSpec& model) {
+  Names names;
+  for (const NormPlace place : norms_of(model)) names.push_back(name_of(place));
+  return names;
+}
+
+TEST_CASE("matrices: gate, embedding and unembedding only where the stack has them") {
+  StackSpec spec = tiny_stack();
+  spec.model.layers = 1;
+  spec.input.kind = InputKind::tokens;
+  CHECK(matrix_names(spec) == Names{"embedding.weight", "layers.0.attention.q.weight", "layers.0.attention.k.weight",
+                                    "layers.0.attention.v.weight", "layers.0.attention.o.weight",
+                                    "layers.0.mlp.gate.weight", "layers.0.mlp.up.weight", "layers.0.mlp.down.weight",
+                                    "unembedding.weight"});
+  spec.input.kind = InputKind::gaussian;
+  spec.model.unembedding = false;
+  spec.model.mlp = MlpKind::relu;
+  spec.model.layers = 2;
+  const Names names = matrix_names(spec);
+  CHECK(names.size() == 12);
+  CHECK(names.front() == "layers.0.attention.q.weight");
+  CHECK(names.back() == "layers.1.mlp.down.weight");
+  CHECK(std::ranges::none_of(names, [](const std::string& n) { return n.find("gate") != std::string::npos; }));
+}
+
+TEST_CASE("norms: those of the placement, of the attention and of the stack") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.layers = 1;
+  spec.model.embedding_norm = true;
+  spec.model.qk_norm = QkNorm::full;
+  CHECK(norm_names(spec.model) == Names{"embedding_norm", "layers.0.attention.norm_a", "layers.0.attention.q_norm",
+                                        "layers.0.attention.k_norm", "layers.0.attention.norm_b", "layers.0.mlp.norm_a",
+                                        "layers.0.mlp.norm_b", "final_norm"});
+  CHECK(norm_names(placed(tiny_stack(), "none").model).empty());
+}
+
+TEST_CASE("Mix-LN has norm C below and norm A above") {
+  StackSpec spec = placed(tiny_stack(), "mix");
+  spec.model.layers = 4;
+  CHECK(norm_names(spec.model) == Names{"layers.0.attention.norm_c", "layers.0.mlp.norm_c", "layers.1.attention.norm_a",
+                                        "layers.1.mlp.norm_a", "layers.2.attention.norm_a", "layers.2.mlp.norm_a",
+                                        "layers.3.attention.norm_a", "layers.3.mlp.norm_a", "final_norm"});
+}
+
+}  // namespace
+}  // namespace periscope::testing

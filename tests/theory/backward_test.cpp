@@ -1,0 +1,110 @@
+#include "theory/backward.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/theory/xiong.h"
+#include "theory/loss.h"
+
+/// T7–T11 where they have closed forms.
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+Profile with_gradients(const StackSpec& spec, const std::vector<std::vector<int>>& labels) {
+  const ForwardChain chain{.ids = {}, .samples = 4};
+  ForwardTrace trace;
+  Profile profile = forward_profile(spec, chain, &trace);
+  backward_profile(spec, chain, trace, labels, profile);
+  return profile;
+}
+
+const std::vector<int> distinct{0, 1, 2, 3, 4};
+
+}  // namespace
+
+TEST_CASE("T7: small logits give nearly uniform p, so the inner product is the labels' collisions minus 1/V") {
+  StackSpec spec = xiong_stack("pre");
+  spec.model.vocab = 50;
+  const Matrix tiny = 1e-12 * Matrix::Identity(5, 5);
+  const std::vector<int> labels{7, 7, 1, 2, 3};
+  const Matrix g = loss_gradient(spec, tiny, {labels}, 3, {});
+  const double gain = 1.0;  // lecun: σ_U² D = 1
+  CHECK(g(0, 0) == Approx(gain / 25 * (1.0 - 1.0 / 50)).epsilon(1e-5));
+  CHECK(g(0, 1) == Approx(gain / 25 * (1.0 - 1.0 / 50)).epsilon(1e-5));
+  CHECK(g(0, 2) == Approx(-gain / 25 / 50).epsilon(1e-4));
+}
+
+TEST_CASE("T7: label sequences are averaged") {
+  const StackSpec spec = xiong_stack("pre");
+  const Matrix k = Matrix::Identity(5, 5);
+  const std::vector<int> same(5, 3);
+  const Matrix mean = loss_gradient(spec, k, {distinct, same}, 2, {});
+  const Matrix sum = loss_gradient(spec, k, {distinct}, 2, {}) + loss_gradient(spec, k, {same}, 2, {});
+  CHECK((2.0 * mean - sum).cwiseAbs().maxCoeff() < 1e-15);
+}
+
+TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform ones") {
+  StackSpec spec = xiong_stack("none");
+  spec.model.unembedding = false;
+  // One logit rules: p is one wrong label, so |p − y|² = 2.
+  const Matrix g = loss_gradient(spec, 1e8 * Matrix::Identity(5, 5), {distinct}, 50, {});
+  CHECK(25 * g(0, 0) == Approx(2.0 - 2.0 / spec.model.width).epsilon(1e-3));
+}
+
+TEST_CASE(
+    "T8, T11: with one token and uniform attention, Pre-LN's gradient times its stream obeys the recursion by hand") {
+  StackSpec spec = xiong_stack("pre");
+  spec.input.tokens = 1;
+  const Profile p = with_gradients(spec, {{0}});
+  const std::vector<double>& q = p.find(Statistic::second_moment, Site::x_out)->value;
+  const std::vector<double>& g = p.find(Statistic::grad_sq, Site::x_out)->value;
+  // Attention of one token is W_O W_V: in variance 1, so G = G⁺ (1 + 1/q). ReLU MLP: Φ' = 1/2.
+  for (std::size_t l = 0; l < 12; ++l) {
+    const double gain = l % 2 == 0 ? 1.0 : 0.5;
+    CHECK(g[l] == Approx(g[l + 1] * (1.0 + gain / q[l])).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("T12d, T8: Post-LN of one token divides by what its sum grew by") {
+  StackSpec spec = xiong_stack("post");
+  spec.input.tokens = 1;
+  const std::vector<double> g = with_gradients(spec, {{0}}).find(Statistic::grad_sq, Site::x_out)->value;
+  // Attention: sum has mean square 2 and Jacobian 1 + 1; MLP: 3/2 and 1 + 1/2. Both cancel: no attenuation.
+  for (const double v : g) CHECK(v == Approx(g.back()).epsilon(1e-6));
+}
+
+TEST_CASE("T11: the last MLP matrix of one token: |dW|^2 = fan-in * Phi * G") {
+  StackSpec spec = xiong_stack("pre");
+  spec.input.tokens = 1;
+  const Profile p = with_gradients(spec, {{0}});
+  const double g = p.find(Statistic::grad_sq, Site::x_out)->value.back();
+  const double down = p.find(Statistic::grad_sq, Weight::down)->value.back();
+  CHECK(down == Approx(spec.model.mlp_width * 0.5 * g).epsilon(1e-9));  // ReLU of a unit Gaussian: Φ = 1/2
+  CHECK(p.find(Statistic::grad_sq, Weight::gate) == nullptr);
+}
+
+TEST_CASE("norm B: scaling W_down by k divides its gradient by k, in squares by k^2 (T13, T14e)") {
+  StackSpec spec = xiong_stack("peri");
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = 4.0;
+  spec.model.unembedding = false;  // keep the loss's own gain out of it
+  StackSpec plain = spec;
+  plain.init.factor = 1.0;
+  const Profile scaled = with_gradients(spec, {distinct});
+  const Profile base = with_gradients(plain, {distinct});
+  for (std::size_t l = 0; l < 6; ++l) {
+    CHECK(4.0 * scaled.find(Statistic::grad_sq, Weight::down)->value[l] ==
+          Approx(base.find(Statistic::grad_sq, Weight::down)->value[l]).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("uniform attention has no score path: queries and keys get no gradient") {
+  const Profile p = with_gradients(xiong_stack("pre"), {distinct});
+  for (const double v : p.find(Statistic::grad_sq, Weight::q)->value) CHECK(v == 0.0);
+  for (const double v : p.find(Statistic::grad_sq, Weight::v)->value) CHECK(v > 0.0);
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "theory/forward.h"
+
+namespace periscope::theory {
+
+/// Runs T7–T11 back through a forward chain and adds to `profile` the mean over tokens of E‖∂loss/∂x_t‖² at
+/// every depth (Statistic::grad_sq) and E‖∂loss/∂W‖_F² of every matrix of every layer. `labels` are the label
+/// sequences to average over. ResiDual: depth i ≥ 1 is the gradient with respect to the Post stream with the
+/// second one held fixed, depth 0 the total.
+void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
+                      const std::vector<std::vector<int>>& labels, Profile& profile);
+
+}  // namespace periscope::theory
