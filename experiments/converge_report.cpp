@@ -45,6 +45,7 @@ nlohmann::ordered_json converge_json(const ConvergeResult& result) {
   nlohmann::ordered_json fits = nlohmann::ordered_json::array();
   for (const Convergence& c : result.fits) {
     fits.push_back({{"placement", resolved_json(c.spec)["model"]["placement"]},
+                    {"input", input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]},
                     {"statistic", name_of(c.statistic)},
                     {"width", c.width},
                     {"bias", c.bias},
@@ -65,7 +66,7 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
   std::size_t groups = 1;
   for (const Convergence& c : result.fits) groups = std::max(groups, c.seeds.size());
   data.dimensions = {{"fit", result.fits.size()}, {"width", config.converge.widths.size()}, {"group", groups}};
-  std::vector<std::string> placements, statistics, bias_verdicts, bias_reasons, noise_verdicts;
+  std::vector<std::string> placements, inputs, statistics, bias_verdicts, bias_reasons, noise_verdicts;
   std::vector<double> bias, bias_error, exponents, exponent_errors, amplitudes, noise, noise_error, noise_exponents,
       noise_exponent_errors, noise_amplitudes, group_sizes;
   const auto append = [](std::vector<double>& all, std::vector<double> row, std::size_t size) {
@@ -75,6 +76,7 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
   for (const Convergence& c : result.fits) {
     const auto placement = resolved_json(c.spec)["model"]["placement"];
     placements.push_back(placement.is_string() ? placement.get<std::string>() : placement.dump());
+    inputs.emplace_back(input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]);
     statistics.emplace_back(name_of(c.statistic));
     append(bias, c.bias, config.converge.widths.size());
     append(bias_error, c.bias_error, config.converge.widths.size());
@@ -96,6 +98,7 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
   const std::vector<double> widths(config.converge.widths.begin(), config.converge.widths.end());
   data.variables = {
       {"placement", {"fit"}, placements, "", "normalization placement (T1)"},
+      {"input", {"fit"}, inputs, "", "what enters the stack"},
       {"statistic", {"fit"}, statistics, "", "statistic of the stream"},
       {"width", {"width"}, widths, "1", "D"},
       {"group", {"group"}, group_sizes, "1", "seeds averaged"},

@@ -83,6 +83,7 @@ class Builder {
     angular();
     if (measured_) top_magnitudes();
     finite_width();
+    refusals();
     if (measured_) verdicts();
     return std::move(data_);
   }
@@ -222,7 +223,21 @@ class Builder {
     add("finite_width", {"depth"}, std::move(values), "finite-width factor w of T19 (the term is c*w)");
   }
 
+  void refusals() {
+    std::vector<std::string> reasons;
+    for (const StackResult& r : results_) reasons.push_back(r.prediction.refusal);
+    add("theory_refusal", {}, std::move(reasons), "why there is no prediction");
+  }
+
   void verdicts() {
+    Values diverged_seeds;
+    Values diverged_at;
+    for (const StackResult& r : results_) {
+      diverged_seeds.push_back(r.measurement->diverged_seeds);
+      diverged_at.push_back(r.measurement->diverged_at < 0 ? nan : r.measurement->diverged_at);
+    }
+    add("diverged_seeds", {}, std::move(diverged_seeds), "seeds whose stream stopped being finite");
+    add("diverged_at", {}, std::move(diverged_at), "first sublayer at which one did");
     std::vector<std::string> words;
     std::vector<std::string> reasons;
     Values beyond;

@@ -110,6 +110,7 @@ void Probe::fill_angles() {
   std::vector<double>& distance = reading_.profile.angular_distance;
   distance.assign(depths * depths, 0.0);
   for (std::size_t i = 0; i < depths; ++i) {
+    distance[i * depths + i] = std::isfinite(mean_of(squares[i])) ? 0.0 : nan;
     for (std::size_t j = i + 1; j < depths; ++j) {
       const std::vector<double> dots = context_.ops.row_dots(kept_[i], kept_[j]);
       double sum = 0.0;
