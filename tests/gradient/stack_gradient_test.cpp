@@ -132,7 +132,8 @@ TEST_CASE("a planted wrong gradient is caught in every parameter") {
   LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 5);
   const Gradients g = gradients_of(truth_target(), problem);
   for (auto& [name, numbers] : problem.parameters) {
-    CAPTURE(name);
+    const std::string parameter = name;
+    CAPTURE(parameter);
     std::vector<double> wrong = g.parameters.at(name);
     for (double& x : wrong) x *= 1.0 + 1e-4;
     CHECK(check_directions(loss_by(problem, numbers, wrong, g.loss), 1).worst > 1.0);
