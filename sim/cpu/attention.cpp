@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/kernels.h"
 
@@ -42,7 +43,7 @@ Map head_of(Pointer x, Index rows, const AttentionShape& shape, Index heads, Ind
 template <class T>
 void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base, double direction) {
   const Index half = head_dim / 2;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * heads * head_dim > worth_threads)
   for (Index row = 0; row < rows; ++row) {
     const auto position = static_cast<double>(row % tokens);
     for (Index i = 0; i < half; ++i) {
@@ -75,7 +76,7 @@ void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, In
 template <class T>
 void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape) {
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
     const Index sequence = unit / shape.heads;
     const Index head = unit % shape.heads;
@@ -94,7 +95,7 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
                         const AttentionShape& shape) {
   const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
   const Index group = shape.heads / shape.kv_heads;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
     const Index sequence = unit / shape.kv_heads;
     const Index kv_head = unit % shape.kv_heads;

@@ -27,7 +27,7 @@ PartMoments moments_of(NormKind kind, const ConstRow<T>& part, double eps) {
 template <class T>
 void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n) {
   const ConstRow<T> scale(gain, n);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index part = 0; part < parts; ++part) {
     const ConstRow<T> in(x + part * n, n);
     const PartMoments m = moments_of(kind, in, eps);
@@ -42,7 +42,7 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
                    Index parts, Index n) {
   const ConstRow<T> scale(gain, n);
   std::vector<PartMoments> moments(static_cast<std::size_t>(parts));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index part = 0; part < parts; ++part) {
     const ConstRow<T> in(x + part * n, n);
     const PartMoments m = moments[static_cast<std::size_t>(part)] = moments_of(kind, in, eps);

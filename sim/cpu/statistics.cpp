@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/kernels.h"
 
@@ -18,7 +19,7 @@ RowMoments row_moments(const T* x, Index rows, Index cols) {
   const std::vector<double> zeros(at(rows), 0.0);
   RowMoments m{zeros, zeros, zeros, zeros, zeros};
   const auto n = static_cast<double>(cols);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * cols > worth_threads)
   for (Index t = 0; t < rows; ++t) {
     const auto row = ConstRow<T>(x + t * cols, cols).template cast<double>();
     const double mean = row.mean();
@@ -36,7 +37,7 @@ RowMoments row_moments(const T* x, Index rows, Index cols) {
 template <class T>
 std::vector<double> row_dots(const T* x, const T* y, Index rows, Index cols) {
   std::vector<double> dots(at(rows));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * cols > worth_threads)
   for (Index t = 0; t < rows; ++t) {
     dots[at(t)] = (ConstRow<T>(x + t * cols, cols).template cast<double>() *
                    ConstRow<T>(y + t * cols, cols).template cast<double>())
