@@ -165,7 +165,9 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch) {
   const ModelSpec& m = spec.model;
-  std::vector<double> factor{m.embedding_norm ? 1.0 / m.width : 0.0};
+  // Attention averages the patterns of H heads: with heads wider than 32 that is the narrower limit of the two.
+  const double step = std::max(1.0 / m.width, 1.0 / (32.0 * m.heads));
+  std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     const auto i = static_cast<std::size_t>(l);
@@ -175,7 +177,7 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
     const double branch = rule.beta * rule.beta * q_branch[i];
     const bool bounded = rule.norm_a || rule.norm_b || rule.norm_c;
     const double elasticity = bounded ? 1.0 : (stream + degree * branch) / (stream + branch);
-    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + 1.0 / m.width);
+    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + step);
   }
   return factor;
 }

@@ -57,12 +57,14 @@ std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options)
   const theory::Prediction& prediction = c.prediction;
   for (const auto& [statistic, site] : compared) {
     const bool cosine = statistic == Statistic::token_cosine;
-    const double finite_width = cosine ? options.finite_width_cosine : options.finite_width;
-    const std::size_t first = site == Site::f_out ? 1 : 0;
+    const bool module = site == Site::f_out;
     add_cells(cells, {.statistic = statistic, .site = site}, c.measured.find(statistic, site),
               prediction.profile.find(statistic, site), [&](std::size_t i, const Cell& cell) {
+                // What attention puts out is an average of values: its size is their overlap, a cosine.
+                const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
+                const double constant = overlap ? options.finite_width_cosine : options.finite_width;
                 const double scale = cosine ? 1.0 : std::abs(cell.predicted);
-                return (finite_width * prediction.finite_width[i + first] + rounding(c.dtype)) * scale;
+                return (constant * prediction.finite_width[i + (module ? 1 : 0)] + rounding(c.dtype)) * scale;
               });
   }
   const auto gradient_allowance = [&](std::size_t depth, const Cell& cell) {

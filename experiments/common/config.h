@@ -26,9 +26,9 @@ struct RunOptions {
 /// [agreement]: when measurement and theory agree (T19).
 struct AgreementOptions {
   double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
-  double finite_width = 0.25;          ///< c of T19 for moments, on relative differences
-  double finite_width_cosine = 1.0;    ///< c of T19 for cosines, on absolute differences
-  double finite_width_gradient = 1.0;  ///< c of T19 for gradients, on differences of logarithms
+  double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
+  double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
+  double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms
 };
 
 /// [theory]: precision of the prediction.

@@ -59,7 +59,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   if (!measured) return table;
   table += fmt::format(
       "excess: standard errors by which |measured − predicted| exceeds the finite-width term, {:g}·w of a moment and "
-      "{:g}·w of a cosine\n        (w = depth/width where norms bound the branches); limit: Student's t at a "
+      "{:g}·w of a cosine\n        (w = depth/width; see theory/README.md); limit: Student's t at a "
       "familywise "
       "error of {:g} over {} cells.\n",
       options.finite_width, options.finite_width_cosine, options.familywise_error, cells);

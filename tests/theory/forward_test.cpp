@@ -193,6 +193,9 @@ TEST_CASE(
   CHECK(free[3] == exactly(free[2] + 1.0 / 12));
   spec.model.embedding_norm = true;
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 12));
+  spec.model.width = 512;  // few heads are the narrower limit
+  spec.model.heads = 2;
+  CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
 }
 
 }  // namespace
