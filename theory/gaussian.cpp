@@ -96,6 +96,18 @@ double silu_derivative(double x) {
   return s * (1 + x * (1 - s));
 }
 
+double gelu_tanh(double x) {
+  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
+  return x / (1 + std::exp(-u));
+}
+double gelu_tanh_derivative(double x) {
+  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
+  const double slope = std::sqrt(8 / pi) * (1 + 3 * 0.044715 * x * x);
+  const double s = 1 / (1 + std::exp(-u));
+  const double rest = 1 / (1 + std::exp(u));
+  return s * rest == 0 ? s : s * (1 + x * slope * rest);  // where x·slope may overflow
+}
+
 }  // namespace
 
 Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
@@ -134,6 +146,7 @@ Matrix activation_kernel(Activation activation, const Matrix& c) {
     case Activation::relu: return relu_kernel(c);
     case Activation::gelu: return gelu_kernel(c);
     case Activation::silu: return mehler_kernel(silu, c);
+    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh, c);
   }
   throw std::logic_error("unknown activation");
 }
@@ -143,6 +156,7 @@ Matrix derivative_kernel(Activation activation, const Matrix& c) {
     case Activation::relu: return relu_derivative_kernel(c);
     case Activation::gelu: return gelu_derivative_kernel(c);
     case Activation::silu: return mehler_kernel(silu_derivative, c);
+    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh_derivative, c);
   }
   throw std::logic_error("unknown activation");
 }

@@ -103,7 +103,8 @@ class Backend {
   /// → [N, heads·head_dim].
   [[nodiscard]] virtual Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                          const AttentionShape& shape) const = 0;
-  /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ).
+  /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
+  /// gelu_tanh x/(1+e^(−2u)) with u = √(2/π)(x + 0.044715x³).
   [[nodiscard]] virtual Tensor activate(Activation kind, const Tensor& x) const = 0;
   /// φ(gate) ∘ up.
   [[nodiscard]] virtual Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const = 0;
@@ -129,7 +130,8 @@ class Backend {
   /// dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
   [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                              const Tensor& dy, const AttentionShape& shape) const = 0;
-  /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ).
+  /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ),
+  /// gelu_tanh σ(2u)(1 + 2x·u'(x)·(1 − σ(2u))).
   [[nodiscard]] virtual Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const = 0;
   /// dgate = φ'(gate) ∘ up ∘ dy, dup = φ(gate) ∘ dy.
   [[nodiscard]] virtual GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,

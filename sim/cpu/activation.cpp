@@ -8,6 +8,12 @@
 namespace periscope::cpu {
 namespace {
 
+/// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
+template <class T>
+constexpr T tanh_slope = static_cast<T>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+template <class T>
+constexpr T tanh_cubic = static_cast<T>(0.044715);
+
 template <class T>
 void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
@@ -18,6 +24,9 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
     case Activation::gelu:
       // the complement keeps full relative precision in the left tail
       y = x.unaryExpr([](T v) { return T(0.5) * v * std::erfc(-v / std::numbers::sqrt2_v<T>); });
+      return;
+    case Activation::gelu_tanh:
+      y = x / (T(1) + (-tanh_slope<T> * x * (T(1) + tanh_cubic<T> * x.square())).exp());
       return;
   }
 }
@@ -34,6 +43,15 @@ void slope_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
       y = x.unaryExpr([](T v) {
         constexpr T peak = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
         return T(0.5) * std::erfc(-v / std::numbers::sqrt2_v<T>) + peak * v * std::exp(T(-0.5) * v * v);
+      });
+      return;
+    case Activation::gelu_tanh:
+      y = x.unaryExpr([](T v) {
+        const T u = tanh_slope<T> * v * (T(1) + tanh_cubic<T> * v * v);
+        const T slope = tanh_slope<T> * (T(1) + T(3) * tanh_cubic<T> * v * v);
+        const T left = T(1) / (T(1) + std::exp(-u));
+        const T right = T(1) / (T(1) + std::exp(u));  // 1 − σ(u), without cancellation
+        return left * right == T(0) ? left : left * (T(1) + v * slope * right);
       });
       return;
   }

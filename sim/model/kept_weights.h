@@ -18,6 +18,7 @@ class KeptWeights final : public WeightSource {
     if (kept.empty()) kept = source_.matrix(layer, weight);
     return kept;
   }
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 
  private:

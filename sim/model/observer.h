@@ -35,10 +35,12 @@ class GradientObserver {
   /// Gradient of a signal [N, D] of a sublayer. With two streams, that of x_in and x_out holds r fixed and
   /// that of r_out holds x fixed.
   virtual void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*dx*/) {}
-  /// Gradient of a matrix, like WeightSource::matrix; the layer of embedding and unembedding is 0.
+  /// Gradient of a matrix, like WeightSource::matrix; the layer of what no layer owns is 0.
   virtual void on_weight(int /*layer*/, Weight /*weight*/, const Tensor& /*dw*/) {}
+  /// Gradient of a matrix's bias, like WeightSource::bias; only of one that exists.
+  virtual void on_bias(int /*layer*/, Weight /*weight*/, const Tensor& /*dbias*/) {}
   /// Gradient of a norm's gain and bias, like WeightSource::norm; dbias is empty if there is no bias. The
-  /// sublayer is 0 for the embedding norm and 2L for the final norm.
+  /// sublayer is 0 for the embedding norm, 2L for the final norm and for that of the head.
   virtual void on_norm(int /*sublayer*/, NormSite /*site*/, const Tensor& /*dgain*/, const Tensor& /*dbias*/) {}
 };
 

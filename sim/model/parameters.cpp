@@ -51,6 +51,7 @@ std::string name_of(NormPlace place) {
     case NormSite::k: return sublayer + "k_norm";
     case NormSite::embedding: return "embedding_norm";
     case NormSite::final: return "final_norm";
+    case NormSite::head: return "head_norm";
   }
   throw std::logic_error("unknown norm site");
 }

@@ -7,8 +7,9 @@
 
 namespace periscope {
 
-/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, and the stack's own.
-enum class NormSite { a, b, c, q, k, embedding, final };
+/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, the stack's own, and that of
+/// BERT's head transform.
+enum class NormSite { a, b, c, q, k, embedding, final, head };
 
 /// Gain [1, n] and bias [1, n] (empty for RMSNorm) of one norm.
 struct NormWeights {
@@ -25,9 +26,11 @@ class WeightSource {
   WeightSource& operator=(const WeightSource&) = delete;
   virtual ~WeightSource() = default;
 
-  /// W [fan_out, fan_in]. `layer` is ignored for the embedding and the unembedding.
+  /// W [fan_out, fan_in]. `layer` is ignored for what no layer owns (is_of_layer).
   [[nodiscard]] virtual Tensor matrix(int layer, Weight weight) const = 0;
-  /// `sublayer` is ignored for the embedding norm and the final norm.
+  /// What is added to x Wᵀ [1, fan_out]; empty for none, as in every random stack.
+  [[nodiscard]] virtual Tensor bias(int /*layer*/, Weight /*weight*/) const { return {}; }
+  /// `sublayer` is ignored for the norms that no sublayer owns.
   [[nodiscard]] virtual NormWeights norm(int sublayer, NormSite site) const = 0;
 };
 

@@ -116,6 +116,14 @@ double activation_slope(Activation kind, double x) {
       const double sigmoid = 1.0 / (1.0 + std::exp(-x));
       return sigmoid * (1.0 + x / (1.0 + std::exp(x)));  // 1 − σ(x) = σ(−x), without cancellation
     }
+    case Activation::gelu_tanh: {
+      const double c = std::sqrt(2.0 / std::numbers::pi);
+      const double u = c * (x + 0.044715 * x * x * x);
+      const double du = c * (1.0 + 3.0 * 0.044715 * x * x);
+      const double sigmoid = 1.0 / (1.0 + std::exp(-2.0 * u));
+      const double other = 1.0 / (1.0 + std::exp(2.0 * u));
+      return sigmoid * other == 0.0 ? sigmoid : sigmoid * (1.0 + 2.0 * x * du * other);  // where x·du may overflow
+    }
   }
   return 0.0;
 }

@@ -84,6 +84,11 @@ double activation(Activation kind, double x) {
     case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps NaN
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
+    case Activation::gelu_tanh: {
+      // ½(1 + tanh u) = 1/(1 + e^(−2u)), without cancellation in the left tail
+      const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return x / (1.0 + std::exp(-2.0 * u));
+    }
   }
   return 0.0;
 }

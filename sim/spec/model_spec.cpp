@@ -48,6 +48,24 @@ void validate_model(const ModelSpec& m) {
 
 }  // namespace
 
+std::vector<double> rope_frequencies(int head_dim, double base) {
+  std::vector<double> frequencies;
+  for (int i = 0; i < head_dim / 2; ++i) frequencies.push_back(std::pow(base, -2.0 * i / head_dim));
+  return frequencies;
+}
+
+ScoreRule ModelSpec::scores_at(int layer) const {
+  return attention.empty() ? ScoreRule{} : attention[static_cast<std::size_t>(layer)].scores;
+}
+
+std::vector<double> ModelSpec::rope_frequencies_at(int layer) const {
+  if (!rope) return {};
+  if (!attention.empty() && !attention[static_cast<std::size_t>(layer)].rope_frequencies.empty()) {
+    return attention[static_cast<std::size_t>(layer)].rope_frequencies;
+  }
+  return rope_frequencies(head_dim, rope_base);
+}
+
 Activation activation_of(MlpKind kind) {
   switch (kind) {
     case MlpKind::relu: return Activation::relu;
@@ -55,6 +73,8 @@ Activation activation_of(MlpKind kind) {
     case MlpKind::geglu: return Activation::gelu;
     case MlpKind::silu:
     case MlpKind::swiglu: return Activation::silu;
+    case MlpKind::gelu_tanh:
+    case MlpKind::geglu_tanh: return Activation::gelu_tanh;
   }
   throw std::logic_error("unknown MLP kind");
 }

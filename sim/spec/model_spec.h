@@ -4,24 +4,57 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/spec/placement.h"
 
 namespace periscope {
 
 enum class NormKind { rms, layer };
-enum class Activation { relu, gelu, silu };
-enum class MlpKind { relu, gelu, silu, swiglu, geglu };
+enum class Activation { relu, gelu, silu, gelu_tanh };
+enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
 enum class QkNorm { none, head, full };
 enum class InitScheme { normal, lecun, he, xavier, scaled };
 enum class InputKind { gaussian, tokens, text };
 
 /// The names that configuration files use, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 2> norm_kind_names{"rms", "layer"};
-inline constexpr std::array<std::string_view, 5> mlp_kind_names{"relu", "gelu", "silu", "swiglu", "geglu"};
+inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
+                                                                "geglu", "gelu_tanh", "geglu_tanh"};
 inline constexpr std::array<std::string_view, 3> qk_norm_names{"none", "head", "full"};
 inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
+
+/// What one layer's attention does to its scores q·k besides the causal mask.
+struct ScoreRule {
+  double scale = 0.0;     ///< factor on q·k; 0: 1/√head_dim
+  double soft_cap = 0.0;  ///< c: the scaled scores z become c·tanh(z/c) before the mask; 0: they stay
+  int window = 0;         ///< token t sees token s only if t − s < window; 0: no such limit. Causal attention only
+};
+
+/// The attention of one layer, where checkpoints differ from softmax(q kᵀ/√e) with RoPE of base 10000.
+struct AttentionRule {
+  ScoreRule scores;
+  /// RoPE: by what angle a position turns pair i of a head, i < e/2. Empty: base^(−2i/e) with base 10000.
+  std::vector<double> rope_frequencies;
+};
+
+/// How token ids become the stack's input: scale · E[id], projected if the table is not as wide as the stack,
+/// plus P[position + position_offset], plus the first row of the token-type table.
+struct EmbeddingSpec {
+  double scale = 1.0;
+  int width = 0;      ///< of the table E [V, width], and of the head's matrix; 0: the stack's
+  int positions = 0;  ///< rows of a learned position table P [positions, D]; 0: none
+  int position_offset = 0;
+  int token_types = 0;  ///< rows of a token-type table [token_types, D]; 0: none
+};
+
+/// What lies between the stack's output and the logits besides the unembedding: a projection to embedding.width if
+/// that is not D, then BERT's transform norm(φ(x Wᵀ)), the unembedding, and the soft cap.
+struct HeadSpec {
+  bool transform = false;
+  double soft_cap = 0.0;  ///< c: the logits z become c·tanh(z/c); 0: they stay
+};
 
 /// A decoder or encoder stack: `layers` times an attention sublayer and an MLP sublayer (T1).
 /// Widths: D = width, H = heads, e = head_dim, h = mlp_width, V = vocab.
@@ -44,17 +77,32 @@ struct ModelSpec {
   bool causal = true;
   int vocab = 512;
   bool unembedding = true;
+  // What only checkpoints set; the defaults are a plain stack.
+  std::vector<AttentionRule> attention;  ///< of every layer; empty: the plain rule
+  EmbeddingSpec embedding;
+  HeadSpec head;
 
   [[nodiscard]] int sublayers() const { return 2 * layers; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
   [[nodiscard]] SublayerRule rule(int sublayer) const { return placement.at(sublayer / 2, layers); }
+  /// Width of the embedding table and of the unembedding.
+  [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
+  [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
+  [[nodiscard]] ScoreRule scores_at(int layer) const;
+  /// As in AttentionRule, never empty; without RoPE there are none.
+  [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
   [[nodiscard]] static bool is_attention(int sublayer) { return sublayer % 2 == 0; }
 };
 
 inline constexpr double rope_base = 10000.0;
 
-[[nodiscard]] constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
+/// base^(−2i/head_dim) for i < head_dim/2.
+[[nodiscard]] std::vector<double> rope_frequencies(int head_dim, double base);
+
+[[nodiscard]] constexpr bool is_gated(MlpKind kind) {
+  return kind == MlpKind::swiglu || kind == MlpKind::geglu || kind == MlpKind::geglu_tanh;
+}
 [[nodiscard]] Activation activation_of(MlpKind kind);
 
 /// How the weight matrices are drawn: independent N(0, variance).

@@ -15,13 +15,18 @@ WeightShape shape_of(const ModelSpec& m, Weight weight) {
     case Weight::up: return {m.mlp_width, m.width};
     case Weight::down: return {m.width, m.mlp_width};
     case Weight::embedding:
-    case Weight::unembedding: return {m.vocab, m.width};
+    case Weight::unembedding: return {m.vocab, m.embedding_width()};
+    case Weight::positions: return {m.embedding.positions, m.width};
+    case Weight::token_types: return {m.embedding.token_types, m.width};
+    case Weight::project_in: return {m.width, m.embedding_width()};
+    case Weight::project_out: return {m.embedding_width(), m.width};
+    case Weight::head_dense: return {m.embedding_width(), m.embedding_width()};
   }
   throw std::logic_error("unknown weight");
 }
 
 double stddev_of(const StackSpec& spec, Weight weight) {
-  if (weight == Weight::embedding) return std::sqrt(spec.input.second_moment);
+  if (is_table(weight)) return std::sqrt(spec.input.second_moment);
   const auto [fan_out, fan_in] = shape_of(spec.model, weight);
   const InitSpec& init = spec.init;
   double std = 0.0;
