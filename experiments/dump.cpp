@@ -128,7 +128,7 @@ Entries activation_entries(const StackSpec& spec, const WeightSource& weights, b
 void write_activations(const StackContext& c, const StackSpec& spec, DType dtype, const RunOptions& run,
                        const std::string& path) {
   TensorFile file(c.ops, path, activation_entries(spec, c.weights, run.backward));
-  const Tensor input = stack_input(c.ops, spec, c.weights, dtype, run.seed);
+  const Tensor input = stack_input(c, spec, dtype, run.seed);
   const std::vector<int> ids = token_ids(spec, run.seed);
   const std::vector<int> labels = label_ids(spec, run.seed);
   file.put("input", input);

@@ -13,7 +13,7 @@ namespace {
 Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOptions& run, std::uint64_t seed) {
   const GeneratedWeights weights(backend, spec, run.dtype, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
-  const Tensor input = stack_input(backend, spec, weights, run.dtype, seed);
+  const Tensor input = stack_input(context, spec, run.dtype, seed);
   Probe probe(context);
   if (!run.backward) {
     stack_forward(context, input, probe);
@@ -35,10 +35,9 @@ bool one_seed_per_thread(const StackSpec& spec) {
 
 }  // namespace
 
-Tensor stack_input(const Backend& backend, const StackSpec& spec, const WeightSource& weights, DType dtype,
-                   std::uint64_t seed) {
+Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
   const std::vector<int> ids = token_ids(spec, seed);
-  return ids.empty() ? gaussian_input(backend, spec, dtype, seed) : embedded_input(backend, weights, ids);
+  return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);
 }
 
 // Ops do not depend on the number of threads and readings are added in the order of the seeds, so both ways

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -19,7 +21,21 @@ struct AttentionShape {
   int head_dim;
   int sequences;
   bool causal;
+  ScoreRule scores = {};
+
+  /// Factor on q·k.
+  [[nodiscard]] double scale() const {
+    return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+  }
+  /// The tokens that token t of T sees: first … last−1.
+  [[nodiscard]] Tensor::Index first_seen(Tensor::Index t) const {
+    return scores.window > 0 ? std::max<Tensor::Index>(0, t - scores.window + 1) : 0;
+  }
+  [[nodiscard]] Tensor::Index end_seen(Tensor::Index t, Tensor::Index tokens) const { return causal ? t + 1 : tokens; }
 };
+
+/// A label that cross_entropy leaves out.
+inline constexpr int no_label = -1;
 
 /// Statistics of every row of a tensor [N, D], accumulated in double, two-pass.
 struct RowMoments {
@@ -52,7 +68,7 @@ struct GatedGradient {
 
 /// What cross_entropy returns.
 struct CrossEntropy {
-  double loss;     ///< mean over rows
+  double loss;     ///< mean over the rows that have a label
   Tensor dlogits;  ///< its gradient, like the logits
 };
 
@@ -88,6 +104,10 @@ class Backend {
   [[nodiscard]] virtual Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const = 0;
   /// a·x.
   [[nodiscard]] virtual Tensor scale(double a, const Tensor& x) const = 0;
+  /// x_ij + row_j: x [N, D], row [1, D].
+  [[nodiscard]] virtual Tensor add_row(const Tensor& x, const Tensor& row) const = 0;
+  /// Σ_i x_ij, accumulated in double: x [N, D] → [1, D]. The gradient of add_row's row.
+  [[nodiscard]] virtual Tensor column_sums(const Tensor& x) const = 0;
   /// Rows `ids` of `table` [V, D] → [ids.size(), D].
   [[nodiscard]] virtual Tensor gather(const Tensor& table, std::span<const int> ids) const = 0;
 
@@ -97,10 +117,11 @@ class Backend {
   [[nodiscard]] virtual Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
                                     int groups = 1) const = 0;
   /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
-  /// (x_i, x_{i+e/2}) of every head turns by the angle t·base^(−2i/e).
-  [[nodiscard]] virtual Tensor rope(const Tensor& x, int heads, int sequences, double base) const = 0;
-  /// softmax(q kᵀ/√head_dim) v per sequence and head, masked to earlier tokens and itself if causal.
-  /// → [N, heads·head_dim].
+  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i].
+  [[nodiscard]] virtual Tensor rope(const Tensor& x, int heads, int sequences,
+                                    std::span<const double> frequencies) const = 0;
+  /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
+  /// itself if causal, and to the window. → [N, heads·head_dim].
   [[nodiscard]] virtual Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                          const AttentionShape& shape) const = 0;
   /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
@@ -108,6 +129,9 @@ class Backend {
   [[nodiscard]] virtual Tensor activate(Activation kind, const Tensor& x) const = 0;
   /// φ(gate) ∘ up.
   [[nodiscard]] virtual Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const = 0;
+
+  /// cap·tanh(x/cap).
+  [[nodiscard]] virtual Tensor soft_cap(double cap, const Tensor& x) const = 0;
 
   // -- gradients ----------------------------------------------------------------------------------
   // Each takes dy = ∂loss/∂y of the op that it is named after, and that op's inputs, and returns the
@@ -125,9 +149,10 @@ class Backend {
   [[nodiscard]] virtual NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
                                                    double eps, int groups = 1) const = 0;
   /// The inverse rotation of dy: rope with the angles negated.
-  [[nodiscard]] virtual Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const = 0;
-  /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))/√head_dim:
-  /// dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
+  [[nodiscard]] virtual Tensor rope_backward(const Tensor& dy, int heads, int sequences,
+                                             std::span<const double> frequencies) const = 0;
+  /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, under a soft cap times
+  /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
   [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                              const Tensor& dy, const AttentionShape& shape) const = 0;
   /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ),
@@ -136,8 +161,11 @@ class Backend {
   /// dgate = φ'(gate) ∘ up ∘ dy, dup = φ(gate) ∘ dy.
   [[nodiscard]] virtual GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
                                                      const Tensor& dy) const = 0;
+  /// dx = dy·(1 − tanh²(x/cap)).
+  [[nodiscard]] virtual Tensor soft_cap_backward(double cap, const Tensor& x, const Tensor& dy) const = 0;
   /// Loss and its gradient in one: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with
-  /// p = softmax over the columns of logits [N, V]. Labels are from 0 to V−1.
+  /// p = softmax over the columns of logits [N, V]. Labels are from 0 to V−1; rows with no_label take no part, and
+  /// N is the number of those that do (0 rows: loss 0).
   [[nodiscard]] virtual CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const = 0;
 
   // -- statistics ---------------------------------------------------------------------------------

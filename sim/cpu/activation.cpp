@@ -77,6 +77,23 @@ void gated(Activation kind, const T* gate, const T* up, T* y, Index size) {
 }
 
 template <class T>
+void soft_cap(double cap, const T* x, T* y, Index size) {
+  const T c = static_cast<T>(cap);
+  for_chunks(size, [&](Index first, Index count) {
+    Row<T>(y + first, count) = c * (ConstRow<T>(x + first, count) / c).tanh();
+  });
+}
+
+template <class T>
+void soft_cap_backward(double cap, const T* x, const T* dy, T* dx, Index size) {
+  const T c = static_cast<T>(cap);
+  for_chunks(size, [&](Index first, Index count) {
+    Row<T>(dx + first, count) =
+        ConstRow<T>(dy + first, count) * (T(1) - (ConstRow<T>(x + first, count) / c).tanh().square());
+  });
+}
+
+template <class T>
 void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index size) {
   for_chunks(size, [&](Index first, Index count) {
     Row<T> out(dx + first, count);
@@ -103,6 +120,10 @@ template void gated<float>(Activation, const float*, const float*, float*, Index
 template void activate_backward<double>(Activation, const double*, const double*, double*, Index);
 template void activate_backward<float>(Activation, const float*, const float*, float*, Index);
 template void gated_backward<double>(Activation, const double*, const double*, const double*, double*, double*, Index);
+template void soft_cap<double>(double, const double*, double*, Index);
+template void soft_cap<float>(double, const float*, float*, Index);
+template void soft_cap_backward<double>(double, const double*, const double*, double*, Index);
+template void soft_cap_backward<float>(double, const float*, const float*, float*, Index);
 template void gated_backward<float>(Activation, const float*, const float*, const float*, float*, float*, Index);
 
 }  // namespace periscope::cpu

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
@@ -7,28 +8,34 @@
 namespace periscope::cpu {
 namespace {
 
-/// Softmax over the first `visible` entries of a row of logits; the rest become 0.
+/// Softmax over the entries first … end−1 of a row of scores; the rest become 0.
 template <class T>
-void softmax_row(T* logits, Index visible, Index tokens) {
-  Row<T> seen(logits, visible);
+void softmax_row(T* scores, Index first, Index end, Index tokens) {
+  Row<T> seen(scores + first, end - first);
   const T largest = seen.maxCoeff();
   seen = (seen - largest).exp();
   seen /= seen.sum();
-  Row<T>(logits + visible, tokens - visible).setZero();
+  Row<T>(scores, first).setZero();
+  Row<T>(scores + end, tokens - end).setZero();
 }
 
+/// Scores [T, T] of one head of one sequence, before the mask.
 template <class T>
-T scale_of(const AttentionShape& shape) {
-  return static_cast<T>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+RowMatrix<T> scores_of(const ConstStrided<T>& query, const ConstStrided<T>& key, const AttentionShape& shape) {
+  RowMatrix<T> scores = static_cast<T>(shape.scale()) * query * key.transpose();
+  const T cap = static_cast<T>(shape.scores.soft_cap);
+  if (cap > T(0)) scores.array() = cap * (scores.array() / cap).tanh();
+  return scores;
 }
 
-/// Pattern [T, T] of one head of one sequence.
+/// Pattern [T, T] from scores.
 template <class T>
-RowMatrix<T> pattern_of(const ConstStrided<T>& query, const ConstStrided<T>& key, const AttentionShape& shape) {
-  RowMatrix<T> pattern = scale_of<T>(shape) * query * key.transpose();
-  const Index tokens = query.rows();
-  for (Index t = 0; t < tokens; ++t) softmax_row(&pattern(t, 0), shape.causal ? t + 1 : tokens, tokens);
-  return pattern;
+RowMatrix<T> pattern_of(RowMatrix<T> scores, const AttentionShape& shape) {
+  const Index tokens = scores.rows();
+  for (Index t = 0; t < tokens; ++t) {
+    softmax_row(&scores(t, 0), shape.first_seen(t), shape.end_seen(t, tokens), tokens);
+  }
+  return scores;
 }
 
 /// One head of one sequence of a tensor [rows, heads·e], Map being Strided or ConstStrided.
@@ -41,13 +48,14 @@ Map head_of(Pointer x, Index rows, const AttentionShape& shape, Index heads, Ind
 
 /// Turns every pair by its position's angle times `direction`.
 template <class T>
-void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base, double direction) {
+void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies,
+            double direction) {
   const Index half = head_dim / 2;
 #pragma omp parallel for schedule(static) if (rows * heads * head_dim > worth_threads)
   for (Index row = 0; row < rows; ++row) {
     const auto position = static_cast<double>(row % tokens);
     for (Index i = 0; i < half; ++i) {
-      const double angle = position * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      const double angle = position * frequencies[static_cast<std::size_t>(i)];
       const T c = static_cast<T>(std::cos(angle));
       const T s = static_cast<T>(direction * std::sin(angle));
       for (Index head = 0; head < heads; ++head) {
@@ -64,13 +72,14 @@ void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index token
 }  // namespace
 
 template <class T>
-void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base) {
-  rotate(x, y, rows, heads, head_dim, tokens, base, 1.0);
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies) {
+  rotate(x, y, rows, heads, head_dim, tokens, frequencies, 1.0);
 }
 
 template <class T>
-void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens, double base) {
-  rotate(dy, dx, rows, heads, head_dim, tokens, base, -1.0);
+void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens,
+                   std::span<const double> frequencies) {
+  rotate(dy, dx, rows, heads, head_dim, tokens, frequencies, -1.0);
 }
 
 template <class T>
@@ -85,7 +94,7 @@ void attention(const T* q, const T* k, const T* v, T* y, Index rows, const Atten
     const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
     const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
     auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
-    out.noalias() = pattern_of<T>(query, key, shape) * value;
+    out.noalias() = pattern_of(scores_of<T>(query, key, shape), shape) * value;
   }
 }
 
@@ -95,6 +104,7 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
                         const AttentionShape& shape) {
   const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
   const Index group = shape.heads / shape.kv_heads;
+  const T cap = static_cast<T>(shape.scores.soft_cap);
 #pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
     const Index sequence = unit / shape.kv_heads;
@@ -108,10 +118,14 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
     for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
       const auto slope = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
-      const RowMatrix<T> pattern = pattern_of<T>(query, key, shape);
+      RowMatrix<T> scores = scores_of<T>(query, key, shape);
+      RowMatrix<T> cap_slope;  // 1 − tanh²
+      if (cap > T(0)) cap_slope = T(1) - (scores.array() / cap).square();
+      const RowMatrix<T> pattern = pattern_of(std::move(scores), shape);
       RowMatrix<T> logit_slope = slope * value.transpose();
       const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * logit_slope.array()).rowwise().sum();
-      logit_slope.array() = scale_of<T>(shape) * pattern.array() * (logit_slope.array().colwise() - mean);
+      logit_slope.array() = static_cast<T>(shape.scale()) * pattern.array() * (logit_slope.array().colwise() - mean);
+      if (cap > T(0)) logit_slope.array() *= cap_slope.array();
       head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = logit_slope * key;
       key_slope.noalias() += logit_slope.transpose() * query;
       value_slope.noalias() += pattern.transpose() * slope;
@@ -119,10 +133,10 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
   }
 }
 
-template void rope<double>(const double*, double*, Index, int, Index, Index, double);
-template void rope<float>(const float*, float*, Index, int, Index, Index, double);
-template void rope_backward<double>(const double*, double*, Index, int, Index, Index, double);
-template void rope_backward<float>(const float*, float*, Index, int, Index, Index, double);
+template void rope<double>(const double*, double*, Index, int, Index, Index, std::span<const double>);
+template void rope<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
+template void rope_backward<double>(const double*, double*, Index, int, Index, Index, std::span<const double>);
+template void rope_backward<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
 template void attention<double>(const double*, const double*, const double*, double*, Index, const AttentionShape&);
 template void attention<float>(const float*, const float*, const float*, float*, Index, const AttentionShape&);
 template void attention_backward<double>(const double*, const double*, const double*, const double*, double*, double*,

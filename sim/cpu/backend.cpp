@@ -68,6 +68,15 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Tensor scale(double a, const Tensor& x) const override {
     return filled_like(x, [&]<class T>(T* y) { cpu::scale(a, x.data<T>(), y, x.size()); });
   }
+  [[nodiscard]] Tensor add_row(const Tensor& x, const Tensor& row) const override {
+    assert(row.rows() == 1 && row.cols() == x.cols());
+    return filled_like(x, [&]<class T>(T* y) { cpu::add_row(x.data<T>(), row.data<T>(), y, x.rows(), x.cols()); });
+  }
+  [[nodiscard]] Tensor column_sums(const Tensor& x) const override {
+    Tensor sums = host_tensor(1, x.cols(), x.dtype());
+    dispatch(x.dtype(), [&]<class T>(T) { cpu::column_sums(x.data<T>(), sums.data<T>(), x.rows(), x.cols()); });
+    return sums;
+  }
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
     Tensor y = host_tensor(static_cast<Index>(ids.size()), table.cols(), table.dtype());
     dispatch(table.dtype(), [&]<class T>(T) {
@@ -85,9 +94,10 @@ class CpuBackend final : public Backend {
       cpu::norm(kind, x.data<T>(), gain.data<T>(), shift, eps, y, x.rows() * groups, gain.cols());
     });
   }
-  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, double base) const override {
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences,
+                            std::span<const double> frequencies) const override {
     return filled_like(x, [&]<class T>(T* y) {
-      cpu::rope(x.data<T>(), y, x.rows(), heads, x.cols() / heads, x.rows() / sequences, base);
+      cpu::rope(x.data<T>(), y, x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies);
     });
   }
   [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -100,6 +110,10 @@ class CpuBackend final : public Backend {
   }
   [[nodiscard]] Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const override {
     return filled_like(gate, [&]<class T>(T* y) { cpu::gated(kind, gate.data<T>(), up.data<T>(), y, gate.size()); });
+  }
+
+  [[nodiscard]] Tensor soft_cap(double cap, const Tensor& x) const override {
+    return filled_like(x, [&]<class T>(T* y) { cpu::soft_cap(cap, x.data<T>(), y, x.size()); });
   }
 
   [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const override {
@@ -134,9 +148,10 @@ class CpuBackend final : public Backend {
     });
     return g;
   }
-  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const override {
+  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
+                                     std::span<const double> frequencies) const override {
     return filled_like(dy, [&]<class T>(T* dx) {
-      cpu::rope_backward(dy.data<T>(), dx, dy.rows(), heads, dy.cols() / heads, dy.rows() / sequences, base);
+      cpu::rope_backward(dy.data<T>(), dx, dy.rows(), heads, dy.cols() / heads, dy.rows() / sequences, frequencies);
     });
   }
   [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -160,6 +175,10 @@ class CpuBackend final : public Backend {
                           gate.size());
     });
     return g;
+  }
+  [[nodiscard]] Tensor soft_cap_backward(double cap, const Tensor& x, const Tensor& dy) const override {
+    return filled_like(x,
+                       [&]<class T>(T* dx) { cpu::soft_cap_backward(cap, x.data<T>(), dy.data<T>(), dx, x.size()); });
   }
   [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const override {
     assert(static_cast<Index>(labels.size()) == logits.rows());

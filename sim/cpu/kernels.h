@@ -20,13 +20,19 @@ void scale(double a, const T* x, T* y, Index size);
 template <class T>
 void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n);
 template <class T>
-void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, double base);
+void add_row(const T* x, const T* row, T* y, Index rows, Index cols);
+template <class T>
+void column_sums(const T* x, T* sums, Index rows, Index cols);
+template <class T>
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies);
 template <class T>
 void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape);
 template <class T>
 void activate(Activation kind, const T* x, T* y, Index size);
 template <class T>
 void gated(Activation kind, const T* gate, const T* up, T* y, Index size);
+template <class T>
+void soft_cap(double cap, const T* x, T* y, Index size);
 
 template <class T>
 void linear_backward_input(const T* dy, const T* w, T* dx, Index rows, Index in, Index out);
@@ -38,7 +44,8 @@ template <class T>
 void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain, T* dbias,
                    Index parts, Index n);
 template <class T>
-void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens, double base);
+void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens,
+                   std::span<const double> frequencies);
 template <class T>
 void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, T* dk, T* dv, Index rows,
                         const AttentionShape& shape);
@@ -46,6 +53,8 @@ template <class T>
 void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index size);
 template <class T>
 void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size);
+template <class T>
+void soft_cap_backward(double cap, const T* x, const T* dy, T* dx, Index size);
 /// Writes dlogits, returns the loss.
 template <class T>
 double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -11,11 +12,16 @@ namespace periscope::cpu {
 template <class T>
 double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes) {
   const auto rows = static_cast<Index>(labels.size());
-  const auto tokens = static_cast<double>(rows);
+  const auto labelled = static_cast<double>(rows - std::ranges::count(labels, no_label));
   std::vector<double> losses(labels.size());
 #pragma omp parallel for schedule(static)
   for (Index t = 0; t < rows; ++t) {
     const auto place = static_cast<std::size_t>(t);
+    Row<T> out(dlogits + t * classes, classes);
+    if (labels[place] == no_label) {
+      out.setZero();
+      continue;
+    }
     const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
     const double largest = row.maxCoeff();
     Eigen::ArrayXd p = (row - largest).exp().transpose();
@@ -23,9 +29,9 @@ double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, I
     losses[place] = std::log(total) - (row(labels[place]) - largest);
     p /= total;
     p(labels[place]) -= 1.0;
-    Row<T>(dlogits + t * classes, classes) = (p / tokens).transpose().template cast<T>();
+    out = (p / labelled).transpose().template cast<T>();
   }
-  return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
+  return labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
 }
 
 template double cross_entropy<double>(const double*, std::span<const int>, double*, Index);

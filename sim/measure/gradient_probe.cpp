@@ -39,7 +39,7 @@ void GradientProbe::on_site(int sublayer, Site site, const Tensor& dx) {
 }
 
 void GradientProbe::on_weight(int layer, Weight weight, const Tensor& dw) {
-  if (weight == Weight::embedding || weight == Weight::unembedding) return;
+  if (!is_of_layer(weight)) return;
   const double value = squares(dw);
   set(profile_.weight_curves[{Statistic::grad_sq, weight}], context_.model.layers, layer, value);
   set(profile_.weight_curves[{Statistic::log_grad_sq, weight}], context_.model.layers, layer, std::log(value));

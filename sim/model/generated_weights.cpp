@@ -15,8 +15,9 @@ NormWeights GeneratedWeights::norm(int /*sublayer*/, NormSite site) const {
     const int width = m.qk_norm == QkNorm::full ? heads * m.head_dim : m.head_dim;
     return {.gain = backend_.constant(1, width, dtype_, 1.0), .bias = {}};
   }
-  NormWeights weights{.gain = backend_.constant(1, m.width, dtype_, m.gamma), .bias = {}};
-  if (m.norm == NormKind::layer) weights.bias = backend_.constant(1, m.width, dtype_, 0.0);
+  const int width = site == NormSite::head ? m.embedding_width() : m.width;
+  NormWeights weights{.gain = backend_.constant(1, width, dtype_, m.gamma), .bias = {}};
+  if (m.norm == NormKind::layer) weights.bias = backend_.constant(1, width, dtype_, 0.0);
   return weights;
 }
 

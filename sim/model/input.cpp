@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "sim/model/primitives.h"
+
 namespace periscope {
 
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -17,13 +19,54 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
                        backend.gather(shared, std::vector<int>(static_cast<std::size_t>(input.tokens), 0)));
 }
 
-Tensor embedded_input(const Backend& backend, const WeightSource& weights, std::span<const int> ids) {
-  return backend.gather(weights.matrix(0, Weight::embedding), ids);
+namespace {
+
+/// Rows of the position table, for every token.
+std::vector<int> positions_of(const StackContext& c, std::size_t tokens) {
+  const std::size_t length = tokens / static_cast<std::size_t>(c.sequences);
+  std::vector<int> positions(tokens);
+  for (std::size_t i = 0; i < tokens; ++i) {
+    positions[i] = static_cast<int>(i % length) + c.model.embedding.position_offset;
+  }
+  return positions;
+}
+
+/// scale · E[ids] [ids.size(), embedding_width].
+Tensor looked_up(const StackContext& c, std::span<const int> ids) {
+  const Tensor rows = c.ops.gather(c.weights.matrix(0, Weight::embedding), ids);
+  return c.model.embedding.scale == 1.0 ? rows : c.ops.scale(c.model.embedding.scale, rows);
+}
+
+}  // namespace
+
+Tensor embedding_forward(const StackContext& c, std::span<const int> ids) {
+  const EmbeddingSpec& e = c.model.embedding;
+  const auto add_rows = [&](const Tensor& x, Weight table, const std::vector<int>& rows) {
+    return c.ops.axpby(1.0, x, 1.0, c.ops.gather(c.weights.matrix(0, table), rows));
+  };
+  Tensor x = looked_up(c, ids);
+  if (c.model.projects_embedding()) x = linear_forward(c, 0, Weight::project_in, x);
+  if (e.positions > 0) x = add_rows(x, Weight::positions, positions_of(c, ids.size()));
+  if (e.token_types > 0) x = add_rows(x, Weight::token_types, std::vector<int>(ids.size(), 0));
+  return x;
 }
 
 void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput,
                         GradientObserver& observer) {
-  observer.on_weight(0, Weight::embedding, c.ops.scatter_add(dinput, ids, c.model.vocab));
+  const EmbeddingSpec& e = c.model.embedding;
+  if (e.positions > 0) {
+    observer.on_weight(0, Weight::positions, c.ops.scatter_add(dinput, positions_of(c, ids.size()), e.positions));
+  }
+  if (e.token_types > 0) {
+    observer.on_weight(0, Weight::token_types,
+                       c.ops.scatter_add(dinput, std::vector<int>(ids.size(), 0), e.token_types));
+  }
+  Tensor drows = dinput;
+  if (c.model.projects_embedding()) {
+    drows = linear_backward(c, 0, Weight::project_in, looked_up(c, ids), dinput, observer);
+  }
+  if (e.scale != 1.0) drows = c.ops.scale(e.scale, drows);
+  observer.on_weight(0, Weight::embedding, c.ops.scatter_add(drows, ids, c.model.vocab));
 }
 
 }  // namespace periscope

@@ -12,10 +12,11 @@ namespace periscope {
 /// independent standard normal vectors from the seed's input streams.
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed);
 
-/// Token input [ids.size(), D]: rows of the source's embedding table.
-Tensor embedded_input(const Backend& backend, const WeightSource& weights, std::span<const int> ids);
+/// Token input [ids.size(), D] as EmbeddingSpec says: rows of the source's tables.
+Tensor embedding_forward(const StackContext& context, std::span<const int> ids);
 
-/// Tells the observer the gradient of the embedding table [V, D] from that of the token input [ids.size(), D].
+/// Tells the observer the gradients of the embedding's tables and of its projection from that of the token input
+/// [ids.size(), D].
 void embedding_backward(const StackContext& context, std::span<const int> ids, const Tensor& dinput,
                         GradientObserver& observer);
 

@@ -1,22 +1,19 @@
 #include "sim/model/loss.h"
 
+#include "sim/model/head.h"
 #include "sim/model/kept_weights.h"
-#include "sim/model/primitives.h"
 
 namespace periscope {
 
-Tensor logits_forward(const StackContext& c, const Tensor& output) {
-  return c.model.unembedding ? linear_forward(c, 0, Weight::unembedding, output) : output;
-}
+Tensor logits_forward(const StackContext& c, const Tensor& output) { return head_forward(c, output).logits; }
 
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels,
              GradientObserver& observer) {
   const KeptWeights weights(context.weights);
   const StackContext c{context.ops, context.model, weights, context.sequences};
-  const Tensor logits = logits_forward(c, output);
-  const CrossEntropy loss = c.ops.cross_entropy(logits, labels);
-  if (!c.model.unembedding) return {loss.loss, logits, loss.dlogits};
-  return {loss.loss, logits, linear_backward(c, 0, Weight::unembedding, output, loss.dlogits, observer)};
+  const HeadSignals head = head_forward(c, output);
+  const CrossEntropy loss = c.ops.cross_entropy(head.logits, labels);
+  return {loss.loss, head.logits, head_backward(c, output, head, loss.dlogits, observer)};
 }
 
 Backpropagated backpropagate(const StackContext& c, const Tensor& input, std::span<const int> labels,

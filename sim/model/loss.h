@@ -6,17 +6,18 @@
 
 namespace periscope {
 
-/// Logits [N, V] of a stack's output [N, D]: output Uᵀ, or the output itself without an unembedding.
+/// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding: head_forward's.
 Tensor logits_forward(const StackContext& context, const Tensor& output);
 
 /// A loss, what it was computed from, and where its gradient goes on.
 struct Loss {
-  double value;  ///< cross-entropy, mean over the N tokens
+  double value;  ///< cross-entropy, mean over the tokens that have a label
   Tensor logits;
   Tensor doutput;  ///< gradient of the stack's output [N, D]
 };
 
-/// Cross-entropy of a stack's output [N, D] with labels (below V, or below D without an unembedding), and back.
+/// Cross-entropy of a stack's output [N, D] with labels (below V, or below D without an unembedding; no_label leaves
+/// a token out), and back.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels,
              GradientObserver& observer);
 

@@ -6,13 +6,22 @@ namespace periscope {
 
 std::vector<MatrixPlace> matrices_of(const StackSpec& spec) {
   std::vector<MatrixPlace> all;
-  if (spec.input.kind != InputKind::gaussian) all.push_back({0, Weight::embedding});
-  for (int layer = 0; layer < spec.model.layers; ++layer) {
+  const ModelSpec& m = spec.model;
+  if (spec.input.kind != InputKind::gaussian) {
+    all.push_back({0, Weight::embedding});
+    if (m.projects_embedding()) all.push_back({0, Weight::project_in});
+    if (m.embedding.positions > 0) all.push_back({0, Weight::positions});
+    if (m.embedding.token_types > 0) all.push_back({0, Weight::token_types});
+  }
+  for (int layer = 0; layer < m.layers; ++layer) {
     for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back({layer, weight});
-    if (is_gated(spec.model.mlp)) all.push_back({layer, Weight::gate});
+    if (is_gated(m.mlp)) all.push_back({layer, Weight::gate});
     for (const Weight weight : {Weight::up, Weight::down}) all.push_back({layer, weight});
   }
-  if (spec.model.unembedding) all.push_back({0, Weight::unembedding});
+  if (!m.unembedding) return all;
+  if (m.projects_embedding()) all.push_back({0, Weight::project_out});
+  if (m.head.transform) all.push_back({0, Weight::head_dense});
+  all.push_back({0, Weight::unembedding});
   return all;
 }
 
@@ -30,15 +39,23 @@ std::vector<NormPlace> norms_of(const ModelSpec& m) {
     if (rule.norm_c) all.push_back({l, NormSite::c});
   }
   if (m.final_norm) all.push_back({m.sublayers(), NormSite::final});
+  if (m.unembedding && m.head.transform) all.push_back({m.sublayers(), NormSite::head});
   return all;
 }
 
-std::string name_of(MatrixPlace place) {
+namespace {
+
+std::string stem_of(MatrixPlace place) {
   const std::string name(weight_names[static_cast<std::size_t>(place.weight)]);
-  if (place.weight == Weight::embedding || place.weight == Weight::unembedding) return name + ".weight";
+  if (!is_of_layer(place.weight)) return name;
   const bool mlp = place.weight == Weight::gate || place.weight == Weight::up || place.weight == Weight::down;
-  return "layers." + std::to_string(place.layer) + (mlp ? ".mlp." : ".attention.") + name + ".weight";
+  return "layers." + std::to_string(place.layer) + (mlp ? ".mlp." : ".attention.") + name;
 }
+
+}  // namespace
+
+std::string name_of(MatrixPlace place) { return stem_of(place) + ".weight"; }
+std::string bias_name_of(MatrixPlace place) { return stem_of(place) + ".bias"; }
 
 std::string name_of(NormPlace place) {
   const std::string module = ModelSpec::is_attention(place.sublayer) ? ".attention." : ".mlp.";

@@ -25,6 +25,8 @@ std::vector<NormPlace> norms_of(const ModelSpec& model);
 /// Names as in files: "layers.3.mlp.down.weight", "embedding.weight". A norm's name, "layers.3.attention.norm_a"
 /// or "final_norm", is followed by ".gain" or ".bias".
 std::string name_of(MatrixPlace place);
+/// "layers.3.mlp.down.bias".
+std::string bias_name_of(MatrixPlace place);
 std::string name_of(NormPlace place);
 
 }  // namespace periscope

@@ -17,12 +17,15 @@ NormForm form_of(const ModelSpec& m, NormSite site) {
 }  // namespace
 
 Tensor linear_forward(const StackContext& c, int layer, Weight weight, const Tensor& x) {
-  return c.ops.linear(x, c.weights.matrix(layer, weight));
+  const Tensor y = c.ops.linear(x, c.weights.matrix(layer, weight));
+  const Tensor bias = c.weights.bias(layer, weight);
+  return bias.empty() ? y : c.ops.add_row(y, bias);
 }
 
 Tensor linear_backward(const StackContext& c, int layer, Weight weight, const Tensor& x, const Tensor& dy,
                        GradientObserver& observer) {
   observer.on_weight(layer, weight, c.ops.linear_backward_weight(dy, x));
+  if (!c.weights.bias(layer, weight).empty()) observer.on_bias(layer, weight, c.ops.column_sums(dy));
   return c.ops.linear_backward_input(dy, c.weights.matrix(layer, weight));
 }
 

@@ -8,7 +8,7 @@
 /// returns the gradient of the input.
 namespace periscope {
 
-/// y = x Wᵀ for a matrix of the stack: x [N, fan_in] → [N, fan_out].
+/// y = x Wᵀ + b for a matrix of the stack: x [N, fan_in] → [N, fan_out].
 Tensor linear_forward(const StackContext& context, int layer, Weight weight, const Tensor& x);
 Tensor linear_backward(const StackContext& context, int layer, Weight weight, const Tensor& x, const Tensor& dy,
                        GradientObserver& observer);

@@ -63,6 +63,17 @@ class ReferenceBackend final : public Backend {
     for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = a * x.data<double>()[i];
     return y;
   }
+  [[nodiscard]] Tensor add_row(const Tensor& x, const Tensor& row) const override {
+    assert(row.rows() == 1 && row.cols() == x.cols());
+    Tensor y = like(x);
+    for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = x.data<double>()[i] + row.data<double>()[i % x.cols()];
+    return y;
+  }
+  [[nodiscard]] Tensor column_sums(const Tensor& x) const override {
+    Tensor sums = zeros(1, x.cols());
+    for (Index i = 0; i < x.size(); ++i) sums.data<double>()[i % x.cols()] += x.data<double>()[i];
+    return sums;
+  }
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
     Tensor y = host_tensor(static_cast<Index>(ids.size()), table.cols(), DType::f64);
     for (Index t = 0; t < y.rows(); ++t) {
@@ -85,14 +96,15 @@ class ReferenceBackend final : public Backend {
     }
     return y;
   }
-  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, double base) const override {
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences,
+                            std::span<const double> frequencies) const override {
     Tensor y = like(x);
     const Index tokens = x.rows() / sequences;
     const Index head_dim = x.cols() / heads;
     for (Index row = 0; row < x.rows(); ++row) {
       for (int head = 0; head < heads; ++head) {
         const Index offset = row * x.cols() + head * head_dim;
-        reference::rope(x.data<double>() + offset, y.data<double>() + offset, head_dim, row % tokens, base);
+        reference::rope(x.data<double>() + offset, y.data<double>() + offset, head_dim, row % tokens, frequencies);
       }
     }
     return y;
@@ -113,6 +125,12 @@ class ReferenceBackend final : public Backend {
     for (Index i = 0; i < gate.size(); ++i) {
       y.data<double>()[i] = reference::activation(kind, gate.data<double>()[i]) * up.data<double>()[i];
     }
+    return y;
+  }
+
+  [[nodiscard]] Tensor soft_cap(double cap, const Tensor& x) const override {
+    Tensor y = like(x);
+    for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = reference::soft_cap(cap, x.data<double>()[i]);
     return y;
   }
 
@@ -152,14 +170,16 @@ class ReferenceBackend final : public Backend {
     }
     return g;
   }
-  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences, double base) const override {
+  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
+                                     std::span<const double> frequencies) const override {
     Tensor dx = like(dy);
     const Index tokens = dy.rows() / sequences;
     const Index head_dim = dy.cols() / heads;
     for (Index row = 0; row < dy.rows(); ++row) {
       for (int head = 0; head < heads; ++head) {
         const Index offset = row * dy.cols() + head * head_dim;
-        reference::rope_backward(dy.data<double>() + offset, dx.data<double>() + offset, head_dim, row % tokens, base);
+        reference::rope_backward(dy.data<double>() + offset, dx.data<double>() + offset, head_dim, row % tokens,
+                                 frequencies);
       }
     }
     return dx;
@@ -188,6 +208,13 @@ class ReferenceBackend final : public Backend {
       g.dup.data<double>()[i] = reference::activation(kind, x) * dy.data<double>()[i];
     }
     return g;
+  }
+  [[nodiscard]] Tensor soft_cap_backward(double cap, const Tensor& x, const Tensor& dy) const override {
+    Tensor dx = like(x);
+    for (Index i = 0; i < x.size(); ++i) {
+      dx.data<double>()[i] = reference::soft_cap_slope(cap, x.data<double>()[i]) * dy.data<double>()[i];
+    }
+    return dx;
   }
   [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const override {
     assert(static_cast<Index>(labels.size()) == logits.rows());

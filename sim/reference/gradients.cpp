@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -51,21 +52,25 @@ void norm_backward(NormKind kind, const double* x, const double* gain, const dou
   }
 }
 
-void rope_backward(const double* dy, double* dx, Index head_dim, Index position, double base) {
+void rope_backward(const double* dy, double* dx, Index head_dim, Index position, std::span<const double> frequencies) {
   const Index half = head_dim / 2;
   for (Index i = 0; i < half; ++i) {
-    const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    const double angle = static_cast<double>(position) * frequency;
+    const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
     dx[i] = dy[i] * std::cos(angle) + dy[i + half] * std::sin(angle);
     dx[i + half] = dy[i + half] * std::cos(angle) - dy[i] * std::sin(angle);
   }
+}
+
+/// ∂score/∂(q·k).
+double score_slope(const AttentionShape& shape, double dot) {
+  const double cap = shape.scores.soft_cap;
+  return shape.scale() * (cap > 0.0 ? soft_cap_slope(cap, shape.scale() * dot) : 1.0);
 }
 
 void attention_backward(const double* q, const double* k, const double* v, const double* dy, double* dq, double* dk,
                         double* dv, Index rows, const AttentionShape& shape) {
   const Index tokens = rows / shape.sequences;
   const Index e = shape.head_dim;
-  const double scale = 1.0 / std::sqrt(static_cast<double>(e));
   const auto dot = [e](const double* a, const double* b) {
     double sum = 0.0;
     for (Index i = 0; i < e; ++i) sum += a[i] * b[i];
@@ -77,23 +82,25 @@ void attention_backward(const double* q, const double* k, const double* v, const
       const auto query_at = [&](Index t) { return ((sequence * tokens + t) * shape.heads + head) * e; };
       const auto key_at = [&](Index s) { return ((sequence * tokens + s) * shape.kv_heads + kv_head) * e; };
       for (Index t = 0; t < tokens; ++t) {
-        const Index visible = shape.causal ? t + 1 : tokens;
-        std::vector<double> weight;  // row t of the pattern
+        const Index first = shape.first_seen(t);
+        const Index end = shape.end_seen(t, tokens);
+        std::vector<double> weight;  // row t of the pattern, of the tokens seen
         double largest = -HUGE_VAL;
-        for (Index s = 0; s < visible; ++s) {
-          weight.push_back(scale * dot(q + query_at(t), k + key_at(s)));
+        for (Index s = first; s < end; ++s) {
+          weight.push_back(score(shape, dot(q + query_at(t), k + key_at(s))));
           largest = std::max(largest, weight.back());
         }
         double total = 0.0;
         for (double& w : weight) total += w = std::exp(w - largest);
         for (double& w : weight) w /= total;
         double mean_slope = 0.0;
-        for (Index s = 0; s < visible; ++s) {
-          mean_slope += weight[static_cast<std::size_t>(s)] * dot(dy + query_at(t), v + key_at(s));
+        for (Index s = first; s < end; ++s) {
+          mean_slope += weight[static_cast<std::size_t>(s - first)] * dot(dy + query_at(t), v + key_at(s));
         }
-        for (Index s = 0; s < visible; ++s) {
-          const double w = weight[static_cast<std::size_t>(s)];
-          const double dz = scale * w * (dot(dy + query_at(t), v + key_at(s)) - mean_slope);
+        for (Index s = first; s < end; ++s) {
+          const double w = weight[static_cast<std::size_t>(s - first)];
+          const double dz = w * (dot(dy + query_at(t), v + key_at(s)) - mean_slope) *
+                            score_slope(shape, dot(q + query_at(t), k + key_at(s)));
           for (Index i = 0; i < e; ++i) {
             dq[query_at(t) + i] += dz * k[key_at(s) + i];
             dk[key_at(s) + i] += dz * q[query_at(t) + i];
@@ -103,6 +110,11 @@ void attention_backward(const double* q, const double* k, const double* v, const
       }
     }
   }
+}
+
+double soft_cap_slope(double cap, double x) {
+  const double t = std::tanh(x / cap);
+  return 1.0 - t * t;
 }
 
 double activation_slope(Activation kind, double x) {
@@ -129,20 +141,24 @@ double activation_slope(Activation kind, double x) {
 }
 
 double cross_entropy(const double* logits, const int* labels, double* dlogits, Index rows, Index classes) {
+  const auto labelled = static_cast<double>(rows - std::count(labels, labels + rows, no_label));
   double loss = 0.0;
   for (Index t = 0; t < rows; ++t) {
     const double* row = logits + t * classes;
+    double* out = dlogits + t * classes;
+    for (Index j = 0; j < classes; ++j) out[j] = 0.0;
+    if (labels[t] == no_label) continue;
     double largest = row[0];
     for (Index j = 0; j < classes; ++j) largest = std::max(largest, row[j]);
     double total = 0.0;
     for (Index j = 0; j < classes; ++j) total += std::exp(row[j] - largest);
-    loss += std::log(total) - (row[labels[t]] - largest);
+    loss += (std::log(total) - (row[labels[t]] - largest)) / labelled;
     for (Index j = 0; j < classes; ++j) {
       const double p = std::exp(row[j] - largest) / total;
-      dlogits[t * classes + j] = (p - (j == labels[t] ? 1.0 : 0.0)) / static_cast<double>(rows);
+      out[j] = (p - (j == labels[t] ? 1.0 : 0.0)) / labelled;
     }
   }
-  return loss / static_cast<double>(rows);
+  return loss;
 }
 
 }  // namespace periscope::reference

@@ -30,14 +30,18 @@ void norm(NormKind kind, const double* x, const double* gain, const double* bias
   }
 }
 
-void rope(const double* x, double* y, Index head_dim, Index position, double base) {
+void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies) {
   const Index half = head_dim / 2;
   for (Index i = 0; i < half; ++i) {
-    const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    const double angle = static_cast<double>(position) * frequency;
+    const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
     y[i] = x[i] * std::cos(angle) - x[i + half] * std::sin(angle);
     y[i + half] = x[i + half] * std::cos(angle) + x[i] * std::sin(angle);
   }
+}
+
+double score(const AttentionShape& shape, double dot) {
+  const double z = shape.scale() * dot;
+  return shape.scores.soft_cap > 0.0 ? soft_cap(shape.scores.soft_cap, z) : z;
 }
 
 void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape) {
@@ -51,17 +55,18 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
       const Index kv_head = head / (shape.heads / shape.kv_heads);
       for (Index t = 0; t < tokens; ++t) {
         const double* query = q + (sequence * tokens + t) * q_stride + head * e;
-        const Index visible = shape.causal ? t + 1 : tokens;
+        const Index first = shape.first_seen(t);
+        const Index end = shape.end_seen(t, tokens);
         double largest = -HUGE_VAL;
-        for (Index s = 0; s < visible; ++s) {
+        for (Index s = first; s < end; ++s) {
           const double* key = k + (sequence * tokens + s) * kv_stride + kv_head * e;
-          double logit = 0.0;
-          for (Index i = 0; i < e; ++i) logit += query[i] * key[i];
-          weight[static_cast<std::size_t>(s)] = logit / std::sqrt(static_cast<double>(e));
+          double dot = 0.0;
+          for (Index i = 0; i < e; ++i) dot += query[i] * key[i];
+          weight[static_cast<std::size_t>(s)] = score(shape, dot);
           largest = std::max(largest, weight[static_cast<std::size_t>(s)]);
         }
         double total = 0.0;
-        for (Index s = 0; s < visible; ++s) {
+        for (Index s = first; s < end; ++s) {
           double& w = weight[static_cast<std::size_t>(s)];
           w = std::exp(w - largest);
           total += w;
@@ -69,7 +74,7 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
         double* out = y + (sequence * tokens + t) * q_stride + head * e;
         for (Index i = 0; i < e; ++i) {
           out[i] = 0.0;
-          for (Index s = 0; s < visible; ++s) {
+          for (Index s = first; s < end; ++s) {
             out[i] +=
                 weight[static_cast<std::size_t>(s)] / total * v[(sequence * tokens + s) * kv_stride + kv_head * e + i];
           }
@@ -78,6 +83,8 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
     }
   }
 }
+
+double soft_cap(double cap, double x) { return cap * std::tanh(x / cap); }
 
 double activation(Activation kind, double x) {
   switch (kind) {

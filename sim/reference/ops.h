@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "sim/core/backend.h"
@@ -15,10 +16,13 @@ void linear(const double* x, const double* w, double* y, Index rows, Index in, I
 /// T2 on one vector of n features; bias may be null.
 void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
 /// One head of one token at `position`.
-void rope(const double* x, double* y, Index head_dim, Index position, double base);
+void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies);
 /// q [rows, heads·e], k and v [rows, kv_heads·e] → y [rows, heads·e].
 void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape);
+/// What ScoreRule makes of q·k.
+double score(const AttentionShape& shape, double dot);
 double activation(Activation kind, double x);
+double soft_cap(double cap, double x);
 
 /// dx [rows, in] = dy [rows, out] · w [out, in].
 void linear_backward_input(const double* dy, const double* w, double* dx, Index rows, Index in, Index out);
@@ -28,11 +32,12 @@ void linear_backward_weight(const double* dy, const double* x, double* dw, Index
 void norm_backward(NormKind kind, const double* x, const double* gain, const double* dy, double eps, double* dx,
                    double* dgain, double* dbias, Index n);
 /// One head of one token at `position`.
-void rope_backward(const double* dy, double* dx, Index head_dim, Index position, double base);
+void rope_backward(const double* dy, double* dx, Index head_dim, Index position, std::span<const double> frequencies);
 /// Shapes as in attention; dq, dk, dv are zero before.
 void attention_backward(const double* q, const double* k, const double* v, const double* dy, double* dq, double* dk,
                         double* dv, Index rows, const AttentionShape& shape);
 double activation_slope(Activation kind, double x);
+double soft_cap_slope(double cap, double x);
 /// Writes dlogits [rows, classes], returns the loss.
 double cross_entropy(const double* logits, const int* labels, double* dlogits, Index rows, Index classes);
 

@@ -136,7 +136,7 @@ TEST_CASE("an op returns a new tensor and leaves its operands alone") {
     (void)target.backend->scale(2.0, x.here);
     (void)target.backend->axpby(2.0, x.here, 1.0, x.here);
     (void)target.backend->norm(NormKind::layer, x.here, one.here, {}, 0.0);
-    (void)target.backend->rope(x.here, 1, 1, 10000.0);
+    (void)target.backend->rope(x.here, 1, 1, rope_frequencies(static_cast<int>(x.here.cols()), 10000.0));
     (void)target.backend->attention(x.here, x.here, x.here, {2, 2, 2, 1, true});
     (void)target.backend->activate(Activation::relu, x.here);
     (void)target.backend->top_magnitudes(x.here, 2);

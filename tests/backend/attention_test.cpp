@@ -27,9 +27,10 @@ TEST_CASE("rope: odd numbers of tokens, several heads and sequences") {
             // |a| + |b| ≤ √2·norm of the pair ≤ √2·√(a² + b²): the largest entry twice bounds it.
             const std::vector<double> values = truth().to_host(magnitude(x.truth));
             const double size = 2.0 * *std::ranges::max_element(values);
+            const std::vector<double> frequencies = rope_frequencies(static_cast<int>(x.here.cols()) / heads, 10000.0);
             check_close(target.name() + " rope",
-                        target.backend->to_host(target.backend->rope(x.here, heads, sequences, 10000.0)),
-                        truth().to_host(truth().rope(x.truth, heads, sequences, 10000.0)),
+                        target.backend->to_host(target.backend->rope(x.here, heads, sequences, frequencies)),
+                        truth().to_host(truth().rope(x.truth, heads, sequences, frequencies)),
                         rope_error(static_cast<double>(tokens), target.dtype) * size);
           }
         }

@@ -146,14 +146,16 @@ TEST_CASE("rope_backward turns back what rope has turned") {
     for (const int heads : {1, 3}) {
       for (const Index head_dim : {Index{2}, Index{34}}) {
         const Twin dy = normal_twin(target, 66, heads * head_dim, 27);
-        const Twin turned{target.backend->rope(dy.here, heads, 2, 10000.0), truth().rope(dy.truth, heads, 2, 10000.0)};
+        const std::vector<double> frequencies = rope_frequencies(static_cast<int>(head_dim), 10000.0);
+        const Twin turned{target.backend->rope(dy.here, heads, 2, frequencies),
+                          truth().rope(dy.truth, heads, 2, frequencies)};
         const double relative = 2.0 * rope_error(33, target.dtype);
         // a pair's entries are at most the pair's length, which is at most √2 times the larger one
         const double largest = truth().top_magnitudes(dy.truth, 1)[0];
         const Values allowed(static_cast<std::size_t>(dy.truth.size()), 2.0 * largest);
-        check_within(target, "rope", target.backend->rope_backward(dy.here, heads, 2, 10000.0),
-                     truth().rope_backward(dy.truth, heads, 2, 10000.0), relative, allowed);
-        check_within(target, "rope there and back", target.backend->rope_backward(turned.here, heads, 2, 10000.0),
+        check_within(target, "rope", target.backend->rope_backward(dy.here, heads, 2, frequencies),
+                     truth().rope_backward(dy.truth, heads, 2, frequencies), relative, allowed);
+        check_within(target, "rope there and back", target.backend->rope_backward(turned.here, heads, 2, frequencies),
                      dy.truth, 2.0 * relative, allowed);
       }
     }

@@ -41,7 +41,10 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_backward_ops(co
          const NormGradient g = ops.norm_backward(NormKind::layer, x, gain, y, 1e-6, 4);
          return all({g.dx, g.dgain, g.dbias});
        }},
-      {"rope", [=, &ops] { return all({ops.rope_backward(x, 2, 1, 10000.0)}); }},
+      {"rope",
+       [=, &ops] {
+         return all({ops.rope_backward(x, 2, 1, rope_frequencies(static_cast<int>(x.cols()) / 2, 10000.0))});
+       }},
       {"attention",
        [=, &ops] {
          const AttentionGradient g = ops.attention_backward(x, kv, kv, y, {4, 2, 129, 1, true});

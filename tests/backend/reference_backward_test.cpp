@@ -90,9 +90,10 @@ TEST_CASE("norm: a row of zeros without eps gives nothing but its bias") {
 TEST_CASE("rope: several heads and sequences") {
   const Tensor x = random_tensor(8, 12, 10);
   const Tensor dy = random_tensor(8, 12, 11);
+  const std::vector<double> frequencies = rope_frequencies(6, 10000.0);
   check_op(
-      "dx", [&](const Tensor& t) { return truth().rope(t, 2, 2, 10000.0); }, x, dy,
-      truth().rope_backward(dy, 2, 2, 10000.0));
+      "dx", [&](const Tensor& t) { return truth().rope(t, 2, 2, frequencies); }, x, dy,
+      truth().rope_backward(dy, 2, 2, frequencies));
 }
 
 TEST_CASE("attention: queries, keys and values, causal or not, with shared heads and several sequences") {

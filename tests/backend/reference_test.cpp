@@ -73,16 +73,16 @@ TEST_CASE("a norm without eps maps a zero row to the bias") {
 TEST_CASE("rope: a head of two features turns by one radian per position, the first not at all") {
   const double c = std::cos(1.0);
   const double s = std::sin(1.0);
-  check_values(truth().rope(matrix(2, 2, {1, 0, 1, 0}), 1, 1, 10000.0), {1, 0, c, s});
-  check_values(truth().rope(matrix(2, 2, {0, 1, 0, 1}), 1, 1, 10000.0), {0, 1, -s, c});
+  check_values(truth().rope(matrix(2, 2, {1, 0, 1, 0}), 1, 1, rope_frequencies(2, 10000.0)), {1, 0, c, s});
+  check_values(truth().rope(matrix(2, 2, {0, 1, 0, 1}), 1, 1, rope_frequencies(2, 10000.0)), {0, 1, -s, c});
   // Two sequences: positions start again.
-  check_values(truth().rope(matrix(2, 2, {1, 0, 1, 0}), 1, 2, 10000.0), {1, 0, 1, 0});
+  check_values(truth().rope(matrix(2, 2, {1, 0, 1, 0}), 1, 2, rope_frequencies(2, 10000.0)), {1, 0, 1, 0});
 }
 
 TEST_CASE("rope: the pair of feature i is i + e/2, its frequency base^(-2i/e)") {
   // e = 4, base 16: frequencies 1 and 1/4. Two heads, position 1 of two.
-  const Values y =
-      truth().to_host(truth().rope(matrix(2, 8, {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0}), 2, 1, 16.0));
+  const Values y = truth().to_host(
+      truth().rope(matrix(2, 8, {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0}), 2, 1, rope_frequencies(4, 16.0)));
   check_values(matrix(1, 8, {y.begin() + 8, y.end()}),
                {std::cos(1.0), 0, std::sin(1.0), 0, 0, std::cos(0.25), 0, std::sin(0.25)});
 }

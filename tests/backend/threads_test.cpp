@@ -37,7 +37,8 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_ops(const Targe
          return ops.gather(x, std::vector<int>{3, 66, 3});
        })},
       {"norm", host([&ops, x, gain] { return ops.norm(NormKind::layer, x, gain, gain, 1e-6, 4); })},
-      {"rope", host([&ops, x] { return ops.rope(x, 2, 1, 10000.0); })},
+      {"rope",
+       host([&ops, x] { return ops.rope(x, 2, 1, rope_frequencies(static_cast<int>(x.cols()) / 2, 10000.0)); })},
       {"attention", host([&ops, x, kv] {
          return ops.attention(x, kv, kv, {4, 2, 129, 1, true});
        })},

@@ -20,6 +20,9 @@ class Recorder final : public GradientObserver {
   void on_weight(int layer, Weight weight, const Tensor& dw) override {
     record_.parameters[name_of(MatrixPlace{layer, weight})] = ops_.to_host(dw);
   }
+  void on_bias(int layer, Weight weight, const Tensor& dbias) override {
+    record_.parameters[bias_name_of(MatrixPlace{layer, weight})] = ops_.to_host(dbias);
+  }
   void on_norm(int sublayer, NormSite site, const Tensor& dgain, const Tensor& dbias) override {
     const std::string name = name_of(NormPlace{sublayer, site});
     record_.parameters[name + ".gain"] = ops_.to_host(dgain);
@@ -31,13 +34,23 @@ class Recorder final : public GradientObserver {
   Gradients& record_;
 };
 
-Tensor input_of(const Target& target, const LossProblem& problem, const WeightSource& weights) {
-  if (!problem.ids.empty()) return embedded_input(*target.backend, weights, problem.ids);
+Tensor input_of(const Target& target, const LossProblem& problem, const StackContext& context) {
+  if (!problem.ids.empty()) return embedding_forward(context, problem.ids);
   const auto rows = static_cast<Tensor::Index>(problem.labels.size());
   return target.backend->from_host(rows, problem.spec.model.width, target.dtype, problem.input);
 }
 
 }  // namespace
+
+void add_biases(LossProblem& problem, std::uint64_t seed) {
+  std::uint32_t number = 0;
+  for (const MatrixPlace place : matrices_of(problem.spec)) {
+    if (is_table(place.weight)) continue;
+    const StreamKey key{seed, 1000 + number++, 0};
+    const int fan_out = shape_of(problem.spec.model, place.weight).fan_out;
+    problem.parameters[bias_name_of(place)] = truth().to_host(truth().normal(1, fan_out, DType::f64, key, 0.3));
+  }
+}
 
 LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequences) {
   LossProblem problem{.spec = spec, .ids = {}, .labels = {}, .parameters = {}, .input = {}, .sequences = sequences};
@@ -69,6 +82,10 @@ Tensor ParameterWeights::matrix(int layer, Weight weight) const {
   return target_.backend->from_host(rows, cols, target_.dtype, values);
 }
 
+Tensor ParameterWeights::bias(int layer, Weight weight) const {
+  return vector_of(bias_name_of(MatrixPlace{layer, weight}));
+}
+
 NormWeights ParameterWeights::norm(int sublayer, NormSite site) const {
   const std::string name = name_of(NormPlace{sublayer, site});
   return {.gain = vector_of(name + ".gain"), .bias = vector_of(name + ".bias")};
@@ -88,7 +105,7 @@ Gradients gradients_of(const Target& target, const LossProblem& problem) {
   Recorder recorder(*target.backend, record);
   NoObserver nobody;
   const Backpropagated pass =
-      backpropagate(context, input_of(target, problem, weights), problem.labels, nobody, recorder);
+      backpropagate(context, input_of(target, problem, context), problem.labels, nobody, recorder);
   if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.dinput, recorder);
   record.loss = pass.loss;
   record.input = target.backend->to_host(pass.dinput);
@@ -100,7 +117,7 @@ double loss_at(const LossProblem& problem) {
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights, problem.sequences};
   NoObserver nobody;
-  const Tensor output = stack_forward(context, input_of(target, problem, weights), nobody).output;
+  const Tensor output = stack_forward(context, input_of(target, problem, context), nobody).output;
   return truth().cross_entropy(logits_forward(context, output), problem.labels).loss;
 }
 

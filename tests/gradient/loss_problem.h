@@ -27,6 +27,9 @@ struct LossProblem {
 /// another's, and zero biases one that is left out. Token input reads one id twice and some never.
 LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequences = 1);
 
+/// Gives every matrix that is no table a random bias.
+void add_biases(LossProblem& problem, std::uint64_t seed);
+
 /// What a backward pass says, on the host.
 struct Gradients {
   double loss = 0.0;
@@ -46,6 +49,7 @@ class ParameterWeights final : public WeightSource {
  public:
   ParameterWeights(const Target& target, const LossProblem& problem) : target_(target), problem_(problem) {}
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:

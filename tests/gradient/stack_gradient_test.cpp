@@ -28,10 +28,7 @@ Differentiable loss_by(LossProblem& problem, std::vector<double>& numbers, const
           .step = step_for(problem.spec.model)};
 }
 
-/// Checks every parameter and the input along one direction and at `entries` entries each (0: all).
-void check_stack(const std::string& what, const StackSpec& spec, int entries = 2, int sequences = 1) {
-  validate(spec);
-  LossProblem problem = loss_problem(spec, 5, sequences);
+void check_problem(const std::string& what, LossProblem problem, int entries = 2) {
   const Gradients g = gradients_of(truth_target(), problem);
   REQUIRE(g.parameters.size() == problem.parameters.size());
   for (auto& [name, numbers] : problem.parameters) {
@@ -39,6 +36,12 @@ void check_stack(const std::string& what, const StackSpec& spec, int entries = 2
   }
   if (problem.ids.empty())
     check_gradient(what + ", input", loss_by(problem, problem.input, g.input, g.loss), 1, entries);
+}
+
+/// Checks every parameter and the input along one direction and at `entries` entries each (0: all).
+void check_stack(const std::string& what, const StackSpec& spec, int entries = 2, int sequences = 1) {
+  validate(spec);
+  check_problem(what, loss_problem(spec, 5, sequences), entries);
 }
 
 TEST_CASE("every placement of T1's table, with its own final norm and with the other choice") {
@@ -125,6 +128,34 @@ TEST_CASE("no unembedding, token input, several sequences") {
     spec.model.embedding_norm = true;
     check_stack(std::string(placement) + ", tokens", spec);
     check_stack(std::string(placement) + ", three sequences", spec, 2, 3);
+  }
+}
+
+TEST_CASE("what checkpoints have: score scale, soft cap, window and RoPE frequencies of each layer") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.model.attention.assign(static_cast<std::size_t>(spec.model.layers), {});
+  spec.model.attention.front() = {.scores = {.scale = 0.7, .soft_cap = 0.5, .window = 2},
+                                  .rope_frequencies = rope_frequencies(spec.model.head_dim, 10.0)};
+  check_stack("score rules", spec);
+  check_stack("score rules, three sequences", spec, 2, 3);
+  spec.model.causal = false;
+  spec.model.attention.front().scores.window = 0;
+  check_stack("score rules, bidirectional", spec);
+}
+
+TEST_CASE("what checkpoints have: biases, an embedding with all its parts, a head with all its parts") {
+  for (const char* placement : {"post", "peri"}) {
+    StackSpec spec = placed(tiny_stack(), placement);
+    spec.input.kind = InputKind::tokens;
+    spec.model.norm = NormKind::layer;
+    spec.model.embedding_norm = true;
+    spec.model.embedding = {
+        .scale = 1.7, .width = 5, .positions = spec.input.tokens + 3, .position_offset = 2, .token_types = 2};
+    spec.model.head = {.transform = true, .soft_cap = 1.5};
+    LossProblem problem = loss_problem(spec, 5, 2);
+    add_biases(problem, 5);
+    problem.labels[1] = problem.labels.back() = no_label;
+    check_problem(std::string(placement) + ", all parts", problem);
   }
 }
 

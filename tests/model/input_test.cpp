@@ -57,7 +57,8 @@ TEST_CASE("token input: rows of the embedding table, equal for equal ids") {
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
   const std::vector<double> table = truth().to_host(weights.matrix(0, Weight::embedding));
   REQUIRE(table.size() == 16 * 12);
-  const std::vector<double> x = truth().to_host(embedded_input(truth(), weights, std::vector<int>{3, 15, 3}));
+  const std::vector<double> x = truth().to_host(
+      embedding_forward({.ops = truth(), .model = spec.model, .weights = weights}, std::vector<int>{3, 15, 3}));
   for (std::size_t i = 0; i < 12; ++i) {
     CHECK(x[i] == table[3 * 12 + i]);
     CHECK(x[12 + i] == table[15 * 12 + i]);
