@@ -23,7 +23,7 @@ constexpr std::array keys{
     Key{"model.heads", "8", "query heads"},
     Key{"model.kv_heads", "heads", "key/value heads; divides heads"},
     Key{"model.head_dim", "width/heads", "e"},
-    Key{"model.mlp", "\"swiglu\"", "relu, gelu, silu, swiglu, geglu"},
+    Key{"model.mlp", "\"swiglu\"", "relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh"},
     Key{"model.mlp_width", "4*width", "hidden width h"},
     Key{"model.norm", "\"rms\"", "rms, layer"},
     Key{"model.norm_eps", "1e-6", "epsilon of every norm"},

@@ -34,9 +34,9 @@ struct ScoreRule {
 
 /// The attention of one layer, where checkpoints differ from softmax(q kᵀ/√e) with RoPE of base 10000.
 struct AttentionRule {
-  ScoreRule scores;
+  ScoreRule scores = {};
   /// RoPE: by what angle a position turns pair i of a head, i < e/2. Empty: base^(−2i/e) with base 10000.
-  std::vector<double> rope_frequencies;
+  std::vector<double> rope_frequencies = {};
 };
 
 /// How token ids become the stack's input: scale · E[id], projected if the table is not as wide as the stack,
@@ -78,9 +78,9 @@ struct ModelSpec {
   int vocab = 512;
   bool unembedding = true;
   // What only checkpoints set; the defaults are a plain stack.
-  std::vector<AttentionRule> attention;  ///< of every layer; empty: the plain rule
-  EmbeddingSpec embedding;
-  HeadSpec head;
+  std::vector<AttentionRule> attention = {};  ///< of every layer; empty: the plain rule
+  EmbeddingSpec embedding = {};
+  HeadSpec head = {};
 
   [[nodiscard]] int sublayers() const { return 2 * layers; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }

@@ -14,8 +14,8 @@ namespace periscope::testing {
 namespace {
 
 using Index = Tensor::Index;
-constexpr Activation all[] = {Activation::relu, Activation::gelu, Activation::silu};
-const std::string names[] = {" relu", " gelu", " silu"};
+constexpr Activation all[] = {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh};
+const std::string names[] = {" relu", " gelu", " silu", " gelu_tanh"};
 
 void check_activation(const Target& target, Activation kind, const Twin& x, const Twin& up) {
   const std::string what = target.name() + names[static_cast<std::size_t>(kind)];

@@ -95,6 +95,27 @@ TEST_CASE("axpby and scale") {
   }
 }
 
+TEST_CASE("add_row and soft_cap") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 1, 2.0);
+        const Twin row = normal_twin(target, 1, cols, 2);
+        const Tensor sum = truth().add_row(x.truth, row.truth);
+        check_close(target.name() + " add_row", target.backend->to_host(target.backend->add_row(x.here, row.here)),
+                    truth().to_host(sum), scaled(unit_roundoff(target.dtype), truth().to_host(magnitude(sum))));
+        // a quotient, a hyperbolic tangent of condition at most 1, a product
+        const Tensor capped = truth().soft_cap(1.5, x.truth);
+        check_close(target.name() + " soft_cap", target.backend->to_host(target.backend->soft_cap(1.5, x.here)),
+                    truth().to_host(capped),
+                    scaled(roundings_of_both(12, target.dtype), truth().to_host(magnitude(capped))));
+      }
+    }
+  }
+}
+
 TEST_CASE("axpby with coefficients 1 is the plain sum, correctly rounded") {
   for (const Target& target : targets()) {
     const Twin x = normal_twin(target, 33, 257, 1);

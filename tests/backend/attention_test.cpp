@@ -45,7 +45,7 @@ double logit_magnitude(const Twin& q, const Twin& k, const AttentionShape& shape
     const Tensor by_head = truth().from_host(x.rows() * heads, shape.head_dim, DType::f64, truth().to_host(x));
     return std::sqrt(std::ranges::max(truth().row_dots(by_head, by_head)));
   };
-  return largest_norm(q.truth, shape.heads) * largest_norm(k.truth, shape.kv_heads) / std::sqrt(shape.head_dim);
+  return largest_norm(q.truth, shape.heads) * largest_norm(k.truth, shape.kv_heads) * shape.scale();
 }
 
 void check_attention(const Target& target, const AttentionShape& shape, Index tokens, double score_scale) {
@@ -83,6 +83,33 @@ TEST_CASE("attention: causal and not, equal and grouped heads, several sequences
     }
     check_attention(target, {4, 2, 32, 2, true}, 257, 1.0);
     check_attention(target, {4, 2, 32, 2, false}, 257, 1.0);
+  }
+}
+
+// A soft cap's slope is at most 1: it makes no score's error larger.
+TEST_CASE("attention: score scale, soft cap and window") {
+  for (const Target& target : targets()) {
+    for (const Index tokens : {Index{1}, Index{33}}) {
+      check_attention(target, {4, 2, 33, 3, true, {.scale = 0.3}}, tokens, 1.0);
+      check_attention(target, {4, 2, 33, 3, false, {.soft_cap = 0.8}}, tokens, 1.0);
+      for (const int window : {1, 2, 32, 33, 50}) {
+        check_attention(target, {4, 1, 33, 3, true, {.scale = 0.6, .soft_cap = 1.5, .window = window}}, tokens, 1.0);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: a window of one token is that token's value, a wide one is none") {
+  for (const Target& target : targets()) {
+    const Twin q = normal_twin(target, 9, 4, 21);
+    const Twin k = normal_twin(target, 9, 4, 22);
+    const Twin v = normal_twin(target, 9, 4, 23);
+    const auto out = [&](const AttentionShape& shape) {
+      return target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape));
+    };
+    CHECK(out({1, 1, 4, 1, true, {.window = 1}}) == target.backend->to_host(v.here));
+    CHECK(out({1, 1, 4, 1, true, {.window = 9}}) == out({1, 1, 4, 1, true}));
+    CHECK(out({1, 1, 4, 1, true, {.window = 8}}) != out({1, 1, 4, 1, true}));
   }
 }
 

@@ -173,8 +173,10 @@ AttentionGradient attention_magnitudes(const Twin& q, const Twin& k, const Twin&
   Values dq(query.size(), 0.0), dk(key.size(), 0.0), dv(value.size(), 0.0);
   for (std::size_t row = 0; row < query.size() / (heads * e); ++row) {
     for (std::size_t head = 0; head < heads; ++head) {
-      const std::size_t start = row / tokens * tokens;
-      const std::size_t end = shape.causal ? row + 1 : start + tokens;
+      const std::size_t sequence = row / tokens * tokens;
+      const auto token = static_cast<Index>(row - sequence);
+      const std::size_t start = sequence + static_cast<std::size_t>(shape.first_seen(token));
+      const std::size_t end = sequence + static_cast<std::size_t>(shape.end_seen(token, static_cast<Index>(tokens)));
       const std::size_t at = (row * heads + head) * e;
       const auto key_at = [&](std::size_t s) { return (s * kv + head / (heads / kv)) * e; };
       Values weight, size;
@@ -182,18 +184,19 @@ AttentionGradient attention_magnitudes(const Twin& q, const Twin& k, const Twin&
       for (std::size_t s = start; s < end; ++s) {
         double logit = 0.0, logit_size = 0.0, slope_size = 0.0;
         for (std::size_t i = 0; i < e; ++i) {
-          logit += query[at + i] * key[key_at(s) + i] / std::sqrt(static_cast<double>(e));
-          logit_size += std::abs(query[at + i] * key[key_at(s) + i]) / std::sqrt(static_cast<double>(e));
+          logit += query[at + i] * key[key_at(s) + i] * shape.scale();
+          logit_size += std::abs(query[at + i] * key[key_at(s) + i]) * shape.scale();
           slope_size += std::abs(slope[at + i] * value[key_at(s) + i]);
         }
         largest_logit = std::max(largest_logit, logit_size);
-        weight.push_back(std::exp(logit));
+        const double cap = shape.scores.soft_cap;  // whose slope is at most 1
+        weight.push_back(std::exp(cap > 0.0 ? cap * std::tanh(logit / cap) : logit));
         size.push_back(slope_size);
         total += weight.back();
       }
       for (std::size_t s = 0; s < weight.size(); ++s) mean += (weight[s] /= total) * size[s];
       for (std::size_t s = start; s < end; ++s) {
-        const double dz = weight[s - start] * (size[s - start] + mean) / std::sqrt(static_cast<double>(e));
+        const double dz = weight[s - start] * (size[s - start] + mean) * shape.scale();
         for (std::size_t i = 0; i < e; ++i) {
           dq[at + i] += dz * std::abs(key[key_at(s) + i]);
           dk[key_at(s) + i] += dz * std::abs(query[at + i]);
@@ -208,6 +211,28 @@ AttentionGradient attention_magnitudes(const Twin& q, const Twin& k, const Twin&
   return {as_tensor(q.truth, dq), as_tensor(k.truth, dk), as_tensor(v.truth, dv)};
 }
 
+void check_attention_backward(const Target& target, const AttentionShape& shape, Index tokens) {
+  CAPTURE(shape.causal);
+  CAPTURE(shape.kv_heads);
+  CAPTURE(shape.head_dim);
+  CAPTURE(shape.scores.soft_cap);
+  CAPTURE(shape.scores.window);
+  CAPTURE(tokens);
+  const Twin q = normal_twin(target, shape.sequences * tokens, shape.heads * shape.head_dim, 28);
+  const Twin k = normal_twin(target, shape.sequences * tokens, shape.kv_heads * shape.head_dim, 29);
+  const Twin v = normal_twin(target, shape.sequences * tokens, shape.kv_heads * shape.head_dim, 30);
+  const Twin dy = normal_twin(target, shape.sequences * tokens, shape.heads * shape.head_dim, 31);
+  double logit = 0.0;
+  const AttentionGradient m = attention_magnitudes(q, k, v, dy, shape, logit);
+  const AttentionGradient actual = target.backend->attention_backward(q.here, k.here, v.here, dy.here, shape);
+  const AttentionGradient expected = truth().attention_backward(q.truth, k.truth, v.truth, dy.truth, shape);
+  const double relative =
+      attention_backward_error(shape.head_dim, 4.0 * static_cast<double>(tokens), logit, target.dtype);
+  check_within(target, "attention dq", actual.dq, expected.dq, relative, truth().to_host(m.dq));
+  check_within(target, "attention dk", actual.dk, expected.dk, relative, truth().to_host(m.dk));
+  check_within(target, "attention dv", actual.dv, expected.dv, relative, truth().to_host(m.dv));
+}
+
 TEST_CASE("attention_backward: mask, shared heads, sequences, odd sizes") {
   for (const Target& target : targets()) {
     for (const bool causal : {false, true}) {
@@ -215,25 +240,7 @@ TEST_CASE("attention_backward: mask, shared heads, sequences, odd sizes") {
         for (const int sequences : {1, 3}) {
           for (const Index tokens : {Index{1}, Index{2}, Index{33}}) {
             for (const int head_dim : {1, 31}) {
-              CAPTURE(causal);
-              CAPTURE(kv_heads);
-              CAPTURE(tokens);
-              CAPTURE(head_dim);
-              const AttentionShape shape{4, kv_heads, head_dim, sequences, causal};
-              const Twin q = normal_twin(target, sequences * tokens, 4 * head_dim, 28);
-              const Twin k = normal_twin(target, sequences * tokens, kv_heads * head_dim, 29);
-              const Twin v = normal_twin(target, sequences * tokens, kv_heads * head_dim, 30);
-              const Twin dy = normal_twin(target, sequences * tokens, 4 * head_dim, 31);
-              double logit = 0.0;
-              const AttentionGradient m = attention_magnitudes(q, k, v, dy, shape, logit);
-              const AttentionGradient actual =
-                  target.backend->attention_backward(q.here, k.here, v.here, dy.here, shape);
-              const AttentionGradient expected = truth().attention_backward(q.truth, k.truth, v.truth, dy.truth, shape);
-              const double relative =
-                  attention_backward_error(head_dim, 4.0 * static_cast<double>(tokens), logit, target.dtype);
-              check_within(target, "attention dq", actual.dq, expected.dq, relative, truth().to_host(m.dq));
-              check_within(target, "attention dk", actual.dk, expected.dk, relative, truth().to_host(m.dk));
-              check_within(target, "attention dv", actual.dv, expected.dv, relative, truth().to_host(m.dv));
+              check_attention_backward(target, {4, kv_heads, head_dim, sequences, causal}, tokens);
             }
           }
         }
@@ -242,7 +249,23 @@ TEST_CASE("attention_backward: mask, shared heads, sequences, odd sizes") {
   }
 }
 
+TEST_CASE("attention_backward: score scale, soft cap and window") {
+  for (const Target& target : targets()) {
+    for (const Index tokens : {Index{2}, Index{33}}) {
+      check_attention_backward(target, {4, 2, 31, 3, true, {.scale = 0.3}}, tokens);
+      check_attention_backward(target, {4, 2, 31, 3, false, {.soft_cap = 0.8}}, tokens);
+      check_attention_backward(target, {4, 1, 5, 3, true, {.window = 3}}, tokens);
+      check_attention_backward(target, {4, 2, 5, 3, true, {.scale = 0.6, .soft_cap = 1.5, .window = 2}}, tokens);
+    }
+  }
+}
+
 double slope_magnitude(Activation kind, double x) {
+  if (kind == Activation::gelu_tanh) {
+    const double u = std::sqrt(8.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+    const double slope = std::sqrt(8.0 / std::numbers::pi) * (1.0 + 3.0 * 0.044715 * x * x);
+    return (1.0 + std::abs(x) * slope / (1.0 + std::exp(u))) / (1.0 + std::exp(-u));
+  }
   if (kind == Activation::gelu) {
     return 0.5 * std::erfc(-x / std::numbers::sqrt2) +
            std::abs(x) * std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
@@ -261,7 +284,7 @@ TEST_CASE("activate_backward and gated_backward, into both tails") {
     const Values at = truth().to_host(x.truth);
     const Values slope = truth().to_host(dy.truth);
     const Values factor = truth().to_host(up.truth);
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
       Values allowed(inputs.size()), allowed_gate(inputs.size()), allowed_up(inputs.size());
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const double magnitude = slope_magnitude(kind, at[i]) * std::abs(slope[i]);
@@ -282,6 +305,43 @@ TEST_CASE("activate_backward and gated_backward, into both tails") {
       check_close(what + " dgate", target.backend->to_host(actual.dgate), truth().to_host(expected.dgate),
                   allowed_gate);
       check_close(what + " dup", target.backend->to_host(actual.dup), truth().to_host(expected.dup), allowed_up);
+    }
+  }
+}
+
+TEST_CASE("column_sums and soft_cap_backward at odd sizes") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 35, 2.0);
+        const Twin dy = normal_twin(target, rows, cols, 36);
+        check_within(target, "column_sums", target.backend->column_sums(x.here), truth().column_sums(x.truth),
+                     roundings_of_both(static_cast<double>(rows), DType::f64) + roundings(2, target.dtype),
+                     truth().to_host(truth().column_sums(magnitude(x.truth))));
+        // 1 − tanh² cancels: its rounding has the size of 1
+        check_within(target, "soft_cap_backward", target.backend->soft_cap_backward(1.5, x.here, dy.here),
+                     truth().soft_cap_backward(1.5, x.truth, dy.truth), roundings_of_both(16, target.dtype),
+                     truth().to_host(magnitude(dy.truth)));
+      }
+    }
+  }
+}
+
+TEST_CASE("cross_entropy: rows without a label take no part") {
+  for (const Target& target : targets()) {
+    const Twin logits = normal_twin(target, 5, 33, 37);
+    const std::vector<int> some{3, no_label, 7, no_label, no_label};
+    const CrossEntropy actual = target.backend->cross_entropy(logits.here, some);
+    const CrossEntropy expected = truth().cross_entropy(logits.truth, some);
+    CHECK(std::abs(actual.loss - expected.loss) <= roundings_of_both(100, DType::f64) * expected.loss);
+    check_close(target.name() + " dlogits", target.backend->to_host(actual.dlogits), truth().to_host(expected.dlogits),
+                roundings_of_both(100, target.dtype));
+    const std::vector<int> none(5, no_label);
+    CHECK(target.backend->cross_entropy(logits.here, none).loss == 0.0);
+    for (const double d : target.backend->to_host(target.backend->cross_entropy(logits.here, none).dlogits)) {
+      REQUIRE(d == 0.0);
     }
   }
 }

@@ -50,6 +50,7 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_backward_ops(co
          const AttentionGradient g = ops.attention_backward(x, kv, kv, y, {4, 2, 129, 1, true});
          return all({g.dq, g.dk, g.dv});
        }},
+      {"soft_cap", [=, &ops] { return all({ops.soft_cap_backward(1.5, x, y)}); }},
       {"activate", [=, &ops] { return all({ops.activate_backward(Activation::silu, x, y)}); }},
       {"gated",
        [=, &ops] {

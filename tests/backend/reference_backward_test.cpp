@@ -96,25 +96,42 @@ TEST_CASE("rope: several heads and sequences") {
       truth().rope_backward(dy, 2, 2, frequencies));
 }
 
+void check_attention(const AttentionShape& shape) {
+  const Tensor q = random_tensor(6, 12, 12);
+  const Tensor k = random_tensor(6, 3 * shape.kv_heads, 13);
+  const Tensor v = random_tensor(6, 3 * shape.kv_heads, 14);
+  const Tensor dy = random_tensor(6, 12, 15);
+  const AttentionGradient g = truth().attention_backward(q, k, v, dy, shape);
+  check_op(
+      "dq", [&](const Tensor& t) { return truth().attention(t, k, v, shape); }, q, dy, g.dq);
+  check_op(
+      "dk", [&](const Tensor& t) { return truth().attention(q, t, v, shape); }, k, dy, g.dk);
+  check_op(
+      "dv", [&](const Tensor& t) { return truth().attention(q, k, t, shape); }, v, dy, g.dv);
+}
+
 TEST_CASE("attention: queries, keys and values, causal or not, with shared heads and several sequences") {
   for (const bool causal : {false, true}) {
     for (const int kv_heads : {1, 2, 4}) {
-      for (const int sequences : {1, 2}) {
-        const AttentionShape shape{4, kv_heads, 3, sequences, causal};
-        const Tensor q = random_tensor(6, 12, 12);
-        const Tensor k = random_tensor(6, 3 * kv_heads, 13);
-        const Tensor v = random_tensor(6, 3 * kv_heads, 14);
-        const Tensor dy = random_tensor(6, 12, 15);
-        const AttentionGradient g = truth().attention_backward(q, k, v, dy, shape);
-        check_op(
-            "dq", [&](const Tensor& t) { return truth().attention(t, k, v, shape); }, q, dy, g.dq);
-        check_op(
-            "dk", [&](const Tensor& t) { return truth().attention(q, t, v, shape); }, k, dy, g.dk);
-        check_op(
-            "dv", [&](const Tensor& t) { return truth().attention(q, k, t, shape); }, v, dy, g.dv);
-      }
+      for (const int sequences : {1, 2}) check_attention({4, kv_heads, 3, sequences, causal});
     }
   }
+}
+
+TEST_CASE("attention: score scale, soft cap and window") {
+  check_attention({4, 2, 3, 1, true, {.scale = 0.3}});
+  check_attention({4, 2, 3, 1, false, {.soft_cap = 0.8}});
+  check_attention({4, 2, 3, 2, true, {.scale = 0.9, .soft_cap = 1.5, .window = 2}});
+}
+
+TEST_CASE("column sums and soft cap: the gradients of add_row and soft_cap") {
+  const Tensor x = random_tensor(5, 7, 19);
+  const Tensor row = random_tensor(1, 7, 20);
+  const Tensor dy = random_tensor(5, 7, 21);
+  check_op(
+      "drow", [&](const Tensor& t) { return truth().add_row(x, t); }, row, dy, truth().column_sums(dy));
+  check_op(
+      "dx", [&](const Tensor& t) { return truth().soft_cap(1.5, t); }, x, dy, truth().soft_cap_backward(1.5, x, dy));
 }
 
 TEST_CASE("activations and gates, away from ReLU's kink") {
@@ -123,7 +140,7 @@ TEST_CASE("activations and gates, away from ReLU's kink") {
   const Tensor x = truth().from_host(1, 60, DType::f64, values);
   const Tensor up = random_tensor(1, 60, 16);
   const Tensor dy = random_tensor(1, 60, 17);
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
     check_op(
         "dx", [&](const Tensor& t) { return truth().activate(kind, t); }, x, dy,
         truth().activate_backward(kind, x, dy));

@@ -36,6 +36,9 @@ TEST_CASE("axpby, scale, gather, constant") {
   check_values(truth().scale(-0.5, x), {-0.5, -1, -1.5, -2});
   check_values(truth().gather(x, std::vector<int>{1, 0, 1}), {3, 4, 1, 2, 3, 4});
   check_values(truth().constant(1, 3, DType::f64, 7.0), {7, 7, 7});
+  check_values(truth().add_row(x, matrix(1, 2, {10, -1})), {11, 1, 13, 3});
+  check_values(truth().column_sums(x), {4, 6});
+  check_values(truth().soft_cap(2.0, matrix(1, 3, {2, -1e9, 0})), {2 * std::tanh(1.0), -2, 0});
 }
 
 TEST_CASE("RMSNorm of (3, 4): rms = 5/√2") {
@@ -120,6 +123,8 @@ TEST_CASE("activations at 1, -1, 0 and far out") {
   check_values(truth().activate(Activation::relu, x), {1, 0, 0, 1e4, 0});
   check_values(truth().activate(Activation::gelu, x), {0.841344746068542949, -0.158655253931457051, 0, 1e4, 0});
   check_values(truth().activate(Activation::silu, x), {0.731058578630004879, -0.268941421369995121, 0, 1e4, 0});
+  // ½(1 + tanh(√(2/π)·1.044715)), worked out with 30 digits
+  check_values(truth().activate(Activation::gelu_tanh, x), {0.841191990608276747, -0.158808009391723253, 0, 1e4, 0});
   check_values(truth().gated(Activation::silu, x, matrix(1, 5, {2, 3, 4, 0.5, 6})),
                {2 * 0.731058578630004879, -3 * 0.268941421369995121, 0, 5e3, 0});
   // The left tail keeps its relative precision: −10·Φ(−10).

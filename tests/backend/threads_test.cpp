@@ -33,6 +33,8 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_ops(const Targe
       {"linear", host([&ops, x, w] { return ops.linear(x, w); })},
       {"axpby", host([&ops, x, y] { return ops.axpby(0.3, x, 0.7, y); })},
       {"scale", host([&ops, x] { return ops.scale(0.3, x); })},
+      {"add_row", host([&ops, x] { return ops.add_row(x, ops.column_sums(x)); })},
+      {"soft_cap", host([&ops, x] { return ops.soft_cap(1.5, x); })},
       {"gather", host([&ops, x] {
          return ops.gather(x, std::vector<int>{3, 66, 3});
        })},

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <complex>
+#include <numbers>
 #include <stdexcept>
 
 namespace periscope::testing {
@@ -71,7 +72,7 @@ class PlainStack {
   }
 
   [[nodiscard]] Rows mlp(int layer, const Rows& x) const {
-    const bool gated = m_.mlp == MlpKind::swiglu || m_.mlp == MlpKind::geglu;
+    const bool gated = m_.mlp == MlpKind::swiglu || m_.mlp == MlpKind::geglu || m_.mlp == MlpKind::geglu_tanh;
     const Rows up = map(layer, Weight::up, x);
     const Rows gate = gated ? map(layer, Weight::gate, x) : up;
     Rows hidden = up;
@@ -89,6 +90,9 @@ class PlainStack {
       case MlpKind::geglu: return x * 0.5 * (1.0 + std::erf(x / std::sqrt(2.0)));
       case MlpKind::silu:
       case MlpKind::swiglu: return x * 0.5 * (1.0 + std::tanh(0.5 * x));
+      case MlpKind::gelu_tanh:
+      case MlpKind::geglu_tanh:
+        return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * std::pow(x, 3))));
     }
     throw std::logic_error("unknown MLP kind");
   }

@@ -51,8 +51,37 @@ TEST_CASE("MLP kinds: their activation, and which are gated") {
   CHECK(activation_of(MlpKind::silu) == Activation::silu);
   CHECK(activation_of(MlpKind::swiglu) == Activation::silu);
   CHECK(activation_of(MlpKind::geglu) == Activation::gelu);
-  for (const MlpKind kind : {MlpKind::relu, MlpKind::gelu, MlpKind::silu}) CHECK_FALSE(is_gated(kind));
-  for (const MlpKind kind : {MlpKind::swiglu, MlpKind::geglu}) CHECK(is_gated(kind));
+  CHECK(activation_of(MlpKind::geglu_tanh) == Activation::gelu_tanh);
+  for (const MlpKind kind : {MlpKind::relu, MlpKind::gelu, MlpKind::silu, MlpKind::gelu_tanh}) {
+    CHECK_FALSE(is_gated(kind));
+  }
+  for (const MlpKind kind : {MlpKind::swiglu, MlpKind::geglu, MlpKind::geglu_tanh}) CHECK(is_gated(kind));
+}
+
+TEST_CASE("RoPE frequencies: the plain ones, or those of the layer's rule") {
+  ModelSpec m;
+  m.layers = 2;
+  m.head_dim = 4;
+  CHECK(m.rope_frequencies_at(1) == std::vector<double>{1.0, 0.01});
+  m.attention = {{}, {.scores = {.window = 5}, .rope_frequencies = {2.0, 3.0}}};
+  CHECK(m.rope_frequencies_at(0) == std::vector<double>{1.0, 0.01});
+  CHECK(m.rope_frequencies_at(1) == std::vector<double>{2.0, 3.0});
+  CHECK(m.scores_at(0).window == 0);
+  CHECK(m.scores_at(1).window == 5);
+  m.rope = false;
+  CHECK(m.rope_frequencies_at(1).empty());
+}
+
+TEST_CASE("the embedding's width is the stack's unless it has its own, and then the shapes around it follow") {
+  ModelSpec m;
+  CHECK(m.embedding_width() == m.width);
+  CHECK_FALSE(m.projects_embedding());
+  m.embedding.width = 7;
+  CHECK(m.projects_embedding());
+  CHECK(shape_of(m, Weight::embedding).fan_in == 7);
+  CHECK(shape_of(m, Weight::unembedding).fan_in == 7);
+  CHECK(shape_of(m, Weight::project_in).fan_out == m.width);
+  CHECK(shape_of(m, Weight::project_out).fan_out == 7);
 }
 
 TEST_CASE("the defaults are those of the command-line contract") {
@@ -72,10 +101,12 @@ TEST_CASE("the defaults are those of the command-line contract") {
 TEST_CASE("names stand in the order of their enumerators") {
   CHECK(norm_kind_names[static_cast<std::size_t>(NormKind::layer)] == "layer");
   CHECK(mlp_kind_names[static_cast<std::size_t>(MlpKind::geglu)] == "geglu");
+  CHECK(mlp_kind_names[static_cast<std::size_t>(MlpKind::geglu_tanh)] == "geglu_tanh");
   CHECK(qk_norm_names[static_cast<std::size_t>(QkNorm::full)] == "full");
   CHECK(init_scheme_names[static_cast<std::size_t>(InitScheme::scaled)] == "scaled");
   CHECK(input_kind_names[static_cast<std::size_t>(InputKind::text)] == "text");
   CHECK(weight_names[static_cast<std::size_t>(Weight::unembedding)] == "unembedding");
+  CHECK(weight_names[static_cast<std::size_t>(Weight::head_dense)] == "head_dense");
   CHECK(site_names[static_cast<std::size_t>(Site::r_out)] == "r_out");
   CHECK(statistic_names[static_cast<std::size_t>(Statistic::branch_cosine)] == "branch_cosine");
 }

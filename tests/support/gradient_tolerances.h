@@ -22,6 +22,11 @@ inline double attention_backward_error(double head_dim, double tokens, double lo
 /// and the complementary error function have condition numbers of about x².
 inline double slope_error(Activation kind, double x, double magnitude, DType dtype) {
   if (kind == Activation::relu) return 0.0;
+  if (kind == Activation::gelu_tanh) {
+    const double u = 1.6 * std::abs(x) * (1.0 + 0.05 * x * x);
+    return roundings_of_both(16.0 + 6.0 * std::min(u, 800.0), dtype) * magnitude +
+           (1.0 + x * x * (1.0 + x * x)) * smallest_normal(dtype);
+  }
   const double tail = kind == Activation::gelu ? std::min(std::abs(x), 40.0) : 0.0;
   return roundings_of_both(12.0 + 4.0 * tail * tail, dtype) * magnitude + (1.0 + x * x) * smallest_normal(dtype);
 }

@@ -55,9 +55,15 @@ inline double attention_error(double head_dim, double tokens, double logit_magni
 
 /// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the complementary error function's
 /// condition number is about x² in the left tail, which is over at −40. Where e^{−x} overflows, the quotient
-/// is 0 or x times a number below the smallest normal one.
+/// is 0 or x times a number below the smallest normal one. GELU's tanh form is an exponential of u(x), whose rounding
+/// has the size of u: in its left tail, over at −8, about 1.6|x|(1 + 0.05x²).
 inline double activation_error(Activation kind, double x, double y, DType dtype) {
   if (kind == Activation::relu) return 0.0;
+  if (kind == Activation::gelu_tanh) {
+    const double u = 1.6 * std::abs(x) * (1.0 + 0.05 * x * x);
+    return roundings_of_both(8.0 + 6.0 * std::min(u, 800.0), dtype) * std::abs(y) +
+           std::abs(x) * smallest_normal(dtype);
+  }
   const double tail = kind == Activation::gelu ? std::clamp(-x, 0.0, 40.0) : 0.0;
   return roundings_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
 }

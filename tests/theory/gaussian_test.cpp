@@ -28,6 +28,12 @@ double silu_slope(double x) {
   return 0.5 * (1.0 + t) + 0.25 * x * (1.0 - t * t);
 }
 
+double gelu_tanh(double x) { return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x))); }
+double gelu_tanh_slope(double x) {
+  const double t = std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * std::sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
 Matrix covariance(double a, double b, double correlation) {
   Matrix c(2, 2);
   c << a, correlation * std::sqrt(a * b), correlation * std::sqrt(a * b), b;
@@ -83,6 +89,11 @@ TEST_CASE("ReLU and GELU: closed forms for both kernels, to rounding") {
 TEST_CASE("SiLU by Mehler's series: 1e-6 for the kernel, 1e-4 for its derivative, at variances up to 30") {
   CHECK(worst_kernel_error(Activation::silu, silu) < 1e-6);
   CHECK(worst_derivative_error(Activation::silu, silu_slope) < 1e-4);
+}
+
+TEST_CASE("GELU's tanh form by Mehler's series") {
+  CHECK(worst_kernel_error(Activation::gelu_tanh, gelu_tanh) < 1e-5);
+  CHECK(worst_derivative_error(Activation::gelu_tanh, gelu_tanh_slope) < 1e-3);
 }
 
 TEST_CASE("Mehler's series is exact to rounding where the activation is smooth on the scale of its input") {
