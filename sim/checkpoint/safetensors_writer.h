@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace periscope {
+#include "sim/checkpoint/safetensors_type.h"
 
-enum class SafetensorsType { f64, i64 };
+namespace periscope {
 
 /// A tensor that a file is to hold, row-major.
 struct SafetensorsEntry {

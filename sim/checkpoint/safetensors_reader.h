@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/mapped_file.h"
+#include "sim/checkpoint/safetensors_view.h"
+
+namespace periscope {
+
+/// A safetensors file, mapped into memory and checked (see parse_safetensors). Reading converts a piece at a time and
+/// gives the pages back, so that memory holds the caller's numbers and little else. Several threads may read.
+class SafetensorsFile {
+ public:
+  /// Throws InputError for a file that cannot be opened, is malformed, or is of another kind (a Git LFS pointer, a
+  /// pickle, …), which it names.
+  explicit SafetensorsFile(const std::string& path);
+
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+  [[nodiscard]] const std::map<std::string, SafetensorsView>& tensors() const { return contents_.tensors; }
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
+
+  /// Throws InputError naming file, tensor and the nearest name.
+  [[nodiscard]] const SafetensorsView& find(const std::string& name) const;
+
+  /// Elements first … first + out.size() - 1, row-major; conversions and errors as in read_values. Throws
+  /// InputError also if the file has changed since it was opened.
+  void read(const std::string& name, std::uint64_t first, std::span<double> out) const;
+  void read(const std::string& name, std::uint64_t first, std::span<float> out) const;
+  void read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const;
+
+  /// The whole tensor.
+  [[nodiscard]] std::vector<double> values(const std::string& name) const;
+  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
+
+ private:
+  template <typename T>
+  void read_pieces(const std::string& name, std::uint64_t first, std::span<T> out) const;
+
+  MappedFile file_;
+  SafetensorsContents contents_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace periscope {
+
+/// The element types of the format, all of them, so that every valid file can be opened. Only those up to
+/// `boolean` can be read as numbers; a tensor of another type is an *unsupported* one.
+enum class SafetensorsType {
+  f64,
+  f32,
+  f16,      ///< IEEE binary16
+  bf16,     ///< the upper half of an f32
+  f8_e5m2,  ///< IEEE-like: infinities and NaNs
+  f8_e4m3,  ///< no infinity, NaN is 0x7f and 0xff, largest 448
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean,  ///< one byte, 0 or 1
+  c64,
+  f8_e8m0,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  f6_e2m3,
+  f6_e3m2,
+  f4,
+};
+
+/// The name in the file, such as "BF16".
+[[nodiscard]] std::string name_of(SafetensorsType type);
+
+/// The type of that name, or nothing.
+[[nodiscard]] std::optional<SafetensorsType> safetensors_type(std::string_view name);
+
+/// All names, separated by commas, for messages.
+[[nodiscard]] std::string safetensors_type_names();
+
+/// Bits of one element: 4, 6, 8, 16, 32 or 64.
+[[nodiscard]] int bits_of(SafetensorsType type);
+
+/// Whether read_values knows the type.
+[[nodiscard]] bool is_readable(SafetensorsType type);
+
+/// Whether read_integers knows the type: the signed and unsigned ones.
+[[nodiscard]] bool is_integer(SafetensorsType type);
+
+}  // namespace periscope
