@@ -60,9 +60,6 @@ class TomlReader {
   std::set<std::string, std::less<>> known_;
 };
 
-/// The member of `names` with the smallest edit distance to `word`.
-std::string nearest(std::string_view word, std::span<const std::string> names);
-
 /// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string.
 void apply_setting(toml::table& table, const std::string& setting);
 

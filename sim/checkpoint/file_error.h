@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/spec/error.h"
 
@@ -15,6 +18,14 @@ namespace periscope {
 
 /// A string out of a file, for a message of one line: in quotes, with escapes for all that is not printable
 /// ASCII, and shortened if it is long.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
+
+/// Throws InputError if `file` begins as a known format that is no safetensors and no JSON: a Git LFS pointer, a
+/// pickle, GGUF, a web page and the like. For files that have already turned out wrong, to say what they are.
+void refuse_other_formats(std::span<const std::byte> file, const std::string& path);
+
+/// "WHERE: no tensor NAME; …" with the nearest of the names that there are. To be thrown.
+[[nodiscard]] InputError no_such_tensor(const std::string& where, const std::string& name,
+                                        std::vector<std::string> names);
 
 }  // namespace periscope

@@ -13,34 +13,34 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
 
-constexpr std::uint64_t element = 8;  // bytes of f64 and of i64
-static_assert(sizeof(double) == element && sizeof(std::int64_t) == element);
+constexpr std::uint64_t alignment = 8;
+constexpr const char* metadata_key = "__metadata__";
 
-std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
-  std::uint64_t count = 1;
-  for (const std::int64_t length : shape) count *= static_cast<std::uint64_t>(length);
-  return count;
+std::uint64_t bytes_of(const SafetensorsEntry& entry) {
+  auto bits = static_cast<std::uint64_t>(bits_of(entry.type));
+  for (const std::int64_t length : entry.shape) bits *= static_cast<std::uint64_t>(length);
+  if (bits % 8 != 0) throw std::logic_error("safetensors: " + entry.name + " does not fill whole bytes");
+  return bits / 8;
 }
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries)
+SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries,
+                                     const std::map<std::string, std::string>& metadata)
     : path_(std::move(path)), file_(path_, std::ios::binary) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (!metadata.empty()) json[metadata_key] = metadata;
   std::uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
     const std::uint64_t begin = end;
-    const std::uint64_t count = count_of(entry.shape);
-    end += count * element;
-    json[entry.name] = {{"dtype", entry.type == SafetensorsType::f64 ? "F64" : "I64"},
-                        {"shape", entry.shape},
-                        {"data_offsets", {begin, end}}};
-    if (!slots_.insert({entry.name, {entry.type, count, begin, false}}).second) {
-      throw std::logic_error("safetensors: two tensors are called " + entry.name);
+    end += bytes_of(entry);
+    json[entry.name] = {{"dtype", name_of(entry.type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
+    if (entry.name == metadata_key || !slots_.insert({entry.name, {entry.type, end - begin, begin, false}}).second) {
+      throw std::logic_error("safetensors: the name is taken: " + entry.name);
     }
   }
   std::string header = json.dump();
-  header.resize((header.size() + element - 1) / element * element, ' ');
+  header.resize((header.size() + alignment - 1) / alignment * alignment, ' ');
   const std::uint64_t length = header.size();
   file_.write(reinterpret_cast<const char*>(&length), sizeof(length));
   file_ << header;
@@ -48,24 +48,32 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<Safeten
 }
 
 void SafetensorsWriter::put(const std::string& name, std::span<const double> values) {
-  put_bytes(name, SafetensorsType::f64, values.size(), values.data());
+  put_checked(name, SafetensorsType::f64, std::as_bytes(values));
+}
+
+void SafetensorsWriter::put(const std::string& name, std::span<const float> values) {
+  put_checked(name, SafetensorsType::f32, std::as_bytes(values));
 }
 
 void SafetensorsWriter::put(const std::string& name, std::span<const std::int64_t> values) {
-  put_bytes(name, SafetensorsType::i64, values.size(), values.data());
+  put_checked(name, SafetensorsType::i64, std::as_bytes(values));
 }
 
-void SafetensorsWriter::put_bytes(const std::string& name, SafetensorsType type, std::uint64_t count,
-                                  const void* bytes) {
+void SafetensorsWriter::put_bytes(const std::string& name, std::span<const std::byte> bytes) {
+  put_checked(name, std::nullopt, bytes);
+}
+
+void SafetensorsWriter::put_checked(const std::string& name, std::optional<SafetensorsType> type,
+                                    std::span<const std::byte> bytes) {
   const auto found = slots_.find(name);
   if (found == slots_.end()) throw std::logic_error("safetensors: no tensor is called " + name);
   Slot& slot = found->second;
-  if (slot.type != type || slot.count != count || slot.written) {
+  if (slot.type != type.value_or(slot.type) || slot.bytes != bytes.size() || slot.written) {
     throw std::logic_error("safetensors: " + name + " has another type or size, or was written already");
   }
   slot.written = true;
   file_.seekp(static_cast<std::streamoff>(slot.offset));
-  file_.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(count * element));
+  file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
 void SafetensorsWriter::close() {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,16 +22,22 @@ struct SafetensorsEntry {
 
 /// Writes a safetensors file whose tensors come in any order, one at a time, so that memory holds one of them:
 /// the header's length in 8 bytes, the header in JSON padded with spaces to a multiple of 8, then the tensors in
-/// the order of `entries` without gaps, little-endian, each at a multiple of 8 bytes.
+/// the order of `entries` without gaps, little-endian. Each begins at a multiple of its elements' bytes if `entries`
+/// have the wider types first.
 class SafetensorsWriter {
  public:
-  /// Writes the header. Throws std::logic_error for a name that comes twice.
-  SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries);
+  /// Writes the header. `metadata` is for other programs; some want {"format", "pt"}. Throws std::logic_error for a
+  /// name that comes twice or is "__metadata__", and for a tensor that ends within a byte.
+  SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries,
+                    const std::map<std::string, std::string>& metadata = {});
 
   /// Writes one tensor. Throws std::logic_error for a name, type or size that the header does not have, and
   /// for a tensor that was written already.
   void put(const std::string& name, std::span<const double> values);
+  void put(const std::string& name, std::span<const float> values);
   void put(const std::string& name, std::span<const std::int64_t> values);
+  /// The same for a tensor of any type, given as the file is to hold it: row-major, little-endian.
+  void put_bytes(const std::string& name, std::span<const std::byte> bytes);
 
   /// Ends the file. Throws std::logic_error if a tensor is missing, Error (run-time failure) naming the path
   /// if writing failed.
@@ -38,11 +46,11 @@ class SafetensorsWriter {
  private:
   struct Slot {
     SafetensorsType type;
-    std::uint64_t count;
+    std::uint64_t bytes;
     std::uint64_t offset;  ///< from the beginning of the file
     bool written;
   };
-  void put_bytes(const std::string& name, SafetensorsType type, std::uint64_t count, const void* bytes);
+  void put_checked(const std::string& name, std::optional<SafetensorsType> type, std::span<const std::byte> bytes);
 
   std::string path_;
   std::ofstream file_;

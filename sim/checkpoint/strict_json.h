@@ -8,7 +8,7 @@
 namespace periscope {
 
 /// The one JSON value (RFC 8259) that `text` holds, white space around it allowed. Two readers of one text must not
-/// see two different values, so this refuses, with the byte where it happens, what the library alone would let pass: a
+/// see two different values, so this refuses what the library alone would let pass: a
 /// key that comes twice in an object, at any level; a byte-order mark; a zero byte, which the library takes for the
 /// end. Refused too: numbers that overflow a double, and nesting deeper than 128. Throws InputError, "malformed: PATH:
 /// WHAT …", where `what` names the text, such as "the header".

@@ -1,0 +1,65 @@
+#include "sim/checkpoint/safetensors_reader.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "sim/checkpoint/file_error.h"
+
+namespace periscope {
+
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : file_(path), contents_(parse_safetensors(file_.bytes(), path)) {}
+
+const SafetensorsView& SafetensorsFile::find(const std::string& name) const {
+  const auto found = contents_.tensors.find(name);
+  if (found != contents_.tensors.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [other, view] : contents_.tensors) names.push_back(other);
+  throw no_such_tensor(path(), name, std::move(names));
+}
+
+template <typename T>
+void SafetensorsFile::read_pieces(const std::string& name, std::uint64_t first, std::span<T> out) const {
+  constexpr std::size_t longest = 1 << 17;  // at most 1 MiB of the file
+  const SafetensorsView& view = find(name);
+  std::size_t done = 0;
+  do {
+    const std::span<T> piece = out.subspan(done, std::min(longest, out.size() - done));
+    file_.check_unchanged();
+    if constexpr (std::is_integral_v<T>) {
+      read_integers(view, path(), name, first + done, piece);
+    } else {
+      read_values(view, path(), name, first + done, piece);
+    }
+    const auto bits = static_cast<std::size_t>(bits_of(view.type));
+    file_.release(view.bytes.subspan((first + done) * bits / 8, piece.size() * bits / 8));
+    done += piece.size();
+  } while (done < out.size());
+}
+
+void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<double> out) const {
+  read_pieces(name, first, out);
+}
+
+void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<float> out) const {
+  read_pieces(name, first, out);
+}
+
+void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const {
+  read_pieces(name, first, out);
+}
+
+std::vector<double> SafetensorsFile::values(const std::string& name) const {
+  std::vector<double> values(count_of(find(name)));
+  read(name, 0, values);
+  return values;
+}
+
+std::vector<std::int64_t> SafetensorsFile::integers(const std::string& name) const {
+  std::vector<std::int64_t> values(count_of(find(name)));
+  read(name, 0, values);
+  return values;
+}
+
+}  // namespace periscope

@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+
+#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/safetensors_view.h"
+
+namespace periscope {
+namespace {
+
+/// A float from the bits of a smaller format with `mantissa` bits after the point and an exponent biased by `bias`:
+/// the bits are moved to where a float has them, and a power of two, which is exact, puts the bias right. Numbers
+/// below the smaller format's normal range arrive as such of float, where the same multiplication is right too.
+template <int mantissa, int bias>
+float widened(std::uint32_t magnitude, bool negative) {
+  constexpr int mantissa_of_float = 23;
+  constexpr int bias_of_float = 127;
+  constexpr auto scale =
+      std::bit_cast<float>(static_cast<std::uint32_t>(2 * bias_of_float - bias) << mantissa_of_float);
+  const float value = std::bit_cast<float>(magnitude << (mantissa_of_float - mantissa)) * scale;
+  return negative ? -value : value;
+}
+
+struct F16 {
+  using Stored = std::uint16_t;
+  static float decode(Stored bits) {
+    constexpr std::uint32_t infinity = 0x7c00;
+    const std::uint32_t magnitude = bits & 0x7fffU;
+    const bool negative = (bits & 0x8000U) != 0;
+    if (magnitude < infinity) return widened<10, 15>(magnitude, negative);
+    const float huge =
+        magnitude == infinity ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+    return negative ? -huge : huge;
+  }
+};
+
+struct Bf16 {
+  using Stored = std::uint16_t;
+  static float decode(Stored bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+
+struct F8E5m2 {  // the upper half of an F16
+  using Stored = std::uint8_t;
+  static float decode(Stored bits) { return F16::decode(static_cast<std::uint16_t>(bits << 8)); }
+};
+
+struct F8E4m3 {
+  using Stored = std::uint8_t;
+  static float decode(Stored bits) {
+    const std::uint32_t magnitude = bits & 0x7fU;
+    if (magnitude == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+    return widened<3, 7>(magnitude, (bits & 0x80U) != 0);
+  }
+};
+
+template <typename T>
+struct Plain {
+  using Stored = T;
+  static T decode(T value) { return value; }
+};
+
+struct Boolean {
+  using Stored = std::uint8_t;
+  static std::uint8_t decode(Stored value) { return value; }
+};
+
+/// Throws InputError where `value` cannot become an Out.
+struct Refusal {
+  const std::string& path;
+  const std::string& name;
+
+  template <typename Value>
+  [[nodiscard]] InputError unrepresentable(std::uint64_t index, Value value, const char* what) const {
+    return unsupported(path, fmt::format("tensor {}: element {} is {}, which {}", in_quotes(name), index, value, what));
+  }
+};
+
+/// Whether an integer is a double: its digits from the first to the last 1 fit the significand.
+template <typename Integer>
+bool fits_double(Integer value) {
+  auto magnitude = static_cast<std::uint64_t>(value);
+  if constexpr (std::is_signed_v<Integer>) {
+    if (value < 0) magnitude = 0 - magnitude;
+  }
+  return magnitude == 0 ||
+         std::bit_width(magnitude) - std::countr_zero(magnitude) <= std::numeric_limits<double>::digits;
+}
+
+template <typename Out, typename Value>
+Out converted(Value value, std::uint64_t index, const Refusal& refusal) {
+  if constexpr (std::is_same_v<Out, double> && std::is_integral_v<Value> && sizeof(Value) == 8) {
+    if (!fits_double(value)) throw refusal.unrepresentable(index, value, "no double is exactly");
+  }
+  if constexpr (std::is_same_v<Out, std::int64_t> && std::is_same_v<Value, std::uint64_t>) {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      throw refusal.unrepresentable(index, value, "exceeds 63 bits");
+    }
+  }
+  const auto out = static_cast<Out>(value);
+  if constexpr (std::is_same_v<Out, float> && std::is_same_v<Value, double>) {
+    if (std::isinf(out) && !std::isinf(value))
+      throw refusal.unrepresentable(index, value, "is beyond the range of f32");
+  }
+  return out;
+}
+
+template <typename Format, typename Out>
+void convert(const SafetensorsView& view, const Refusal& refusal, std::uint64_t first, std::span<Out> out) {
+  using Stored = typename Format::Stored;
+  const std::byte* from = view.bytes.data() + first * sizeof(Stored);
+  for (std::size_t i = 0; i < out.size(); ++i, from += sizeof(Stored)) {
+    Stored stored;
+    std::memcpy(&stored, from, sizeof(Stored));  // the file need not be aligned
+    if constexpr (std::is_same_v<Format, Boolean>) {
+      if (stored > 1) {
+        throw malformed(refusal.path, fmt::format("tensor {}: element {} is the boolean {}, expected 0 or 1",
+                                                  in_quotes(refusal.name), first + i, stored));
+      }
+    }
+    out[i] = converted<Out>(Format::decode(stored), first + i, refusal);
+  }
+}
+
+void check_range(const SafetensorsView& view, const std::string& name, std::uint64_t first, std::size_t count) {
+  const std::uint64_t all = count_of(view);
+  if (first > all || count > all - first) {
+    throw std::out_of_range(
+        fmt::format("tensor {}: {} elements from {}, but there are {}", in_quotes(name), count, first, all));
+  }
+}
+
+/// Returns false for a type that holds no integers.
+template <typename Out>
+bool convert_integers(const SafetensorsView& view, const Refusal& refusal, std::uint64_t first, std::span<Out> out) {
+  switch (view.type) {
+    case SafetensorsType::i64: convert<Plain<std::int64_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::i32: convert<Plain<std::int32_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::i16: convert<Plain<std::int16_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::i8: convert<Plain<std::int8_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::u64: convert<Plain<std::uint64_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::u32: convert<Plain<std::uint32_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::u16: convert<Plain<std::uint16_t>>(view, refusal, first, out); return true;
+    case SafetensorsType::u8: convert<Plain<std::uint8_t>>(view, refusal, first, out); return true;
+    default: return false;
+  }
+}
+
+template <typename Out>
+void convert_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
+                    std::span<Out> out) {
+  check_range(view, name, first, out.size());
+  const Refusal refusal{path, name};
+  switch (view.type) {
+    case SafetensorsType::f64: return convert<Plain<double>>(view, refusal, first, out);
+    case SafetensorsType::f32: return convert<Plain<float>>(view, refusal, first, out);
+    case SafetensorsType::f16: return convert<F16>(view, refusal, first, out);
+    case SafetensorsType::bf16: return convert<Bf16>(view, refusal, first, out);
+    case SafetensorsType::f8_e5m2: return convert<F8E5m2>(view, refusal, first, out);
+    case SafetensorsType::f8_e4m3: return convert<F8E4m3>(view, refusal, first, out);
+    case SafetensorsType::boolean: return convert<Boolean>(view, refusal, first, out);
+    default: break;
+  }
+  if (!convert_integers(view, refusal, first, out)) {
+    throw unsupported(path, fmt::format("tensor {} has the dtype {}, which cannot be read as numbers", in_quotes(name),
+                                        name_of(view.type)));
+  }
+}
+
+}  // namespace
+
+void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
+                 std::span<double> out) {
+  convert_values(view, path, name, first, out);
+}
+
+void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
+                 std::span<float> out) {
+  convert_values(view, path, name, first, out);
+}
+
+void read_integers(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
+                   std::span<std::int64_t> out) {
+  check_range(view, name, first, out.size());
+  if (!convert_integers(view, {path, name}, first, out)) {
+    throw unsupported(
+        path, fmt::format("tensor {} has the dtype {}, expected integers", in_quotes(name), name_of(view.type)));
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,89 @@
+#include "sim/checkpoint/strict_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/mapped_file.h"
+
+namespace periscope {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t deepest = 128;
+
+/// Follows the library's parser and throws at what it would let pass.
+class Watch {
+ public:
+  Watch(const std::string& path, const std::string& what) : path_(path), what_(what) {}
+
+  bool operator()(int /*depth*/, Json::parse_event_t event, Json& parsed) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        if (keys_.size() == deepest) {
+          throw malformed(path_, fmt::format("{} is nested more than {} deep", what_, deepest));
+        }
+        keys_.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+      case Json::parse_event_t::array_end: keys_.pop_back(); break;
+      case Json::parse_event_t::key:
+        if (const auto& key = parsed.get_ref<const std::string&>(); !keys_.back().insert(key).second) {
+          throw malformed(path_, fmt::format("{} has the key {} twice in one object", what_, in_quotes(key)));
+        }
+        break;
+      case Json::parse_event_t::value: break;
+    }
+    return true;
+  }
+
+ private:
+  const std::string& path_;
+  const std::string& what_;
+  std::vector<std::set<std::string>> keys_;  ///< of the objects (and, empty, arrays) that are open
+};
+
+/// "at byte 17, near "…"", for the first byte that does not belong.
+std::string place(std::string_view text, std::size_t byte) {
+  constexpr std::size_t around = 20;
+  if (byte >= text.size()) return fmt::format("at its end, byte {}", text.size());
+  const std::size_t begin = byte - std::min(byte, around);
+  return fmt::format("at byte {}, near {}", byte, in_quotes(text.substr(begin, 2 * around)));
+}
+
+}  // namespace
+
+Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path, const std::string& what) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("\xef\xbb\xbf")) {
+    throw malformed(path, what + " begins with a byte-order mark, which JSON must not");
+  }
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw malformed(path, fmt::format("{} is not JSON: a zero byte {}", what, place(text, zero)));
+  }
+  try {
+    return Json::parse(text.begin(), text.end(), Watch(path, what));
+  } catch (const Json::parse_error& error) {
+    refuse_other_formats(bytes, path);
+    throw malformed(
+        path, fmt::format("{} is not JSON: {}", what, place(text, error.byte - std::min<std::size_t>(error.byte, 1))));
+  } catch (const Json::out_of_range&) {
+    throw malformed(path, what + " has a number beyond the range of double");
+  }
+}
+
+Json read_strict_json(const std::string& path, std::size_t limit) {
+  const MappedFile file(path);
+  if (file.bytes().size() > limit) {
+    throw malformed(path, fmt::format("{} bytes, expected at most {}", file.bytes().size(), limit));
+  }
+  return parse_strict_json(file.bytes(), path, "the file");
+}
+
+}  // namespace periscope

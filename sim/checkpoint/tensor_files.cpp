@@ -1,0 +1,164 @@
+#include "sim/checkpoint/tensor_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/tensor_index.h"
+
+namespace periscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* single_name = "model.safetensors";
+constexpr const char* index_name = "model.safetensors.index.json";
+
+/// Whether something, be it a broken link, has that name.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
+
+std::string inside(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
+
+/// A message for a folder with neither file, with the candidates that it does have.
+InputError nothing_to_read(const std::string& folder) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> others;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path name = entry->path().filename();
+    if (name.extension() == ".safetensors" || name.extension() == ".bin" || name.extension() == ".pt" ||
+        name.extension() == ".pth" || name.extension() == ".gguf") {
+      others.push_back(in_quotes(name.string()));
+    }
+  }
+  std::ranges::sort(others);
+  const std::size_t all = others.size();
+  others.resize(std::min(all, most));
+  const std::string found =
+      all == 0 ? "" : fmt::format("; it has {}{}", fmt::join(others, ", "), all > most ? ", …" : "");
+  return InputError(fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, found));
+}
+
+/// Refuses a link to somewhere else: whoever wrote the index must not choose among all files of this machine. The
+/// download cache of Hugging Face is let through: there a model's folder is …/snapshots/REVISION, whose files are
+/// links to …/blobs/HASH.
+void refuse_escape(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  const fs::path home = fs::canonical(folder, error);
+  const fs::path target = fs::canonical(path, error);
+  if (error) throw InputError(fmt::format("{}: cannot follow the link: {}", path, error.message()));
+  const auto is_under = [&](const fs::path& base) {
+    return std::mismatch(base.begin(), base.end(), target.begin(), target.end()).first == base.end();
+  };
+  if (is_under(home)) return;
+  if (home.parent_path().filename() == "snapshots" && is_under(home.parent_path().parent_path() / "blobs")) return;
+  throw malformed(path, fmt::format("a link that leads out of the folder, to {}", in_quotes(target.string())));
+}
+
+}  // namespace
+
+TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::is_directory(status)) {
+    throw InputError(fmt::format("{}: {}, expected a folder with {} or {}", folder,
+                                 fs::exists(status) ? "this is no folder" : "no such folder", single_name, index_name));
+  }
+  const std::string single = inside(folder, single_name);
+  const std::string index = inside(folder, index_name);
+  if (!is_there(single)) {
+    if (!is_there(index)) throw nothing_to_read(folder);
+    open_shards(index);
+    return;
+  }
+  if (is_there(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
+  files_.emplace_back(single);
+  for (const auto& [name, view] : files_.front().tensors()) holders_[name] = 0;
+}
+
+void TensorFiles::open_shards(const std::string& index_path) {
+  const MappedFile index_file(index_path);
+  TensorIndex index = parse_tensor_index(index_file.bytes(), index_path);
+  warnings_ = std::move(index.warnings);
+
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
+  std::vector<std::string> missing;
+  for (const std::string& shard : shards) {
+    if (!is_there(inside(folder_, shard))) missing.push_back(in_quotes(shard));
+  }
+  if (!missing.empty()) {
+    throw InputError(fmt::format("{}: {} of the {} files that {} names are missing, the first is {}", folder_,
+                                 missing.size(), shards.size(), index_name, missing.front()));
+  }
+
+  std::uint64_t bytes = 0;
+  for (const std::string& shard : shards) {
+    const std::string path = inside(folder_, shard);
+    refuse_escape(folder_, path);
+    files_.emplace_back(path);
+    for (const auto& [name, view] : files_.back().tensors()) {
+      bytes += view.bytes.size();
+      if (const auto [other, is_new] = holders_.insert({name, files_.size() - 1}); !is_new) {
+        throw malformed(path, fmt::format("tensor {} is in {} too", in_quotes(name), files_[other->second].path()));
+      }
+      if (!index.weight_map.contains(name)) {
+        warnings_.push_back(fmt::format("{}: tensor {} is not in the index", path, in_quotes(name)));
+      }
+    }
+  }
+  for (const auto& [name, shard] : index.weight_map) {
+    const auto found = holders_.find(name);
+    if (found == holders_.end() || files_[found->second].path() != inside(folder_, shard)) {
+      throw malformed(index_path,
+                      fmt::format("weight_map has tensor {} in {}, which does not hold it{}", in_quotes(name),
+                                  in_quotes(shard), found == holders_.end() ? "" : "; another file does"));
+    }
+  }
+  if (index.total_size && *index.total_size != bytes) {
+    warnings_.push_back(
+        fmt::format("{}: total_size is {}, but the tensors have {} bytes", index_path, *index.total_size, bytes));
+  }
+}
+
+std::vector<std::string> TensorFiles::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : holders_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsFile& TensorFiles::holder(const std::string& name) const {
+  const auto found = holders_.find(name);
+  if (found == holders_.end()) throw no_such_tensor(folder_, name, names());
+  return files_[found->second];
+}
+
+const SafetensorsView& TensorFiles::find(const std::string& name) const { return holder(name).find(name); }
+
+const std::string& TensorFiles::file_of(const std::string& name) const { return holder(name).path(); }
+
+void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<double> out) const {
+  holder(name).read(name, first, out);
+}
+
+void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<float> out) const {
+  holder(name).read(name, first, out);
+}
+
+void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const {
+  holder(name).read(name, first, out);
+}
+
+std::vector<double> TensorFiles::values(const std::string& name) const { return holder(name).values(name); }
+
+std::vector<std::int64_t> TensorFiles::integers(const std::string& name) const { return holder(name).integers(name); }
+
+}  // namespace periscope

@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+
+#include "sim/checkpoint/safetensors_view.h"
+#include "sim/checkpoint/tensor_index.h"
+#include "sim/spec/error.h"
+#include "tests/checkpoint/safetensors_bytes.h"
+
+namespace periscope::testing {
+namespace {
+
+/// The message of the InputError, or "accepted".
+template <typename Parse>
+std::string refusal(Parse parse, const std::string& bytes, const char* path) {
+  try {
+    static_cast<void>(parse(bytes_of(bytes), path));
+    return "accepted";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+template <typename Parse>
+void check_refused(Parse parse, const std::vector<MadeFile>& files, const char* path) {
+  for (const MadeFile& file : files) {
+    CAPTURE(file.name);
+    const std::string message = refusal(parse, file.bytes, path);
+    CAPTURE(message);
+    CHECK(message.find(file.expected) != std::string::npos);
+    CHECK((message.starts_with("malformed: ") || message.starts_with("unsupported: ")));
+    CHECK(message.find('\n') == std::string::npos);
+    CHECK(message.size() < 600);
+  }
+}
+
+TEST_CASE("bad files are refused, and the message says why") {
+  CHECK(bad_safetensors().size() >= 40);
+  check_refused(parse_safetensors, bad_safetensors(), "bad");
+}
+
+TEST_CASE("odd but valid files are accepted") {
+  for (const MadeFile& file : odd_safetensors()) {
+    CAPTURE(file.name);
+    CHECK(refusal(parse_safetensors, file.bytes, "odd") == "accepted");
+  }
+}
+
+TEST_CASE("every part of a valid file that is cut off makes it malformed") {
+  for (const MadeFile& file : odd_safetensors()) {
+    for (std::size_t length = 0; length < file.bytes.size(); ++length) {
+      CAPTURE(file.name);
+      CAPTURE(length);
+      CHECK(refusal(parse_safetensors, file.bytes.substr(0, length), "cut").starts_with("malformed: cut: "));
+    }
+  }
+}
+
+TEST_CASE("bad indices are refused, odd ones accepted") {
+  check_refused(parse_tensor_index, bad_indices(), "index");
+  for (const MadeFile& file : odd_indices()) {
+    CAPTURE(file.name);
+    CHECK(refusal(parse_tensor_index, file.bytes, "index") == "accepted");
+  }
+}
+
+TEST_CASE("what a file says is what is read") {
+  const std::string bytes = safetensors_bytes(
+      R"({"__metadata__":{"format":"pt","":"\n"},"b":{"dtype":"I16","shape":[2,1],"data_offsets":[1,5]},)"
+      R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
+      "\x01\x02\x03\x04\x05");
+  const SafetensorsContents contents = parse_safetensors(bytes_of(bytes), "file");
+  CHECK(contents.metadata == std::map<std::string, std::string>{{"format", "pt"}, {"", "\n"}});
+  REQUIRE(contents.tensors.size() == 2);
+  const SafetensorsView& b = contents.tensors.at("b");
+  CHECK(b.type == SafetensorsType::i16);
+  CHECK(b.shape == std::vector<std::int64_t>{2, 1});
+  CHECK(count_of(b) == 2);
+  CHECK(b.bytes.data() == bytes_of(bytes).data() + bytes.size() - 4);
+  CHECK(b.bytes.size() == 4);
+  CHECK(contents.tensors.at("a").shape.empty());
+  CHECK(count_of(contents.tensors.at("a")) == 1);
+}
+
+TEST_CASE("an index says which file holds a tensor, and how many bytes there are") {
+  const TensorIndex index = parse_tensor_index(
+      bytes_of(R"({"metadata":{"total_size":12},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})"), "index");
+  CHECK(index.weight_map == std::map<std::string, std::string>{{"a", "1.safetensors"}, {"b", "2.safetensors"}});
+  CHECK(index.total_size == 12);
+  CHECK(index.warnings.empty());
+  const TensorIndex odd =
+      parse_tensor_index(bytes_of(R"({"metadata":{"total_size":12.5},"weight_map":{"a":"1.safetensors"}})"), "index");
+  CHECK(!odd.total_size);
+  REQUIRE(odd.warnings.size() == 1);
+  CHECK(odd.warnings[0].find("total_size is no whole number") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace periscope::testing

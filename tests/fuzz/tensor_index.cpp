@@ -1,0 +1,24 @@
+// Any bytes as model.safetensors.index.json: they are refused with InputError, or every file name in them stays within
+// the folder. Anything else is a crash that libFuzzer reports.
+#include <cstdlib>
+
+#include "sim/checkpoint/tensor_index.h"
+#include "sim/spec/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  try {
+    const periscope::TensorIndex index =
+        periscope::parse_tensor_index({reinterpret_cast<const std::byte*>(data), size}, "index");
+    if (index.weight_map.empty()) std::abort();
+    for (const auto& [tensor, file] : index.weight_map) {
+      for (const char c : file) {
+        if (c == '/' || c == '\\' || c == '\0') std::abort();
+      }
+      if (file.size() <= 12) {  // ".safetensors" itself is a plain name
+        if (file != ".safetensors") std::abort();
+      }
+    }
+  } catch (const periscope::InputError&) {
+  }
+  return 0;
+}
