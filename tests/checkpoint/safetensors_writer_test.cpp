@@ -1,15 +1,13 @@
 #include "sim/checkpoint/safetensors_writer.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "sim/spec/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {
 namespace {
@@ -18,21 +16,10 @@ using Values = std::vector<double>;
 using Integers = std::vector<std::int64_t>;
 
 /// A file name that is free for one test.
-class TemporaryFile {
- public:
-  TemporaryFile()
-      : path_(std::filesystem::temp_directory_path() / ("periscope." + std::to_string(getpid()) + ".safetensors")) {}
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  [[nodiscard]] std::string name() const { return path_.string(); }
-  [[nodiscard]] std::string bytes() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::filesystem::path path_;
+struct TemporaryFile {
+  TemporaryFolder folder;
+  [[nodiscard]] std::string name() const { return folder.path("a.safetensors"); }
+  [[nodiscard]] std::string bytes() const { return bytes_of_file(name()); }
 };
 
 const std::vector<SafetensorsEntry> entries{{"matrix", SafetensorsType::f64, {2, 3}},
@@ -85,7 +72,12 @@ TEST_CASE("what does not fit the header is refused") {
   writer.put("matrix", matrix);
   CHECK_THROWS_AS(writer.put("matrix", matrix), std::logic_error);
   CHECK_THROWS_AS(writer.close(), std::logic_error);  // the others are missing
+  CHECK_THROWS_AS(writer.put("ids", Values(2, 0.0)), std::logic_error);
+  CHECK_THROWS_AS(writer.put("ids", std::vector<float>(4, 0.0F)), std::logic_error);
+  CHECK_THROWS_AS(writer.put_bytes("ids", std::span<const std::byte>()), std::logic_error);
   CHECK_THROWS_AS(SafetensorsWriter(file.name(), {entries[0], entries[0]}), std::logic_error);
+  CHECK_THROWS_AS(SafetensorsWriter(file.name(), {{"__metadata__", SafetensorsType::f64, {}}}), std::logic_error);
+  CHECK_THROWS_AS(SafetensorsWriter(file.name(), {{"half", SafetensorsType::f4, {1}}}), std::logic_error);
 }
 
 TEST_CASE("a file that cannot be written is a run-time failure that names it") {

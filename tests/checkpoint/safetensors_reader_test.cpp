@@ -1,0 +1,150 @@
+#include "sim/checkpoint/safetensors_reader.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <utility>
+
+#include "sim/checkpoint/safetensors_writer.h"
+#include "sim/spec/error.h"
+#include "tests/checkpoint/safetensors_bytes.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<SafetensorsType> all_types{
+    SafetensorsType::f64,     SafetensorsType::f32,         SafetensorsType::f16,         SafetensorsType::bf16,
+    SafetensorsType::f8_e5m2, SafetensorsType::f8_e4m3,     SafetensorsType::i64,         SafetensorsType::i32,
+    SafetensorsType::i16,     SafetensorsType::i8,          SafetensorsType::u64,         SafetensorsType::u32,
+    SafetensorsType::u16,     SafetensorsType::u8,          SafetensorsType::boolean,     SafetensorsType::c64,
+    SafetensorsType::f8_e8m0, SafetensorsType::f8_e4m3fnuz, SafetensorsType::f8_e5m2fnuz, SafetensorsType::f6_e2m3,
+    SafetensorsType::f6_e3m2, SafetensorsType::f4};
+
+std::string random_bytes(std::size_t count, std::mt19937_64& random) {
+  std::string bytes;
+  for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(random() & 0xff);
+  return bytes;
+}
+
+TEST_CASE("what the writer wrote, the reader reads: every type") {
+  std::mt19937_64 random(1);
+  std::vector<SafetensorsEntry> entries;
+  for (const SafetensorsType type : all_types) entries.push_back({name_of(type), type, {2, 3, 4}});
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.safetensors");
+  SafetensorsWriter writer(path, entries, {{"format", "pt"}});
+  std::map<std::string, std::string> written;
+  for (const SafetensorsEntry& entry : entries) {
+    written[entry.name] = random_bytes(static_cast<std::size_t>(24 * bits_of(entry.type) / 8), random);
+    writer.put_bytes(entry.name, bytes_of(written[entry.name]));
+  }
+  writer.close();
+
+  const SafetensorsFile file(path);
+  CHECK(file.path() == path);
+  CHECK(file.metadata() == std::map<std::string, std::string>{{"format", "pt"}});
+  REQUIRE(file.tensors().size() == all_types.size());
+  for (const SafetensorsEntry& entry : entries) {
+    const SafetensorsView& view = file.find(entry.name);
+    CHECK(view.type == entry.type);
+    CHECK(view.shape == entry.shape);
+    CHECK(std::ranges::equal(view.bytes, bytes_of(written[entry.name])));
+  }
+}
+
+TEST_CASE("numbers, whole and in parts, as double and float; the reader can be moved") {
+  constexpr std::size_t many = 300'000;  // more than one piece
+  std::vector<double> numbers(many);
+  for (std::size_t i = 0; i < many; ++i) numbers[i] = 0.1 * static_cast<double>(i) - 7.0;
+  const std::vector<float> floats(numbers.begin(), numbers.end());
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.safetensors");
+  SafetensorsWriter writer(path, {{"x", SafetensorsType::f64, {3, many / 3}},
+                                  {"ids", SafetensorsType::i64, {2}},
+                                  {"y", SafetensorsType::f32, {many}},
+                                  {"none", SafetensorsType::f32, {0}}});
+  writer.put("x", numbers);
+  writer.put("y", floats);
+  writer.put("ids", std::vector<std::int64_t>{-1, 1LL << 60});
+  writer.put("none", std::vector<float>{});
+  writer.close();
+
+  SafetensorsFile first(path);
+  const SafetensorsFile file = std::move(first);
+  CHECK(file.values("x") == numbers);
+  CHECK(file.values("y") == std::vector<double>(floats.begin(), floats.end()));
+  CHECK(file.values("none").empty());
+  CHECK(file.integers("ids") == std::vector<std::int64_t>{-1, 1LL << 60});
+  std::vector<float> part(200'000);
+  file.read("x", 50'000, part);
+  CHECK(std::equal(part.begin(), part.end(), floats.begin() + 50'000));
+  CHECK_THROWS_AS(file.read("x", 200'000, part), std::out_of_range);
+  CHECK(file.values("x") == numbers);  // again, after the pages were given back
+}
+
+TEST_CASE("a name that is not there: the message has the nearest one") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("a.safetensors", safetensors_bytes(R"({"layer.10":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                                                      R"("layer.2":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"));
+  CHECK_THROWS_WITH_AS(static_cast<void>(SafetensorsFile(path).find("layer.1")),
+                       (path + ": no tensor \"layer.1\" among 2; nearest is \"layer.10\"").c_str(), InputError);
+  const std::string empty = folder.write("b.safetensors", safetensors_bytes("{}"));
+  CHECK_THROWS_WITH_AS(static_cast<void>(SafetensorsFile(empty).find("x")),
+                       doctest::Contains("no tensor \"x\" among 0"), InputError);
+}
+
+TEST_CASE("what is no file that can be read is refused at once") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    CAPTURE(path);
+    CHECK_THROWS_WITH_AS(SafetensorsFile{path}, doctest::Contains((path + ": " + why).c_str()), InputError);
+  };
+  refused(folder.path("missing"), "cannot open it: No such file or directory");
+  refused(folder.path(), "this is a folder, expected a regular file");
+  const std::string pipe = folder.path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  refused(pipe, "this is a pipe, expected a regular file");  // without waiting for somebody to write to it
+  refused("/dev/null", "this is a device, expected a regular file");
+  const std::string loop = folder.path("loop");
+  fs::create_symlink(loop, loop);
+  refused(loop, "cannot open it: Too many levels of symbolic links");
+  refused(folder.write("empty", ""), "0 bytes, expected the header's length in the first 8");
+  refused(folder.write("lfs", "version https://git-lfs.github.com/spec/v1\n"),
+          "this is a Git LFS pointer, not the file");
+  refused(folder.write("pytorch_model.bin", "PK\x03\x04 archive"),
+          "this is a zip archive, as PyTorch writes its pickles");
+  const std::string secret = folder.write("secret", safetensors_bytes("{}"));
+  fs::permissions(secret, fs::perms::none);
+  if (std::ifstream(secret)) {
+    MESSAGE("skipped: this user may read everything, so no file is unreadable");
+  } else {
+    refused(secret, "cannot open it: Permission denied");
+  }
+}
+
+TEST_CASE("a file that changes while it is being read is refused, and nobody dies of it") {
+  const std::string header = R"({"x":{"dtype":"F32","shape":[4000000],"data_offsets":[0,16000000]}})";
+  const std::string bytes = safetensors_bytes(header, std::string(16'000'000, '\0'));
+  const TemporaryFolder folder;
+  const std::string cut = folder.write("cut", bytes);
+  const SafetensorsFile file(cut);
+  CHECK(file.values("x").size() == 4'000'000);
+  fs::resize_file(cut, 1000);
+  CHECK_THROWS_WITH_AS(static_cast<void>(file.values("x")), doctest::Contains("was changed while it was being read"),
+                       InputError);
+  const std::string touched = folder.write("touched", bytes);
+  const SafetensorsFile other(touched);
+  fs::last_write_time(touched, fs::last_write_time(touched) + std::chrono::seconds(1));
+  CHECK_THROWS_AS(static_cast<void>(other.values("x")), InputError);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,182 @@
+#include "sim/checkpoint/tensor_files.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "sim/spec/error.h"
+#include "tests/checkpoint/safetensors_bytes.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Names = std::vector<std::string>;
+
+/// A file with one-element U8 tensors of the names; the first has the value `first`, the next one more …
+std::string tensors(const Names& names, char first) {
+  std::string header = "{";
+  std::string data;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) header += ',';
+    header += "\"" + names[i] + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + std::to_string(i) + "," +
+              std::to_string(i + 1) + "]}";
+    data += static_cast<char>(first + static_cast<char>(i));
+  }
+  return safetensors_bytes(header + "}", data);
+}
+
+constexpr const char* index_name = "model.safetensors.index.json";
+constexpr const char* two_shards =
+    R"({"metadata":{"total_size":3},"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"}})";
+
+/// A folder with two shards and their index.
+void write_shards(const TemporaryFolder& folder, const std::string& below = "") {
+  folder.write(below + index_name, two_shards);
+  folder.write(below + "1.safetensors", tensors({"a", "b"}, 1));
+  folder.write(below + "2.safetensors", tensors({"c"}, 3));
+}
+
+void check_refused(const std::string& folder, const std::string& why) {
+  CHECK_THROWS_WITH_AS(TensorFiles{folder}, doctest::Contains(why.c_str()), InputError);
+}
+
+TEST_CASE("a folder with one file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("model.safetensors", tensors({"b", "a"}, 1));
+  const TensorFiles files(folder.path());
+  CHECK(files.folder() == folder.path());
+  CHECK(files.names() == Names{"a", "b"});
+  CHECK(files.contains("a"));
+  CHECK(!files.contains("c"));
+  CHECK(files.find("a").shape == std::vector<std::int64_t>{1});
+  CHECK(files.file_of("a") == path);
+  CHECK(files.values("a") == std::vector<double>{2.0});
+  CHECK(files.integers("b") == std::vector<std::int64_t>{1});
+  std::vector<float> one(1);
+  files.read("b", 0, one);
+  CHECK(one[0] == 1.0F);
+  CHECK(files.warnings().empty());
+  CHECK_THROWS_WITH_AS(static_cast<void>(files.find("aa")),
+                       (folder.path() + ": no tensor \"aa\" among 2; nearest is \"a\"").c_str(), InputError);
+}
+
+TEST_CASE("a folder with an index") {
+  const TemporaryFolder folder;
+  write_shards(folder);
+  const TensorFiles files(folder.path());
+  CHECK(files.names() == Names{"a", "b", "c"});
+  CHECK(files.file_of("b") == folder.path("1.safetensors"));
+  CHECK(files.file_of("c") == folder.path("2.safetensors"));
+  CHECK(files.values("b") == std::vector<double>{2.0});
+  CHECK(files.values("c") == std::vector<double>{3.0});
+  CHECK(files.warnings().empty());
+}
+
+TEST_CASE("the single file goes before the index, with a warning") {
+  const TemporaryFolder folder;
+  write_shards(folder);
+  folder.write("model.safetensors", tensors({"x"}, 1));
+  const TensorFiles files(folder.path());
+  CHECK(files.names() == Names{"x"});
+  REQUIRE(files.warnings().size() == 1);
+  CHECK(files.warnings()[0].find("not read, as there is model.safetensors too") != std::string::npos);
+}
+
+TEST_CASE("oddities are warnings: a tensor that the index does not map, a wrong sum of bytes") {
+  const TemporaryFolder folder;
+  write_shards(folder);
+  folder.write("2.safetensors", tensors({"c", "d"}, 3));
+  const TensorFiles files(folder.path());
+  CHECK(files.values("d") == std::vector<double>{4.0});
+  REQUIRE(files.warnings().size() == 2);
+  CHECK(files.warnings()[0] == folder.path("2.safetensors") + ": tensor \"d\" is not in the index");
+  CHECK(files.warnings()[1] == folder.path(index_name) + ": total_size is 3, but the tensors have 4 bytes");
+}
+
+TEST_CASE("a folder without tensors is refused, and what it has is named") {
+  const TemporaryFolder folder;
+  check_refused(folder.path("missing"), "no such folder, expected a folder with model.safetensors");
+  check_refused(folder.write("file", ""), "this is no folder, expected a folder");
+  check_refused(folder.path(), "neither model.safetensors nor model.safetensors.index.json is there");
+  folder.write("pytorch_model.bin", "");
+  folder.write("adapter_model.safetensors", "");
+  check_refused(folder.path(), "is there; it has \"adapter_model.safetensors\", \"pytorch_model.bin\"");
+}
+
+TEST_CASE("shards that do not hold what the index says") {
+  const TemporaryFolder folder;
+  write_shards(folder);
+  SUBCASE("a file is missing") {
+    fs::remove(folder.path("2.safetensors"));
+    check_refused(folder.path(),
+                  "1 of the 2 files that model.safetensors.index.json names are missing, the first is "
+                  "\"2.safetensors\"");
+  }
+  SUBCASE("a tensor is missing") {
+    folder.write("2.safetensors", tensors({"d"}, 3));
+    check_refused(folder.path(), "weight_map has tensor \"c\" in \"2.safetensors\", which does not hold it");
+  }
+  SUBCASE("a tensor is in another file") {
+    folder.write("1.safetensors", tensors({"a", "c"}, 1));
+    folder.write("2.safetensors", tensors({"b"}, 1));
+    check_refused(folder.path(),
+                  "weight_map has tensor \"b\" in \"1.safetensors\", which does not hold it; another file does");
+  }
+  SUBCASE("a tensor is in two files") {
+    folder.write("2.safetensors", tensors({"a", "c"}, 3));
+    check_refused(folder.path(),
+                  folder.path("2.safetensors") + ": tensor \"a\" is in " + folder.path("1.safetensors") + " too");
+  }
+  SUBCASE("a file is a Git LFS pointer") {
+    folder.write("2.safetensors", "version https://git-lfs.github.com/spec/v1\n");
+    check_refused(folder.path(), "malformed: " + folder.path("2.safetensors") + ": this is a Git LFS pointer");
+  }
+  SUBCASE("a file is a folder") {
+    fs::remove(folder.path("2.safetensors"));
+    fs::create_directory(folder.path("2.safetensors"));
+    check_refused(folder.path(), "this is a folder, expected a regular file");
+  }
+  SUBCASE("the index is malformed") {
+    folder.write(index_name, R"({"weight_map":{"a":"../1.safetensors"}})");
+    check_refused(folder.path(), "malformed: " + folder.path(index_name) + ": weight_map has \"a\" in the file");
+  }
+}
+
+TEST_CASE("links: within the folder and into the download cache, but nowhere else") {
+  const TemporaryFolder folder;
+  write_shards(folder, "model/");
+  const std::string shard = folder.path("model/2.safetensors");
+  fs::remove(shard);
+  SUBCASE("within") {
+    folder.write("model/there", tensors({"c"}, 3));
+    fs::create_symlink("there", shard);
+    CHECK(TensorFiles(folder.path("model")).values("c") == std::vector<double>{3.0});
+  }
+  SUBCASE("out of the folder") {
+    folder.write("there", tensors({"c"}, 3));
+    fs::create_symlink("../there", shard);
+    check_refused(folder.path("model"), "malformed: " + shard + ": a link that leads out of the folder");
+  }
+  SUBCASE("into a folder whose name begins alike") {
+    folder.write("model2/there", tensors({"c"}, 3));
+    fs::create_symlink("../model2/there", shard);
+    check_refused(folder.path("model"), "a link that leads out of the folder");
+  }
+  SUBCASE("to nothing") {
+    fs::create_symlink("nothing", shard);
+    check_refused(folder.path("model"), shard + ": cannot follow the link: No such file or directory");
+  }
+  SUBCASE("as the download cache of Hugging Face has them") {
+    fs::create_directories(folder.path("hub/snapshots"));
+    fs::rename(folder.path("model"), folder.path("hub/snapshots/0123"));
+    folder.write("hub/blobs/4567", tensors({"c"}, 3));
+    fs::create_symlink("../../blobs/4567", folder.path("hub/snapshots/0123/2.safetensors"));
+    CHECK(TensorFiles(folder.path("hub/snapshots/0123")).values("c") == std::vector<double>{3.0});
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing
