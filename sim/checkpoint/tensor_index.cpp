@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -13,8 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+bool is_not_plain(char c) { return c == '/' || c == '\\' || (c >= 0 && c < ' ') || c == '\x7f'; }
+
 void check_file_name(std::string_view file, const std::string& tensor, const std::string& path) {
-  if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\\\0", 3)) != file.npos) {
+  if (file.empty() || file == "." || file == ".." || std::ranges::any_of(file, is_not_plain)) {
     throw malformed(path, fmt::format("weight_map has {} in the file {}, expected a plain name without a folder",
                                       in_quotes(tensor), in_quotes(file)));
   }

@@ -19,8 +19,8 @@ struct TensorIndex {
 
 /// Parses the index. Throws InputError, "malformed: PATH: …", for what is not JSON (see parse_strict_json), a
 /// weight_map that is missing, empty or maps to anything but strings, and a file name that could lead out of the
-/// folder: only plain names are allowed, without '/', '\' and zero bytes, and not "." or ".."; "unsupported: …" for a
-/// name that does not end in .safetensors.
+/// folder: only plain names are allowed, without '/', '\' and control characters, and not "." or "..";
+/// "unsupported: …" for a name that does not end in .safetensors.
 [[nodiscard]] TensorIndex parse_tensor_index(std::span<const std::byte> text, const std::string& path);
 
 }  // namespace periscope

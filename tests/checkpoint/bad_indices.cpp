@@ -39,6 +39,7 @@ std::vector<MadeFile> bad_indices() {
       {"a path of Windows", mapping("..\\\\a.safetensors"), no_folder},
       {"a zero character", mapping("../../etc/passwd\\u0000.safetensors"), no_folder},
       {"a zero character in a plain name", mapping("a\\u0000.safetensors"), no_folder},
+      {"a line break", mapping("a\\n.safetensors"), no_folder},
       {"a pickle", mapping("pytorch_model-00001-of-00002.bin"), "unsupported: index: weight_map has \"t\" in the file"},
       {"a zero byte at the end", mapping("a.safetensors") + "\0"s, "a zero byte"},
       {"nested deeply", std::string(100'000, '['), "nested more than 128 deep"},

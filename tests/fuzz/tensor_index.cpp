@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (index.weight_map.empty()) std::abort();
     for (const auto& [tensor, file] : index.weight_map) {
       for (const char c : file) {
-        if (c == '/' || c == '\\' || c == '\0') std::abort();
+        if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') std::abort();
       }
       if (file.size() <= 12) {  // ".safetensors" itself is a plain name
         if (file != ".safetensors") std::abort();
