@@ -90,10 +90,12 @@ void MappedFile::check_unchanged() const {
 
 void MappedFile::release(std::span<const std::byte> part) const {
   constexpr std::size_t worth_a_call = 64 * 1024;
+  // Touching a page lets the system map its neighbours, before it too: those of an earlier part go with this one.
+  constexpr std::size_t neighbourhood = 2 * 1024 * 1024;
   if (part.size() < worth_a_call) return;
-  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = static_cast<std::size_t>(part.data() - bytes_.data()) / page * page;
-  const auto end = static_cast<std::size_t>(part.data() - bytes_.data()) + part.size();
+  const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
+  const std::size_t begin = first / neighbourhood * neighbourhood;
+  const std::size_t end = first + part.size();
   // A failure would cost memory, not correctness.
   ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
 }

@@ -21,18 +21,18 @@ const SafetensorsView& SafetensorsFile::find(const std::string& name) const {
 
 template <typename T>
 void SafetensorsFile::read_pieces(const std::string& name, std::uint64_t first, std::span<T> out) const {
-  constexpr std::size_t longest = 1 << 17;  // at most 1 MiB of the file
+  constexpr std::size_t piece_bytes = 1 << 20;
   const SafetensorsView& view = find(name);
+  const auto bits = static_cast<std::size_t>(bits_of(view.type));
   std::size_t done = 0;
   do {
-    const std::span<T> piece = out.subspan(done, std::min(longest, out.size() - done));
+    const std::span<T> piece = out.subspan(done, std::min(piece_bytes * 8 / bits, out.size() - done));
     file_.check_unchanged();
     if constexpr (std::is_integral_v<T>) {
       read_integers(view, path(), name, first + done, piece);
     } else {
       read_values(view, path(), name, first + done, piece);
     }
-    const auto bits = static_cast<std::size_t>(bits_of(view.type));
     file_.release(view.bytes.subspan((first + done) * bits / 8, piece.size() * bits / 8));
     done += piece.size();
   } while (done < out.size());

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -87,6 +88,27 @@ TEST_CASE("numbers, whole and in parts, as double and float; the reader can be m
   CHECK(std::equal(part.begin(), part.end(), floats.begin() + 50'000));
   CHECK_THROWS_AS(file.read("x", 200'000, part), std::out_of_range);
   CHECK(file.values("x") == numbers);  // again, after the pages were given back
+}
+
+/// Bytes of this process that are in memory, mapped files included.
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("reading a large file from one end to the other leaves little of it in memory") {
+  constexpr std::size_t many = 8'000'000;
+  const std::string header = R"({"x":{"dtype":"F32","shape":[8000000],"data_offsets":[0,32000000]}})";
+  const TemporaryFolder folder;
+  const SafetensorsFile file(folder.write("a.safetensors", safetensors_bytes(header, std::string(4 * many, '\0'))));
+  std::vector<float> part(many / 10);
+  const std::size_t before = resident_bytes();
+  for (std::size_t i = 0; i < 10; ++i) file.read("x", i * part.size(), part);
+  constexpr std::size_t little = 8'000'000;  // of 32 000 000: a few pieces, and what other threads may allocate
+  CHECK(resident_bytes() < before + little);
 }
 
 TEST_CASE("a name that is not there: the message has the nearest one") {
