@@ -16,7 +16,7 @@ ALLOWED = {
     "sim/backends": {"sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
     "sim/model": {"sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/spec", "sim/random", "sim/core", "sim/model"},
-    "sim/checkpoint": {"sim/spec"},
+    "sim/checkpoint": {"sim/spec", "sim/random", "sim/core", "sim/model"},
     "theory": {"sim/spec"},
     "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/backends", "sim/model", "sim/measure",
                     "sim/checkpoint", "theory"},

@@ -1,0 +1,150 @@
+#include "sim/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/strict_json.h"
+
+namespace periscope {
+namespace {
+
+/// Constants that some versions of the public implementation stored: causal masks, RoPE's frequencies, 0, 1, 2, ….
+constexpr std::array<std::string_view, 4> buffers{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
+                                                  ".position_ids"};
+
+const Family& family_of(const nlohmann::json& config, const std::string& path) {
+  ConfigReader reader(config, path);
+  const std::string type = reader.text("model_type");
+  const Family* family = find_family(type);
+  if (family == nullptr) {
+    std::vector<std::string_view> all;
+    for (const Family* known : family_table()) {
+      all.insert(all.end(), known->model_types.begin(), known->model_types.end());
+    }
+    throw reader.unsupported_value("model_type", fmt::format("one of {}", fmt::join(all, ", ")));
+  }
+  if (!reader.has("architectures")) return *family;
+  const std::vector<std::string> written = reader.texts("architectures");
+  if (written.size() != 1 || std::ranges::count(family->architectures, written.front()) == 0) {
+    throw reader.unsupported_value("architectures", fmt::format("one of {}", fmt::join(family->architectures, ", ")));
+  }
+  return *family;
+}
+
+bool is_floating(SafetensorsType type) { return type <= SafetensorsType::f8_e4m3; }
+
+}  // namespace
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Checkpoint::Checkpoint(const std::string& folder)
+    : config_path_(folder + "/config.json"),
+      config_(read_strict_json(config_path_)),
+      family_(&family_of(config_, config_path_)),
+      files_(folder) {
+  read_config();
+  check_tensors();
+}
+
+void Checkpoint::read_config() {
+  ConfigReader reader(config_, config_path_);
+  const TensorNames names(files_.names(), *family_, folder());
+  stack_ = family_->read(reader, names);
+  reader.must_be("quantization_config", nullptr);
+  reader.finish();
+  defaults_ = reader.defaults();
+  try {
+    validate(token_stack(stack_.model));
+  } catch (const ConfigError& error) {
+    throw unsupported(config_path_, std::string("as a stack, ") + error.what());
+  }
+  const auto stored = [&](const std::string& name) { return names.stored(name); };
+  stack_.map = stack_.map.renamed(stored);
+  for (auto& [copy, original] : stack_.copies) {
+    copy = stored(copy);
+    original = stored(original);
+  }
+  uses_ = stack_.map.uses(stack_.model);
+  stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
+}
+
+void Checkpoint::check_tensors() {
+  std::vector<std::string> missing;
+  for (const auto& [tensor, uses] : uses_) {
+    if (files_.contains(tensor)) {
+      check_shape(tensor, uses);
+    } else {
+      missing.push_back(tensor);
+    }
+  }
+  for (const std::string& tensor : files_.names()) {
+    if (uses_.contains(tensor)) continue;
+    if (!is_known(tensor)) {
+      const std::string absent = missing.empty() ? "" : fmt::format("; missing is \"{}\"", missing.front());
+      throw unsupported(files_.file_of(tensor),
+                        fmt::format("tensor {} {}: unknown to the family {}, it may change the function{}",
+                                    in_quotes(tensor), shape_text(files_.find(tensor).shape), family_->name, absent));
+    }
+    unused_.push_back(tensor);
+  }
+  if (missing.empty()) return;
+  const std::string& first = missing.front();
+  const std::string more = missing.size() > 1 ? fmt::format("; {} more are missing", missing.size() - 1) : "";
+  throw malformed(folder(),
+                  fmt::format("no tensor \"{}\": expected {} ({}){}", first, shape_text(stored_shape(uses_.at(first))),
+                              uses_.at(first).front().parameter, more));
+}
+
+void Checkpoint::check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const {
+  const SafetensorsView& view = files_.find(tensor);
+  const std::vector<std::int64_t> expected = stored_shape(uses);
+  if (view.shape != expected) {
+    throw malformed(files_.file_of(tensor),
+                    fmt::format("tensor \"{}\": shape {}, expected {} ({})", tensor, shape_text(view.shape),
+                                shape_text(expected), uses.front().parameter));
+  }
+  if (!is_floating(view.type)) {
+    throw unsupported(files_.file_of(tensor), fmt::format("tensor \"{}\": type {}, expected a floating-point type",
+                                                          tensor, name_of(view.type)));
+  }
+}
+
+bool Checkpoint::is_known(const std::string& tensor) {
+  const auto copy = std::ranges::find(stack_.copies, tensor, &std::pair<std::string, std::string>::first);
+  if (copy != stack_.copies.end()) {
+    check_copy(copy->first, copy->second);
+    return true;
+  }
+  return std::ranges::any_of(buffers, [&](std::string_view end) { return tensor.ends_with(end); }) ||
+         std::ranges::any_of(family_->other_parts, [&](std::string_view begin) { return tensor.starts_with(begin); });
+}
+
+void Checkpoint::check_copy(const std::string& copy, const std::string& original) const {
+  if (!files_.contains(original)) return;  // which is reported as missing
+  const auto differ = [&](const std::string& what) {
+    return unsupported(
+        files_.file_of(copy),
+        fmt::format("tensor \"{}\" and \"{}\" are one by config.json, but differ in {}", copy, original, what));
+  };
+  const SafetensorsView& view = files_.find(copy);
+  if (view.shape != files_.find(original).shape) throw differ("shape");
+  constexpr std::uint64_t piece = 1 << 16;
+  std::vector<double> a(piece), b(piece);
+  const std::uint64_t count = count_of(view);
+  for (std::uint64_t first = 0; first < count; first += piece) {
+    const std::size_t size = std::min(piece, count - first);
+    files_.read(copy, first, std::span(a).first(size));
+    files_.read(original, first, std::span(b).first(size));
+    const auto same = [](double x, double y) {
+      return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+    };
+    if (!std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin(), same)) throw differ("value");
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/family.h"
+#include "sim/checkpoint/tensor_files.h"
+
+namespace periscope {
+
+/// A folder with config.json and safetensors files, understood: which family wrote it, the stack that it describes,
+/// and which tensor holds which parameter. Nothing that could change the function is left over: a key of config.json
+/// that is unknown, a tensor that is missing, unknown or of another shape is refused by name.
+class Checkpoint {
+ public:
+  /// Reads config.json and the files' headers, no weights. Throws InputError, also for all that TensorFiles refuses.
+  explicit Checkpoint(const std::string& folder);
+
+  [[nodiscard]] const std::string& folder() const { return files_.folder(); }
+  [[nodiscard]] const Family& family() const { return *family_; }
+  [[nodiscard]] const ModelSpec& model() const { return stack_.model; }
+  /// Whether the unembedding is the embedding's table.
+  [[nodiscard]] bool tied() const { return stack_.tied; }
+  [[nodiscard]] const TensorFiles& files() const { return files_; }
+  /// With the names of the files.
+  [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
+  /// Every tensor that is used, and what it holds.
+  [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
+  /// Tensors of the files that are not used: buffers, copies, parts of larger models.
+  [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
+  /// Keys that config.json leaves out, and the values that stand for them.
+  [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
+  /// config.json.
+  [[nodiscard]] const nlohmann::json& config() const { return config_; }
+
+ private:
+  void read_config();
+  void check_tensors();
+  void check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const;
+  [[nodiscard]] bool is_known(const std::string& tensor);
+  void check_copy(const std::string& copy, const std::string& original) const;
+
+  std::string config_path_;
+  nlohmann::json config_;
+  const Family* family_;
+  TensorFiles files_;
+  FamilyStack stack_;
+  std::map<std::string, std::vector<ParameterMap::Use>> uses_;
+  std::vector<std::string> unused_;
+  std::map<std::string, std::string> defaults_;
+};
+
+/// "[3, 4]".
+[[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
+
+}  // namespace periscope

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "sim/checkpoint/checkpoint.h"
+#include "sim/model/weights.h"
+
+namespace periscope {
+
+/// The weights of a checkpoint, read and converted at every call, so that a stack needs the memory of one sublayer.
+/// Numbers are converted to f64 exactly and rounded to `dtype`. The checkpoint and the backend outlive this.
+class CheckpointWeights final : public WeightSource {
+ public:
+  CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype)
+      : backend_(backend), checkpoint_(checkpoint), dtype_(dtype) {}
+
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
+  /// A norm without stored vectors has a gain of 1 and no bias.
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
+
+ private:
+  [[nodiscard]] Tensor vector(const StoredPart& part, int length) const;
+
+  const Backend& backend_;
+  const Checkpoint& checkpoint_;
+  DType dtype_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,185 @@
+#include "sim/checkpoint/config_reader.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "sim/checkpoint/file_error.h"
+
+namespace periscope {
+namespace {
+
+constexpr std::string_view positive_number = "a number greater than 0";
+
+std::string whole_number(int least, int most) { return fmt::format("a whole number from {} to {}", least, most); }
+
+std::optional<int> as_integer(const nlohmann::json& value, int least, int most) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() ? value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)
+                                 : value.get<std::int64_t>() < least) {
+    return std::nullopt;
+  }
+  const auto number = value.get<std::int64_t>();
+  return number >= least && number <= most ? std::optional(static_cast<int>(number)) : std::nullopt;
+}
+
+std::optional<double> as_positive(const nlohmann::json& value) {
+  if (!value.is_number()) return std::nullopt;
+  const auto number = value.get<double>();
+  return std::isfinite(number) && number > 0.0 ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+ConfigReader::ConfigReader(nlohmann::json object, std::string path, std::string prefix)
+    : object_(std::move(object)),
+      path_(std::move(path)),
+      prefix_(std::move(prefix)),
+      defaults_(std::make_shared<std::map<std::string, std::string>>()) {
+  if (!object_.is_object()) {
+    const std::string what = prefix_.empty() ? "the file" : "key " + prefix_.substr(0, prefix_.size() - 1);
+    throw malformed(path_, what + " holds no JSON object");
+  }
+}
+
+const nlohmann::json* ConfigReader::find(std::string_view key) {
+  asked_.emplace(key);
+  const auto it = object_.find(std::string(key));
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+const nlohmann::json& ConfigReader::get(std::string_view key, std::string_view expected) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) throw malformed_value(key, expected);
+  return *value;
+}
+
+bool ConfigReader::has(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  return it != object_.end() && !it->is_null();
+}
+
+std::string ConfigReader::found(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  const std::string name = in_quotes(prefix_ + std::string(key));
+  if (it == object_.end()) return fmt::format("key {} is missing", name);
+  std::string value = it->is_string() ? in_quotes(it->get<std::string>())
+                                      : it->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  constexpr std::size_t most = 60;
+  if (value.size() > most) value = value.substr(0, most) + "…";
+  return fmt::format("key {} = {}", name, value);
+}
+
+InputError ConfigReader::unsupported_value(std::string_view key, std::string_view expected) const {
+  return unsupported(path_, fmt::format("{}: expected {}", found(key), expected));
+}
+
+InputError ConfigReader::malformed_value(std::string_view key, std::string_view expected) const {
+  return malformed(path_, fmt::format("{}: expected {}", found(key), expected));
+}
+
+void ConfigReader::note_default(std::string_view key, const nlohmann::json& value) {
+  (*defaults_)[prefix_ + std::string(key)] = value.dump();
+}
+
+int ConfigReader::integer(std::string_view key, int most, int least) {
+  const std::string expected = whole_number(least, most);
+  const std::optional<int> number = as_integer(get(key, expected), least, most);
+  if (!number) throw malformed_value(key, expected);
+  return *number;
+}
+
+int ConfigReader::integer_or(std::string_view key, int fallback, int most, int least) {
+  if (has(key)) return integer(key, most, least);
+  (void)find(key);
+  note_default(key, fallback);
+  return fallback;
+}
+
+double ConfigReader::positive(std::string_view key) {
+  const std::optional<double> number = as_positive(get(key, positive_number));
+  if (!number) throw malformed_value(key, positive_number);
+  return *number;
+}
+
+double ConfigReader::positive_or(std::string_view key, double fallback) {
+  if (has(key)) return positive(key);
+  (void)find(key);
+  note_default(key, fallback);
+  return fallback;
+}
+
+bool ConfigReader::flag_or(std::string_view key, bool fallback) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) {
+    note_default(key, fallback);
+    return fallback;
+  }
+  if (!value->is_boolean()) throw malformed_value(key, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigReader::text(std::string_view key) {
+  const nlohmann::json& value = get(key, "a string");
+  if (!value.is_string()) throw malformed_value(key, "a string");
+  return value.get<std::string>();
+}
+
+std::string ConfigReader::text_or(std::string_view key, std::string_view fallback) {
+  if (has(key)) return text(key);
+  (void)find(key);
+  note_default(key, std::string(fallback));
+  return std::string(fallback);
+}
+
+std::vector<std::string> ConfigReader::texts(std::string_view key) {
+  constexpr std::string_view expected = "a list of strings";
+  const nlohmann::json& value = get(key, expected);
+  if (!value.is_array()) throw malformed_value(key, expected);
+  std::vector<std::string> all;
+  for (const nlohmann::json& entry : value) {
+    if (!entry.is_string()) throw malformed_value(key, expected);
+    all.push_back(entry.get<std::string>());
+  }
+  return all;
+}
+
+ConfigReader ConfigReader::object(std::string_view key) {
+  ConfigReader inner(get(key, "an object"), path_, prefix_ + std::string(key) + ".");
+  inner.defaults_ = defaults_;
+  return inner;
+}
+
+std::optional<int> ConfigReader::integer_or_none(std::string_view key, std::optional<int> fallback, int most) {
+  if (has(key)) return integer(key, most);
+  (void)find(key);
+  if (object_.contains(std::string(key))) return std::nullopt;
+  note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
+  return fallback;
+}
+
+std::optional<double> ConfigReader::positive_or_none(std::string_view key, std::optional<double> fallback) {
+  if (has(key)) return positive(key);
+  (void)find(key);
+  if (object_.contains(std::string(key))) return std::nullopt;
+  note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
+  return fallback;
+}
+
+void ConfigReader::must_be(std::string_view key, const nlohmann::json& expected) {
+  const nlohmann::json* value = find(key);
+  if (value != nullptr && *value != expected) throw unsupported_value(key, expected.dump());
+}
+
+void ConfigReader::harmless(std::span<const std::string_view> keys) {
+  for (const std::string_view key : keys) asked_.emplace(key);
+}
+
+void ConfigReader::finish() const {
+  for (const auto& [key, value] : object_.items()) {
+    if (value.is_null() || asked_.contains(key)) continue;
+    throw unsupported(path_, found(key) + ": unknown, it may change the function");
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/spec/error.h"
+
+namespace periscope {
+
+/// Reads one object of a checkpoint's config.json. Every key has to be asked for, in one of three ways: it is read,
+/// or must_be the one value that leaves the function as it is, or is harmless; finish() refuses all others by name.
+/// A key that is null counts as absent, but for the two functions that tell them apart.
+/// Errors are InputError and name file, key, what was found and what was expected.
+class ConfigReader {
+ public:
+  /// `object` is an object; `prefix` comes before its keys in messages, such as "text_config.".
+  ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Whether the key is there and not null.
+  [[nodiscard]] bool has(std::string_view key) const;
+
+  /// A whole number from `least` to `most`.
+  [[nodiscard]] int integer(std::string_view key, int most, int least = 1);
+  [[nodiscard]] int integer_or(std::string_view key, int fallback, int most, int least = 1);
+  /// A finite number above 0.
+  [[nodiscard]] double positive(std::string_view key);
+  [[nodiscard]] double positive_or(std::string_view key, double fallback);
+  [[nodiscard]] bool flag_or(std::string_view key, bool fallback);
+  [[nodiscard]] std::string text(std::string_view key);
+  [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback);
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key);
+  /// The object under a key, whose keys have to be asked for in the same way.
+  [[nodiscard]] ConfigReader object(std::string_view key);
+  [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }
+
+  /// Null means none; only an absent key gives the fallback.
+  [[nodiscard]] std::optional<int> integer_or_none(std::string_view key, std::optional<int> fallback, int most);
+  [[nodiscard]] std::optional<double> positive_or_none(std::string_view key, std::optional<double> fallback);
+
+  /// The key may be absent, null, or this value.
+  void must_be(std::string_view key, const nlohmann::json& expected);
+  void harmless(std::span<const std::string_view> keys);
+
+  /// Refuses the keys that nobody asked for, unless they are null.
+  void finish() const;
+
+  /// "unsupported: PATH: key K = FOUND: expected EXPECTED". To be thrown.
+  [[nodiscard]] InputError unsupported_value(std::string_view key, std::string_view expected) const;
+  /// "malformed: …", for what no valid file has.
+  [[nodiscard]] InputError malformed_value(std::string_view key, std::string_view expected) const;
+
+  /// Keys that were absent, also in objects within this one, and the values used instead, which are the public
+  /// implementation's.
+  [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return *defaults_; }
+
+ private:
+  [[nodiscard]] const nlohmann::json* find(std::string_view key);
+  [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
+  [[nodiscard]] std::string found(std::string_view key) const;
+  void note_default(std::string_view key, const nlohmann::json& value);
+
+  nlohmann::json object_;
+  std::string path_;
+  std::string prefix_;
+  std::set<std::string, std::less<>> asked_;
+  std::shared_ptr<std::map<std::string, std::string>> defaults_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "sim/checkpoint/families/common.h"
+#include "sim/checkpoint/families/families.h"
+
+namespace periscope {
+namespace {
+
+const std::string embedding_name = "bert.embeddings.word_embeddings.weight";
+
+StoredNorm norm_of(const std::string& stem) { return {whole(stem + ".weight"), whole(stem + ".bias")}; }
+
+void map_layer(ParameterMap& map, int layer) {
+  const std::string stem = fmt::format("bert.encoder.layer.{}.", layer);
+  const auto linear = [&](Weight weight, const std::string& name) {
+    map.set(layer, weight, whole(stem + name + ".weight"));
+    map.set_bias(layer, weight, whole(stem + name + ".bias"));
+  };
+  linear(Weight::q, "attention.self.query");
+  linear(Weight::k, "attention.self.key");
+  linear(Weight::v, "attention.self.value");
+  linear(Weight::o, "attention.output.dense");
+  linear(Weight::up, "intermediate.dense");
+  linear(Weight::down, "output.dense");
+  map.set(2 * layer, NormSite::c, norm_of(stem + "attention.output.LayerNorm"));
+  map.set(2 * layer + 1, NormSite::c, norm_of(stem + "output.LayerNorm"));
+}
+
+/// The masked-token head: norm(φ(x Wᵀ + b)), then the embedding's table and a bias. A BertModel has none.
+void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack) {
+  const std::string head = "cls.predictions.";
+  stack.model.unembedding = names.contains(head + "transform.dense.weight") || names.contains(head + "bias");
+  if (!stack.model.unembedding) {
+    (void)config.flag_or("tie_word_embeddings", true);
+    if (first_architecture(config) == "BertModel") {
+      stack.warnings.emplace_back("no masked-token head (cls.predictions): the stack has no logits");
+      return;
+    }
+    stack.model.unembedding = true;  // the missing tensors are then named
+  }
+  stack.model.head.transform = true;
+  ParameterMap& map = stack.map;
+  map.set(0, Weight::head_dense, whole(head + "transform.dense.weight"));
+  map.set_bias(0, Weight::head_dense, whole(head + "transform.dense.bias"));
+  map.set(0, NormSite::head, norm_of(head + "transform.LayerNorm"));
+  map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
+  map.set_bias(0, Weight::unembedding, whole(head + "bias"));
+  stack.copies.emplace_back(head + "decoder.bias", head + "bias");
+}
+
+/// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
+FamilyStack read(ConfigReader& config, const TensorNames& names) {
+  skip_harmless_keys(config);
+  constexpr std::array<std::string_view, 6> of_the_pooler{"pooler_fc_size",       "pooler_num_attention_heads",
+                                                          "pooler_num_fc_layers", "pooler_size_per_head",
+                                                          "pooler_type",          "directionality"};
+  config.harmless(of_the_pooler);
+  config.must_be("is_decoder", false);
+  config.must_be("position_embedding_type", "absolute");
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  m.placement = *find_placement("post");
+  m.final_norm = false;
+  m.embedding_norm = true;
+  m.norm = NormKind::layer;
+  m.rope = false;
+  m.causal = false;
+  read_sizes(config, m);
+  if (m.width < 2) throw config.malformed_value("hidden_size", "at least 2, because LayerNorm of one feature is 0");
+  m.kv_heads = m.heads;
+  m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
+  m.embedding.positions = config.integer("max_position_embeddings", most_tokens);
+  m.embedding.token_types = config.integer_or("type_vocab_size", 2, most_wide);
+  m.norm_eps = config.positive_or("layer_norm_eps", 1e-12);
+  m.mlp = read_plain_mlp(config, "hidden_act", "gelu");
+
+  ParameterMap& map = stack.map;
+  map.set(0, Weight::embedding, whole(embedding_name));
+  map.set(0, Weight::positions, whole("bert.embeddings.position_embeddings.weight"));
+  map.set(0, Weight::token_types, whole("bert.embeddings.token_type_embeddings.weight"));
+  map.set(0, NormSite::embedding, norm_of("bert.embeddings.LayerNorm"));
+  for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer);
+  map_mlm_head(config, names, stack);
+  return stack;
+}
+
+nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
+  return {{"architectures", {m.unembedding ? "BertForMaskedLM" : "BertModel"}},
+          {"model_type", "bert"},
+          {"dtype", "float32"},
+          {"vocab_size", m.vocab},
+          {"hidden_size", m.width},
+          {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads},
+          {"intermediate_size", m.mlp_width},
+          {"max_position_embeddings", m.embedding.positions},
+          {"type_vocab_size", m.embedding.token_types},
+          {"hidden_act", activation_name(m.mlp)},
+          {"layer_norm_eps", m.norm_eps},
+          {"tie_word_embeddings", tied}};
+}
+
+}  // namespace
+
+const Family& bert_family() {
+  static const Family family{
+      .name = "bert",
+      .model_types = {"bert"},
+      .architectures = {"BertForMaskedLM", "BertForPreTraining", "BertModel"},
+      .body = "bert.",
+      .anchor = "embeddings.word_embeddings.weight",
+      .aliases = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
+      .other_parts = {"bert.pooler.", "pooler.", "cls.seq_relationship."},
+      .read = read,
+      .write = write};
+  return family;
+}
+
+}  // namespace periscope

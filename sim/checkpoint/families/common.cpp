@@ -1,0 +1,242 @@
+#include "sim/checkpoint/families/common.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "sim/checkpoint/file_error.h"
+
+namespace periscope {
+namespace {
+
+constexpr std::array<std::string_view, 88> harmless_keys{
+    // what it is and where it comes from
+    "_name_or_path", "name_or_path", "_commit_hash", "architectures", "model_type", "transformers_version", "dtype",
+    "torch_dtype", "tokenizer_class", "finetuning_task", "is_decoder", "task_specific_params", "id2label", "label2id",
+    "num_labels", "_num_labels", "problem_type",
+    // ids of special tokens
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id",
+    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
+    // training: initial values, dropout, memory
+    "initializer_range", "initializer_factor", "init_std", "attention_dropout", "hidden_dropout", "dropout",
+    "activation_dropout", "layerdrop", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
+    "embd_pdrop", "attn_pdrop", "resid_pdrop", "gradient_checkpointing", "use_bfloat16", "tf_legacy_loss",
+    // how it is computed, not what
+    "use_cache", "cache_implementation", "attn_implementation", "_attn_implementation", "torchscript", "pretraining_tp",
+    "chunk_size_feed_forward", "output_past",
+    // what is returned
+    "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
+    "tie_last_hidden_states",
+    // generation
+    "temperature", "top_k", "top_p", "typical_p", "do_sample", "max_length", "min_length", "max_new_tokens",
+    "num_beams", "num_beam_groups", "num_return_sequences", "early_stopping", "repetition_penalty", "length_penalty",
+    "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
+    "begin_suppress_tokens", "remove_invalid_values", "exponential_decay_length_penalty", "prefix",
+    // limits that no parameter's shape has, where they do not scale RoPE
+    "max_position_embeddings", "n_ctx",
+    // heads for other tasks
+    "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
+
+struct ActivationName {
+  std::string_view name;
+  std::optional<MlpKind> plain, gated;
+};
+/// GELU with the error function, its approximation with tanh, and SiLU have several names.
+constexpr std::array activations{
+    ActivationName{"relu", MlpKind::relu, std::nullopt},
+    ActivationName{"silu", MlpKind::silu, MlpKind::swiglu},
+    ActivationName{"swish", MlpKind::silu, MlpKind::swiglu},
+    ActivationName{"gelu", MlpKind::gelu, MlpKind::geglu},
+    ActivationName{"gelu_python", MlpKind::gelu, MlpKind::geglu},
+    ActivationName{"gelu_pytorch_tanh", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
+    ActivationName{"gelu_new", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
+    ActivationName{"gelu_accurate", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
+};
+
+MlpKind read_activation(ConfigReader& config, std::string_view key, std::string_view fallback,
+                        std::optional<MlpKind> ActivationName::*form) {
+  const std::string name = config.text_or(key, fallback);
+  std::string known;
+  for (const ActivationName& row : activations) {
+    if (!(row.*form)) continue;
+    if (row.name == name) return *(row.*form);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  throw config.unsupported_value(key, "one of " + known);
+}
+
+}  // namespace
+
+void skip_harmless_keys(ConfigReader& config) {
+  config.harmless(harmless_keys);
+  config.must_be("is_encoder_decoder", false);
+  config.must_be("add_cross_attention", false);
+  config.must_be("tie_encoder_decoder", false);
+  config.must_be("pruned_heads", nlohmann::json::object());
+}
+
+std::string first_architecture(ConfigReader& config) {
+  if (!config.has("architectures")) return {};
+  const std::vector<std::string> all = config.texts("architectures");
+  return all.empty() ? std::string() : all.front();
+}
+
+void read_sizes(ConfigReader& config, ModelSpec& m) {
+  m.width = config.integer("hidden_size", most_wide);
+  m.layers = config.integer("num_hidden_layers", most_layers);
+  m.heads = config.integer("num_attention_heads", most_wide);
+  m.mlp_width = config.integer("intermediate_size", most_wide);
+  m.vocab = config.integer("vocab_size", most_tokens);
+}
+
+void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback) {
+  constexpr std::string_view key = "num_key_value_heads";
+  m.kv_heads = config.integer_or_none(key, fallback > 0 ? fallback : m.heads, most_wide).value_or(m.heads);
+  if (m.heads % m.kv_heads != 0) {
+    throw config.malformed_value(key, fmt::format("a divisor of num_attention_heads = {}", m.heads));
+  }
+}
+
+int divided_head_dim(const ConfigReader& config, const ModelSpec& m, std::string_view width_key,
+                     std::string_view heads_key) {
+  if (m.width % m.heads != 0) {
+    throw config.malformed_value(heads_key, fmt::format("a divisor of {} = {}", width_key, m.width));
+  }
+  return m.width / m.heads;
+}
+
+void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
+  if (config.has("head_dim") || fallback > 0) {
+    m.head_dim = config.integer_or("head_dim", fallback, most_wide);
+  } else {
+    config.must_be("head_dim", nullptr);
+    m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
+  }
+  if (m.head_dim % 2 != 0) throw config.malformed_value("head_dim", "an even number, because RoPE turns pairs");
+  if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
+    throw config.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));
+  }
+}
+
+MlpKind read_plain_mlp(ConfigReader& config, std::string_view key, std::string_view fallback) {
+  return read_activation(config, key, fallback, &ActivationName::plain);
+}
+
+MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_view fallback) {
+  return read_activation(config, key, fallback, &ActivationName::gated);
+}
+
+std::string activation_name(MlpKind kind, bool old_gelu) {
+  if (activation_of(kind) == Activation::gelu_tanh) return old_gelu ? "gelu_new" : "gelu_pytorch_tanh";
+  for (const ActivationName& row : activations) {
+    if (row.plain == kind || row.gated == kind) return std::string(row.name);
+  }
+  throw std::logic_error("unknown MLP kind");
+}
+
+std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
+                                      int parameter) {
+  std::vector<bool> sliding;
+  if (!config.has("layer_types")) {
+    config.must_be("layer_types", nullptr);
+    for (int layer = 0; layer < layers; ++layer) sliding.push_back(older(layer, parameter));
+    return sliding;
+  }
+  for (const std::string& type : config.texts("layer_types")) {
+    if (type != "sliding_attention" && type != "full_attention") {
+      throw config.unsupported_value("layer_types", "sliding_attention and full_attention");
+    }
+    sliding.push_back(type == "sliding_attention");
+  }
+  if (std::ssize(sliding) != layers) {
+    throw config.malformed_value("layer_types", fmt::format("a list of num_hidden_layers = {}", layers));
+  }
+  return sliding;
+}
+
+void set_attention(ModelSpec& m, std::vector<AttentionRule> rules) {
+  const std::vector<double> plain = rope_frequencies(m.head_dim, rope_base);
+  bool all_plain = true;
+  for (AttentionRule& rule : rules) {
+    if (rule.rope_frequencies == plain) rule.rope_frequencies.clear();
+    const ScoreRule& s = rule.scores;
+    all_plain = all_plain && rule.rope_frequencies.empty() && s.scale == 0.0 && s.soft_cap == 0.0 && s.window == 0;
+  }
+  if (!all_plain) m.attention = std::move(rules);
+}
+
+void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack, bool tied_by_default,
+              const std::string& embedding, const std::string& head) {
+  const bool said = config.has("tie_word_embeddings");
+  stack.tied = config.flag_or("tie_word_embeddings", tied_by_default);
+  if (!stack.tied && !names.contains(head)) {
+    if (first_architecture(config).ends_with("Model")) {
+      stack.model.unembedding = false;
+      stack.warnings.push_back("no " + head + ", and config.json ties none: the stack has no logits");
+      return;
+    }
+    if (!said) {
+      stack.tied = true;
+      stack.warnings.push_back("no " + head + ", and config.json does not say tie_word_embeddings: taken as tied");
+    }
+  }
+  if (stack.tied) stack.copies.emplace_back(head, embedding);
+  stack.map.set(0, Weight::unembedding, whole(stack.tied ? embedding : head));
+}
+
+StoredPart whole(std::string tensor, double plus) { return {.tensor = std::move(tensor), .plus = plus}; }
+
+void map_llama(FamilyStack& stack, const LlamaNames& n) {
+  const ModelSpec& m = stack.model;
+  ParameterMap& map = stack.map;
+  const auto norm = [&](const std::string& stem) { return StoredNorm{whole(stem + ".weight", n.gain_plus), {}}; };
+  map.set(0, Weight::embedding, whole("model.embed_tokens.weight"));
+  map.set(0, NormSite::final, norm("model.norm"));
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const std::string stem = fmt::format("model.layers.{}.", layer);
+    const auto linear = [&](Weight weight, const std::string& name, bool bias) {
+      map.set(layer, weight, whole(stem + name + ".weight"));
+      if (bias) map.set_bias(layer, weight, whole(stem + name + ".bias"));
+    };
+    const auto norm_at = [&](int sublayer, NormSite site, std::string_view name) {
+      if (!name.empty()) map.set(sublayer, site, norm(stem + std::string(name)));
+    };
+    linear(Weight::q, "self_attn.q_proj", n.qkv_bias);
+    linear(Weight::k, "self_attn.k_proj", n.qkv_bias);
+    linear(Weight::v, "self_attn.v_proj", n.qkv_bias);
+    linear(Weight::o, "self_attn.o_proj", n.o_bias);
+    linear(Weight::gate, "mlp.gate_proj", n.mlp_bias);
+    linear(Weight::up, "mlp.up_proj", n.mlp_bias);
+    linear(Weight::down, "mlp.down_proj", n.mlp_bias);
+    norm_at(2 * layer, NormSite::a, n.attention_a);
+    norm_at(2 * layer, NormSite::b, n.attention_b);
+    norm_at(2 * layer + 1, NormSite::a, n.mlp_a);
+    norm_at(2 * layer + 1, NormSite::b, n.mlp_b);
+    if (m.qk_norm == QkNorm::none) continue;
+    norm_at(2 * layer, NormSite::q, "self_attn.q_norm");
+    norm_at(2 * layer, NormSite::k, "self_attn.k_norm");
+  }
+}
+
+nlohmann::ordered_json llama_config(const ModelSpec& m, bool tied, std::string_view model_type,
+                                    std::string_view architecture) {
+  return {{"architectures", {architecture}},
+          {"model_type", model_type},
+          {"dtype", "float32"},
+          {"vocab_size", m.vocab},
+          {"hidden_size", m.width},
+          {"intermediate_size", m.mlp_width},
+          {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads},
+          {"num_key_value_heads", m.kv_heads},
+          {"head_dim", m.head_dim},
+          {"rms_norm_eps", m.norm_eps},
+          {"max_position_embeddings", 1 << 20},
+          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rope_base}}},
+          {"attention_bias", false},
+          {"tie_word_embeddings", tied}};
+}
+
+}  // namespace periscope

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "sim/checkpoint/family.h"
+
+namespace periscope {
+
+const Family& llama_family();
+const Family& mistral_family();
+const Family& qwen2_family();
+const Family& qwen3_family();
+const Family& gpt2_family();
+const Family& gemma2_family();
+const Family& gemma3_family();
+const Family& olmo2_family();
+const Family& bert_family();
+const Family& opt_family();
+
+}  // namespace periscope

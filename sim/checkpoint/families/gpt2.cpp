@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "sim/checkpoint/families/common.h"
+#include "sim/checkpoint/families/families.h"
+
+namespace periscope {
+namespace {
+
+/// What attention does with q·k, layer by layer.
+std::vector<AttentionRule> read_scales(ConfigReader& config, const ModelSpec& m) {
+  const bool by_head = config.flag_or("scale_attn_weights", true);
+  const bool by_layer = config.flag_or("scale_attn_by_inverse_layer_idx", false);
+  std::vector<AttentionRule> rules(static_cast<std::size_t>(m.layers));
+  for (int layer = 0; layer < m.layers; ++layer) {
+    if (by_head && !by_layer) continue;
+    const double scale = by_head ? 1.0 / std::sqrt(static_cast<double>(m.head_dim)) : 1.0;
+    rules[static_cast<std::size_t>(layer)].scores.scale = by_layer ? scale / (layer + 1.0) : scale;
+  }
+  return rules;
+}
+
+/// Matrices are stored as [in, out]; those of queries, keys and values side by side in one tensor.
+void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
+  const std::string stem = fmt::format("transformer.h.{}.", layer);
+  const auto linear = [&](Weight weight, const std::string& name, std::int64_t first) {
+    map.set(layer, weight, {.tensor = stem + name + ".weight", .first = first, .transposed = true});
+    map.set_bias(layer, weight, {.tensor = stem + name + ".bias", .first = first});
+  };
+  const auto norm = [&](int sublayer, const std::string& name) {
+    map.set(sublayer, NormSite::a, {whole(stem + name + ".weight"), whole(stem + name + ".bias")});
+  };
+  norm(2 * layer, "ln_1");
+  linear(Weight::q, "attn.c_attn", 0);
+  linear(Weight::k, "attn.c_attn", m.width);
+  linear(Weight::v, "attn.c_attn", 2L * m.width);
+  linear(Weight::o, "attn.c_proj", 0);
+  norm(2 * layer + 1, "ln_2");
+  linear(Weight::up, "mlp.c_fc", 0);
+  linear(Weight::down, "mlp.c_proj", 0);
+}
+
+/// Pre-LN with LayerNorm, learned positions, biases everywhere.
+FamilyStack read(ConfigReader& config, const TensorNames& names) {
+  skip_harmless_keys(config);
+  constexpr std::array<std::string_view, 1> order_of_operations{"reorder_and_upcast_attn"};
+  config.harmless(order_of_operations);
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  m.placement = *find_placement("pre");
+  m.norm = NormKind::layer;
+  m.rope = false;
+  m.width = config.integer("n_embd", most_wide, 2);
+  m.layers = config.integer("n_layer", most_layers);
+  m.heads = m.kv_heads = config.integer("n_head", most_wide);
+  m.head_dim = divided_head_dim(config, m, "n_embd", "n_head");
+  m.mlp_width = config.integer_or_none("n_inner", std::nullopt, most_wide).value_or(4 * m.width);
+  m.vocab = config.integer("vocab_size", most_tokens);
+  m.embedding.positions = config.integer("n_positions", most_tokens);
+  m.norm_eps = config.positive_or("layer_norm_epsilon", 1e-5);
+  m.mlp = read_plain_mlp(config, "activation_function", "gelu_new");
+  set_attention(m, read_scales(config, m));
+
+  ParameterMap& map = stack.map;
+  map.set(0, Weight::embedding, whole("transformer.wte.weight"));
+  map.set(0, Weight::positions, whole("transformer.wpe.weight"));
+  for (int layer = 0; layer < m.layers; ++layer) map_layer(map, m, layer);
+  map.set(0, NormSite::final, {whole("transformer.ln_f.weight"), whole("transformer.ln_f.bias")});
+  map_head(config, names, stack, true, "transformer.wte.weight");
+  return stack;
+}
+
+nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"dtype", "float32"},
+          {"vocab_size", m.vocab},
+          {"n_positions", m.embedding.positions},
+          {"n_embd", m.width},
+          {"n_layer", m.layers},
+          {"n_head", m.heads},
+          {"n_inner", m.mlp_width},
+          {"activation_function", activation_name(m.mlp, true)},
+          {"layer_norm_epsilon", m.norm_eps},
+          {"tie_word_embeddings", tied}};
+}
+
+}  // namespace
+
+const Family& gpt2_family() {
+  static const Family family{.name = "gpt2",
+                             .model_types = {"gpt2"},
+                             .architectures = {"GPT2LMHeadModel", "GPT2Model"},
+                             .body = "transformer.",
+                             .anchor = "wte.weight",
+                             .aliases = {},
+                             .other_parts = {},
+                             .read = read,
+                             .write = write};
+  return family;
+}
+
+}  // namespace periscope

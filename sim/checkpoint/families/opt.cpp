@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include "sim/checkpoint/families/common.h"
+#include "sim/checkpoint/families/families.h"
+
+namespace periscope {
+namespace {
+
+constexpr int position_offset = 2;  // the first two rows of the table are never used
+constexpr double norm_eps = 1e-5;   // no key for it
+
+/// What of a layer is stored besides the matrices, and where its norms stand.
+struct Options {
+  bool bias = true;
+  bool affine = true;
+  NormSite site = NormSite::a;
+};
+
+StoredNorm norm_of(const std::string& stem, bool affine) {
+  if (!affine) return {};
+  return {whole(stem + ".weight"), whole(stem + ".bias")};
+}
+
+void map_layer(ParameterMap& map, int layer, const Options& options) {
+  const std::string stem = fmt::format("model.decoder.layers.{}.", layer);
+  const auto linear = [&](Weight weight, const std::string& name) {
+    map.set(layer, weight, whole(stem + name + ".weight"));
+    if (options.bias) map.set_bias(layer, weight, whole(stem + name + ".bias"));
+  };
+  linear(Weight::q, "self_attn.q_proj");
+  linear(Weight::k, "self_attn.k_proj");
+  linear(Weight::v, "self_attn.v_proj");
+  linear(Weight::o, "self_attn.out_proj");
+  linear(Weight::up, "fc1");
+  linear(Weight::down, "fc2");
+  map.set(2 * layer, options.site, norm_of(stem + "self_attn_layer_norm", options.affine));
+  map.set(2 * layer + 1, options.site, norm_of(stem + "final_layer_norm", options.affine));
+}
+
+/// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
+/// than the stack.
+FamilyStack read(ConfigReader& config, const TensorNames& names) {
+  skip_harmless_keys(config);
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  m.norm = NormKind::layer;
+  m.norm_eps = norm_eps;
+  m.rope = false;
+  m.width = config.integer("hidden_size", most_wide, 2);
+  m.layers = config.integer("num_hidden_layers", most_layers);
+  m.heads = m.kv_heads = config.integer("num_attention_heads", most_wide);
+  m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
+  m.mlp_width = config.integer("ffn_dim", most_wide);
+  m.vocab = config.integer("vocab_size", most_tokens);
+  const int narrow = config.integer_or("word_embed_proj_dim", m.width, most_wide);
+  m.embedding.width = narrow == m.width ? 0 : narrow;
+  m.embedding.positions = config.integer("max_position_embeddings", most_tokens) + position_offset;
+  m.embedding.position_offset = position_offset;
+  m.mlp = read_plain_mlp(config, "activation_function", "relu");
+
+  const bool before = config.flag_or("do_layer_norm_before", true);
+  m.placement = *find_placement(before ? "pre" : "post");
+  m.final_norm = !config.flag_or("_remove_final_layer_norm", false) && before;
+  const Options options{.bias = config.flag_or("enable_bias", true),
+                        .affine = config.flag_or("layer_norm_elementwise_affine", true),
+                        .site = before ? NormSite::a : NormSite::c};
+
+  ParameterMap& map = stack.map;
+  map.set(0, Weight::embedding, whole("model.decoder.embed_tokens.weight"));
+  map.set(0, Weight::positions, whole("model.decoder.embed_positions.weight"));
+  map.set(0, Weight::project_in, whole("model.decoder.project_in.weight"));
+  map.set(0, Weight::project_out, whole("model.decoder.project_out.weight"));
+  for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer, options);
+  map.set(0, NormSite::final, norm_of("model.decoder.final_layer_norm", options.affine));
+  map_head(config, names, stack, true, "model.decoder.embed_tokens.weight");
+  return stack;
+}
+
+nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
+  return {{"architectures", {"OPTForCausalLM"}},
+          {"model_type", "opt"},
+          {"dtype", "float32"},
+          {"vocab_size", m.vocab},
+          {"hidden_size", m.width},
+          {"word_embed_proj_dim", m.embedding_width()},
+          {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads},
+          {"ffn_dim", m.mlp_width},
+          {"max_position_embeddings", m.embedding.positions - position_offset},
+          {"activation_function", activation_name(m.mlp)},
+          {"do_layer_norm_before", m.rule(0).norm_a},
+          {"_remove_final_layer_norm", m.rule(0).norm_a && !m.final_norm},
+          {"enable_bias", true},
+          {"layer_norm_elementwise_affine", true},
+          {"tie_word_embeddings", tied}};
+}
+
+}  // namespace
+
+const Family& opt_family() {
+  static const Family family{.name = "opt",
+                             .model_types = {"opt"},
+                             .architectures = {"OPTForCausalLM", "OPTModel"},
+                             .body = "model.",
+                             .anchor = "decoder.embed_tokens.weight",
+                             .aliases = {},
+                             .other_parts = {},
+                             .read = read,
+                             .write = write};
+  return family;
+}
+
+}  // namespace periscope

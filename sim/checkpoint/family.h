@@ -1,0 +1,72 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/checkpoint/config_reader.h"
+#include "sim/checkpoint/parameter_map.h"
+
+namespace periscope {
+
+class TensorNames;
+
+/// What a family makes of a config.json: a stack, and the tensors that hold its parameters, under the names that the
+/// family's public implementation gives them.
+struct FamilyStack {
+  ModelSpec model;
+  ParameterMap map;
+  bool tied = false;  ///< the unembedding is the embedding's table
+  /// Tensors that may be there as copies of another: {copy, original}.
+  std::vector<std::pair<std::string, std::string>> copies;
+  std::vector<std::string> warnings;
+};
+
+/// A family of checkpoints. Adding one is a file in families/ that defines its Family, and its row in family.cpp.
+struct Family {
+  std::string_view name;
+  std::vector<std::string_view> model_types;  ///< config.json's model_type
+  std::vector<std::string_view> architectures;
+  std::string_view body;                                               ///< prefix of the names of all but the head
+  std::string_view anchor;                                             ///< the embedding's name after the prefix
+  std::vector<std::pair<std::string_view, std::string_view>> aliases;  /// < ends of names: {today's, older}
+  std::vector<std::string_view> other_parts;  ///< prefixes of names that are no part of a stack
+  FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
+  /// A config.json from which read() makes `model` again, if the family can express it.
+  nlohmann::ordered_json (*write)(const ModelSpec& model, bool tied);
+};
+
+/// Every family. This table is the only place that lists them.
+std::span<const Family* const> family_table();
+
+/// The family of a model_type, or null.
+const Family* find_family(std::string_view model_type);
+/// The family of that name, or null.
+const Family* family_named(std::string_view name);
+
+/// The names of a checkpoint's tensors, which may have other prefixes than the family's, as in files of a model
+/// without its head, or inside a larger model.
+class TensorNames {
+ public:
+  /// Finds the prefix. Throws InputError naming `where` if no prefix fits, or several.
+  TensorNames(std::vector<std::string> names, const Family& family, const std::string& where);
+
+  /// The name in the files of what the family calls `name`, whether or not it is there.
+  [[nodiscard]] std::string stored(const std::string& name) const;
+  [[nodiscard]] bool contains(const std::string& name) const { return has(stored(name)); }
+  /// What stands in the files where the family has its `body`.
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
+
+ private:
+  [[nodiscard]] bool has(const std::string& name) const;
+
+  std::vector<std::string> names_;  ///< sorted
+  const Family& family_;
+  std::string prefix_;
+};
+
+}  // namespace periscope
