@@ -19,8 +19,9 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  // In f64 the factor is √D; the public implementation rounds it to the type of the weights.
-  m.embedding.scale = std::sqrt(static_cast<double>(m.width));
+  // The public implementation keeps √D as an f32, and rounds it to the type that it computes in: bf16 gives 55.5 for
+  // D = 3072. Here it is that f32, also in f64, as in the reference numbers.
+  m.embedding.scale = static_cast<float>(std::sqrt(static_cast<double>(m.width)));
   config.must_be("use_bidirectional_attention", false);
 }
 

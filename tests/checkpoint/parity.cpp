@@ -1,0 +1,134 @@
+#include "tests/checkpoint/parity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "sim/checkpoint/checkpoint_gradients.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/safetensors_reader.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+
+namespace periscope::testing {
+namespace {
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+class StreamRecord final : public Observer {
+ public:
+  StreamRecord(const Backend& ops, Tensors& out) : ops_(ops), out_(out) {}
+  void on_input(const Tensor& x) override { out_["stream.0"] = ops_.to_host(x); }
+  void on_site(int sublayer, Site site, const Tensor& x) override {
+    if (site == Site::x_out) out_[fmt::format("stream.{}", sublayer + 1)] = ops_.to_host(x);
+  }
+
+ private:
+  const Backend& ops_;
+  Tensors& out_;
+};
+
+class GradientRecord final : public CheckpointGradients {
+ public:
+  GradientRecord(const Backend& ops, const Checkpoint& checkpoint, Tensors& out)
+      : CheckpointGradients(ops, checkpoint.map(), checkpoint.model(),
+                            [&out](const std::string& name, const std::vector<double>& gradient) {
+                              out["grad.weight." + name] = gradient;
+                            }),
+        ops_(ops),
+        out_(out) {}
+  void on_input(const Tensor& dx) override { out_["grad.stream.0"] = ops_.to_host(dx); }
+  void on_site(int sublayer, Site site, const Tensor& dx) override {
+    if (site == Site::x_out) out_[fmt::format("grad.stream.{}", sublayer + 1)] = ops_.to_host(dx);
+  }
+
+ private:
+  const Backend& ops_;
+  Tensors& out_;
+};
+
+std::vector<int> as_ids(const std::vector<std::int64_t>& values) { return {values.begin(), values.end()}; }
+
+std::vector<int> labels_of(const SafetensorsFile& expected, const std::vector<int>& ids) {
+  if (expected.tensors().contains("labels")) return as_ids(expected.integers("labels"));
+  std::vector<int> labels(ids.begin() + 1, ids.end());
+  labels.push_back(no_label);
+  return labels;
+}
+
+Tensors run(const Checkpoint& checkpoint, const SafetensorsFile& expected, const Target& target) {
+  const Backend& ops = *target.backend;
+  const CheckpointWeights weights(ops, checkpoint, target.dtype);
+  const StackContext context{.ops = ops, .model = checkpoint.model(), .weights = weights};
+  const std::vector<int> ids = as_ids(expected.integers("input_ids"));
+  Tensors out;
+  StreamRecord streams(ops, out);
+  GradientRecord gradients(ops, checkpoint, out);
+  const Tensor input = embedding_forward(context, ids);
+  if (!checkpoint.model().unembedding) {
+    out["output"] = ops.to_host(stack_forward(context, input, streams).output);
+    return out;
+  }
+  const Backpropagated pass = backpropagate(context, input, labels_of(expected, ids), streams, gradients);
+  embedding_backward(context, ids, pass.dinput, gradients);
+  out["logits"] = ops.to_host(pass.logits);
+  out["loss"] = {pass.loss};
+  for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};
+  return out;
+}
+
+double largest(const std::vector<double>& values) {
+  double most = 0.0;
+  for (const double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+/// The weights' tensor for a tensor that holds nothing but a key's bias.
+std::string weights_of_key_bias(const Checkpoint& checkpoint, const std::string& tensor) {
+  const auto found = checkpoint.uses().find(tensor);
+  if (found == checkpoint.uses().end() || found->second.size() != 1) return {};
+  if (!found->second.front().parameter.ends_with("attention.k.bias")) return {};
+  return tensor.substr(0, tensor.size() - std::string("bias").size()) + "weight";
+}
+
+double relative_error(const std::vector<double>& ours, const std::vector<double>& theirs, double scale) {
+  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
+  double worst = 0.0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double difference = std::abs(ours[i] - theirs[i]);
+    worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(worst, difference);
+  }
+  return worst == 0.0 ? 0.0 : worst / scale;
+}
+
+}  // namespace
+
+std::vector<TensorError> compare_with_expected(const std::string& folder, const Target& target) {
+  const Checkpoint checkpoint(folder);
+  const SafetensorsFile expected(folder + "/expected.safetensors");
+  Tensors ours = run(checkpoint, expected, target);
+  std::vector<TensorError> errors;
+  for (const auto& [name, view] : expected.tensors()) {
+    if (name == "input_ids" || name == "labels") continue;
+    const std::vector<double> theirs = expected.values(name);
+    double scale = largest(theirs);
+    const std::string prefix = "grad.weight.";
+    if (name.starts_with(prefix)) {
+      const std::string weights = weights_of_key_bias(checkpoint, name.substr(prefix.size()));
+      if (!weights.empty()) scale = largest(expected.values(prefix + weights));
+    }
+    errors.push_back({name, relative_error(ours[name], theirs, scale)});
+    ours.erase(name);
+  }
+  for (const auto& [name, values] : ours) errors.push_back({name, std::numeric_limits<double>::infinity()});
+  return errors;
+}
+
+TensorError worst_of(const std::vector<TensorError>& errors) {
+  return *std::ranges::max_element(errors, {}, &TensorError::error);
+}
+
+}  // namespace periscope::testing
