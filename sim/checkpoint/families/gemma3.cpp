@@ -51,10 +51,10 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   const RopePair ropes = read_ropes(config, m.head_dim, context);
   const double scale = read_score_scale(config, m.head_dim);
   const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
-  int pattern = 6;
-  for (const std::string_view key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
-    if (config.has(key)) pattern = config.integer(key, most_layers);
-  }
+  const int pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
+  if (!config.has("layer_types")) config.must_be("_sliding_window_pattern", pattern);
+  constexpr std::array<std::string_view, 1> said_twice{"_sliding_window_pattern"};
+  config.harmless(said_twice);
   const auto all_but_last = [](int layer, int length) { return (layer + 1) % length != 0; };
   std::vector<AttentionRule> rules;
   for (const bool slides : read_sliding_layers(config, m.layers, all_but_last, pattern)) {
