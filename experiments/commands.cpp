@@ -12,9 +12,11 @@
 #include "experiments/converge.h"
 #include "experiments/dump.h"
 #include "experiments/export_csv.h"
+#include "experiments/info.h"
 #include "experiments/list.h"
 #include "experiments/propagate.h"
 #include "experiments/toy_vector.h"
+#include "experiments/write_checkpoint.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -97,6 +99,22 @@ ExitCode run_list(const CommonOptions& options) {
   return ExitCode::ok;
 }
 
+ExitCode run_info(const CommonOptions& options, const std::string& folder) {
+  const Checkpoint checkpoint(folder);
+  if (options.json) print_json(info_json(checkpoint));
+  if (!options.quiet && !options.json) fmt::print("{}", info_text(checkpoint));
+  return ExitCode::ok;
+}
+
+ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
+  const Config config = options.load();
+  write_random_checkpoint(config, family);
+  const Checkpoint checkpoint(config.run.out);
+  if (options.json) print_json(info_json(checkpoint));
+  if (!options.quiet) fmt::print(stderr, "{}wrote {}\n", info_text(checkpoint), config.run.out);
+  return ExitCode::ok;
+}
+
 }  // namespace
 
 void add_commands(CLI::App& app, int& code) {
@@ -116,6 +134,18 @@ void add_commands(CLI::App& app, int& code) {
       run_converge);
   add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);
   add(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
+
+  const auto checkpoint = std::make_shared<std::string>();
+  add(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
+      [=](const CommonOptions& options) { return run_info(options, *checkpoint); });
+  app.get_subcommand("info")
+      ->add_option("folder", *checkpoint, "Folder with config.json and safetensors files")
+      ->required();
+
+  const auto family = std::make_shared<std::string>();
+  add(app, code, "write-checkpoint", "Write a random stack as a checkpoint that other programs read, into --out",
+      [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
+  app.get_subcommand("write-checkpoint")->add_option("--family", *family, "llama, gpt2, … (see `info`)")->required();
 
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
   const auto file = std::make_shared<std::string>();

@@ -69,6 +69,7 @@ void Checkpoint::read_config() {
     copy = stored(copy);
     original = stored(original);
   }
+  for (std::string& tensor : stack_.unread) tensor = stored(tensor);
   uses_ = stack_.map.uses(stack_.model);
   stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
 }
@@ -120,6 +121,7 @@ bool Checkpoint::is_known(const std::string& tensor) {
     check_copy(copy->first, copy->second);
     return true;
   }
+  if (std::ranges::count(stack_.unread, tensor) > 0) return true;
   return std::ranges::any_of(buffers, [&](std::string_view end) { return tensor.ends_with(end); }) ||
          std::ranges::any_of(family_->other_parts, [&](std::string_view begin) { return tensor.starts_with(begin); });
 }

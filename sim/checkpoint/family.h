@@ -23,6 +23,8 @@ struct FamilyStack {
   bool tied = false;  ///< the unembedding is the embedding's table
   /// Tensors that may be there as copies of another: {copy, original}.
   std::vector<std::pair<std::string, std::string>> copies;
+  /// Tensors that the public implementation stores and does not use.
+  std::vector<std::string> unread;
   std::vector<std::string> warnings;
 };
 
@@ -33,11 +35,11 @@ struct Family {
   std::vector<std::string_view> architectures;
   std::string_view body;                                               ///< prefix of the names of all but the head
   std::string_view anchor;                                             ///< the embedding's name after the prefix
-  std::vector<std::pair<std::string_view, std::string_view>> aliases;  /// < ends of names: {today's, older}
+  std::vector<std::pair<std::string_view, std::string_view>> aliases;  ///< ends of names: {today's, older}
   std::vector<std::string_view> other_parts;  ///< prefixes of names that are no part of a stack
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// A config.json from which read() makes `model` again, if the family can express it.
-  nlohmann::ordered_json (*write)(const ModelSpec& model, bool tied);
+  /// A config.json, untied, from which read() makes `model` again, if the family can express it.
+  nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
 /// Every family. This table is the only place that lists them.

@@ -16,11 +16,9 @@
 namespace periscope::testing {
 namespace {
 
-using Tensors = std::map<std::string, std::vector<double>>;
-
 class StreamRecord final : public Observer {
  public:
-  StreamRecord(const Backend& ops, Tensors& out) : ops_(ops), out_(out) {}
+  StreamRecord(const Backend& ops, NamedTensors& out) : ops_(ops), out_(out) {}
   void on_input(const Tensor& x) override { out_["stream.0"] = ops_.to_host(x); }
   void on_site(int sublayer, Site site, const Tensor& x) override {
     if (site == Site::x_out) out_[fmt::format("stream.{}", sublayer + 1)] = ops_.to_host(x);
@@ -28,12 +26,12 @@ class StreamRecord final : public Observer {
 
  private:
   const Backend& ops_;
-  Tensors& out_;
+  NamedTensors& out_;
 };
 
 class GradientRecord final : public CheckpointGradients {
  public:
-  GradientRecord(const Backend& ops, const Checkpoint& checkpoint, Tensors& out)
+  GradientRecord(const Backend& ops, const Checkpoint& checkpoint, NamedTensors& out)
       : CheckpointGradients(ops, checkpoint.map(), checkpoint.model(),
                             [&out](const std::string& name, const std::vector<double>& gradient) {
                               out["grad.weight." + name] = gradient;
@@ -47,37 +45,13 @@ class GradientRecord final : public CheckpointGradients {
 
  private:
   const Backend& ops_;
-  Tensors& out_;
+  NamedTensors& out_;
 };
 
 std::vector<int> as_ids(const std::vector<std::int64_t>& values) { return {values.begin(), values.end()}; }
 
 std::vector<int> labels_of(const SafetensorsFile& expected, const std::vector<int>& ids) {
-  if (expected.tensors().contains("labels")) return as_ids(expected.integers("labels"));
-  std::vector<int> labels(ids.begin() + 1, ids.end());
-  labels.push_back(no_label);
-  return labels;
-}
-
-Tensors run(const Checkpoint& checkpoint, const SafetensorsFile& expected, const Target& target) {
-  const Backend& ops = *target.backend;
-  const CheckpointWeights weights(ops, checkpoint, target.dtype);
-  const StackContext context{.ops = ops, .model = checkpoint.model(), .weights = weights};
-  const std::vector<int> ids = as_ids(expected.integers("input_ids"));
-  Tensors out;
-  StreamRecord streams(ops, out);
-  GradientRecord gradients(ops, checkpoint, out);
-  const Tensor input = embedding_forward(context, ids);
-  if (!checkpoint.model().unembedding) {
-    out["output"] = ops.to_host(stack_forward(context, input, streams).output);
-    return out;
-  }
-  const Backpropagated pass = backpropagate(context, input, labels_of(expected, ids), streams, gradients);
-  embedding_backward(context, ids, pass.dinput, gradients);
-  out["logits"] = ops.to_host(pass.logits);
-  out["loss"] = {pass.loss};
-  for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};
-  return out;
+  return expected.tensors().contains("labels") ? as_ids(expected.integers("labels")) : next_tokens(ids);
 }
 
 double largest(const std::vector<double>& values) {
@@ -106,10 +80,38 @@ double relative_error(const std::vector<double>& ours, const std::vector<double>
 
 }  // namespace
 
+std::vector<int> next_tokens(const std::vector<int>& ids) {
+  std::vector<int> labels(ids.begin() + 1, ids.end());
+  labels.push_back(no_label);
+  return labels;
+}
+
+NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>& ids, const std::vector<int>& labels,
+                            const Target& target) {
+  const Backend& ops = *target.backend;
+  const CheckpointWeights weights(ops, checkpoint, target.dtype);
+  const StackContext context{.ops = ops, .model = checkpoint.model(), .weights = weights};
+  NamedTensors out;
+  StreamRecord streams(ops, out);
+  GradientRecord gradients(ops, checkpoint, out);
+  const Tensor input = embedding_forward(context, ids);
+  if (!checkpoint.model().unembedding) {
+    out["output"] = ops.to_host(stack_forward(context, input, streams).output);
+    return out;
+  }
+  const Backpropagated pass = backpropagate(context, input, labels, streams, gradients);
+  embedding_backward(context, ids, pass.dinput, gradients);
+  out["logits"] = ops.to_host(pass.logits);
+  out["loss"] = {pass.loss};
+  for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};
+  return out;
+}
+
 std::vector<TensorError> compare_with_expected(const std::string& folder, const Target& target) {
   const Checkpoint checkpoint(folder);
   const SafetensorsFile expected(folder + "/expected.safetensors");
-  Tensors ours = run(checkpoint, expected, target);
+  const std::vector<int> ids = as_ids(expected.integers("input_ids"));
+  NamedTensors ours = run_checkpoint(checkpoint, ids, labels_of(expected, ids), target);
   std::vector<TensorError> errors;
   for (const auto& [name, view] : expected.tensors()) {
     if (name == "input_ids" || name == "labels") continue;

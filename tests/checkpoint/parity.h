@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,16 @@
 #include "tests/support/targets.h"
 
 namespace periscope::testing {
+
+using NamedTensors = std::map<std::string, std::vector<double>>;
+
+/// A pass forward and back, with the names of expected.safetensors: logits, loss, streams and all gradients. A model
+/// without logits has "output" and streams only. A tensor whose gradient did not come in full is "waiting.NAME".
+NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>& ids, const std::vector<int>& labels,
+                            const Target& target);
+
+/// The next token of each, none for the last.
+std::vector<int> next_tokens(const std::vector<int>& ids);
 
 /// How far one tensor of a pass is from the public implementation's.
 struct TensorError {

@@ -46,8 +46,15 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   map.set_bias(0, Weight::head_dense, whole(head + "transform.dense.bias"));
   map.set(0, NormSite::head, norm_of(head + "transform.LayerNorm"));
   map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
-  map.set_bias(0, Weight::unembedding, whole(head + "bias"));
-  stack.copies.emplace_back(head + "decoder.bias", head + "bias");
+  // The implementation adds decoder.bias. Tied, and before transformers 5 always, that is the head's own bias; else
+  // the latter is stored all the same.
+  if (!stack.tied && names.contains(head + "decoder.bias")) {
+    map.set_bias(0, Weight::unembedding, whole(head + "decoder.bias"));
+    stack.unread.push_back(head + "bias");
+  } else {
+    map.set_bias(0, Weight::unembedding, whole(head + "bias"));
+    stack.copies.emplace_back(head + "decoder.bias", head + "bias");
+  }
 }
 
 /// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
@@ -86,8 +93,8 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  return {{"architectures", {m.unembedding ? "BertForMaskedLM" : "BertModel"}},
+nlohmann::ordered_json write(const ModelSpec& m) {
+  return {{"architectures", {architecture_for(m, "BertForMaskedLM", "BertModel")}},
           {"model_type", "bert"},
           {"dtype", "float32"},
           {"vocab_size", m.vocab},
@@ -95,11 +102,11 @@ nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
           {"num_hidden_layers", m.layers},
           {"num_attention_heads", m.heads},
           {"intermediate_size", m.mlp_width},
-          {"max_position_embeddings", m.embedding.positions},
-          {"type_vocab_size", m.embedding.token_types},
+          {"max_position_embeddings", m.embedding.positions > 0 ? m.embedding.positions : default_positions},
+          {"type_vocab_size", m.embedding.token_types > 0 ? m.embedding.token_types : 2},
           {"hidden_act", activation_name(m.mlp)},
           {"layer_norm_eps", m.norm_eps},
-          {"tie_word_embeddings", tied}};
+          {"tie_word_embeddings", false}};
 }
 
 }  // namespace

@@ -52,22 +52,10 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
 /// A vector or matrix that is a tensor of its own.
 StoredPart whole(std::string tensor, double plus = 0.0);
 
-/// The names of Llama and its descendants: model.layers.{i}.self_attn.q_proj and so on.
-struct LlamaNames {
-  bool qkv_bias = false;
-  bool o_bias = false;
-  bool mlp_bias = false;
-  double gain_plus = 0.0;  ///< 1 for gains stored as w of 1 + w
-  // Of the norms, after "model.layers.{i}."; empty: there is none.
-  std::string_view attention_a = "input_layernorm";
-  std::string_view attention_b = {};
-  std::string_view mlp_a = "post_attention_layernorm";
-  std::string_view mlp_b = {};
-};
-void map_llama(FamilyStack& stack, const LlamaNames& names);
+/// `with_head` or, for a stack without logits, `without`.
+std::string architecture_for(const ModelSpec& model, std::string_view with_head, std::string_view without);
 
-/// What every written config.json of Llama's descendants begins with.
-nlohmann::ordered_json llama_config(const ModelSpec& model, bool tied, std::string_view model_type,
-                                    std::string_view architecture);
+/// Positions that a written checkpoint has if the stack has no learned ones yet.
+inline constexpr int default_positions = 1024;
 
 }  // namespace periscope

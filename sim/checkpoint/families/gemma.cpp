@@ -41,9 +41,8 @@ void map_gemma(ConfigReader& config, const TensorNames& names, FamilyStack& stac
   map_head(config, names, stack, true, "model.embed_tokens.weight");
 }
 
-nlohmann::ordered_json gemma_config(const ModelSpec& m, bool tied, std::string_view model_type,
-                                    std::string_view architecture) {
-  nlohmann::ordered_json json = llama_config(m, tied, model_type, architecture);
+nlohmann::ordered_json gemma_config(const ModelSpec& m, std::string_view model_type, std::string_view class_stem) {
+  nlohmann::ordered_json json = llama_config(m, model_type, class_stem);
   json["hidden_activation"] = activation_name(m.mlp);
   json["query_pre_attn_scalar"] = m.head_dim;
   json["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(m.layers), "full_attention");

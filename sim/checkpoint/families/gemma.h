@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/checkpoint/families/common.h"
+#include "sim/checkpoint/families/llama_like.h"
 
 namespace periscope {
 
@@ -13,7 +13,6 @@ void map_gemma(ConfigReader& config, const TensorNames& names, FamilyStack& stac
 /// query_pre_attn_scalar^(−1/2), or 0 (the plain scale) if that is the same.
 double read_score_scale(ConfigReader& config, int head_dim);
 
-nlohmann::ordered_json gemma_config(const ModelSpec& model, bool tied, std::string_view model_type,
-                                    std::string_view architecture);
+nlohmann::ordered_json gemma_config(const ModelSpec& model, std::string_view model_type, std::string_view class_stem);
 
 }  // namespace periscope

@@ -31,9 +31,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  return gemma_config(m, tied, "gemma2", "Gemma2ForCausalLM");
-}
+nlohmann::ordered_json write(const ModelSpec& m) { return gemma_config(m, "gemma2", "Gemma2"); }
 
 }  // namespace
 

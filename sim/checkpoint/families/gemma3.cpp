@@ -88,8 +88,9 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = gemma_config(m, tied, "gemma3_text", "Gemma3ForCausalLM");
+nlohmann::ordered_json write(const ModelSpec& m) {
+  nlohmann::ordered_json json = gemma_config(m, "gemma3_text", "Gemma3");
+  if (!m.unembedding) json["architectures"] = {"Gemma3TextModel"};
   const nlohmann::ordered_json rope = json["rope_parameters"];
   json["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
   return json;

@@ -72,19 +72,19 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  return {{"architectures", {"GPT2LMHeadModel"}},
+nlohmann::ordered_json write(const ModelSpec& m) {
+  return {{"architectures", {architecture_for(m, "GPT2LMHeadModel", "GPT2Model")}},
           {"model_type", "gpt2"},
           {"dtype", "float32"},
           {"vocab_size", m.vocab},
-          {"n_positions", m.embedding.positions},
+          {"n_positions", m.embedding.positions > 0 ? m.embedding.positions : default_positions},
           {"n_embd", m.width},
           {"n_layer", m.layers},
           {"n_head", m.heads},
           {"n_inner", m.mlp_width},
           {"activation_function", activation_name(m.mlp, true)},
           {"layer_norm_epsilon", m.norm_eps},
-          {"tie_word_embeddings", tied}};
+          {"tie_word_embeddings", false}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#include "sim/checkpoint/families/common.h"
 #include "sim/checkpoint/families/families.h"
+#include "sim/checkpoint/families/llama_like.h"
 #include "sim/checkpoint/families/rope.h"
 
 namespace periscope {
@@ -35,15 +35,15 @@ FamilyStack read_stack(ConfigReader& config, const TensorNames& names, bool mist
   return stack;
 }
 
-nlohmann::ordered_json write_llama(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = llama_config(m, tied, "llama", "LlamaForCausalLM");
+nlohmann::ordered_json write_llama(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_config(m, "llama", "Llama");
   json["hidden_act"] = activation_name(m.mlp);
   json["mlp_bias"] = false;
   return json;
 }
 
-nlohmann::ordered_json write_mistral(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = llama_config(m, tied, "mistral", "MistralForCausalLM");
+nlohmann::ordered_json write_mistral(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_config(m, "mistral", "Mistral");
   json["hidden_act"] = activation_name(m.mlp);
   json["sliding_window"] = nullptr;
   json.erase("attention_bias");

@@ -1,5 +1,5 @@
-#include "sim/checkpoint/families/common.h"
 #include "sim/checkpoint/families/families.h"
+#include "sim/checkpoint/families/llama_like.h"
 #include "sim/checkpoint/families/rope.h"
 
 namespace periscope {
@@ -33,8 +33,8 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = llama_config(m, tied, "olmo2", "Olmo2ForCausalLM");
+nlohmann::ordered_json write(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_config(m, "olmo2", "Olmo2");
   json["hidden_act"] = activation_name(m.mlp);
   return json;
 }

@@ -76,8 +76,9 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  return {{"architectures", {"OPTForCausalLM"}},
+nlohmann::ordered_json write(const ModelSpec& m) {
+  const int positions = m.embedding.positions > 0 ? m.embedding.positions - position_offset : default_positions;
+  return {{"architectures", {architecture_for(m, "OPTForCausalLM", "OPTModel")}},
           {"model_type", "opt"},
           {"dtype", "float32"},
           {"vocab_size", m.vocab},
@@ -86,13 +87,13 @@ nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
           {"num_hidden_layers", m.layers},
           {"num_attention_heads", m.heads},
           {"ffn_dim", m.mlp_width},
-          {"max_position_embeddings", m.embedding.positions - position_offset},
+          {"max_position_embeddings", positions},
           {"activation_function", activation_name(m.mlp)},
           {"do_layer_norm_before", m.rule(0).norm_a},
           {"_remove_final_layer_norm", m.rule(0).norm_a && !m.final_norm},
           {"enable_bias", true},
           {"layer_norm_elementwise_affine", true},
-          {"tie_word_embeddings", tied}};
+          {"tie_word_embeddings", false}};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/checkpoint/families/common.h"
+#include "sim/checkpoint/families/llama_like.h"
 
 namespace periscope {
 

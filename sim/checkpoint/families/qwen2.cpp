@@ -17,8 +17,8 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = llama_config(m, tied, "qwen2", "Qwen2ForCausalLM");
+nlohmann::ordered_json write(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_config(m, "qwen2", "Qwen2");
   json["hidden_act"] = activation_name(m.mlp);
   json.erase("attention_bias");
   return json;

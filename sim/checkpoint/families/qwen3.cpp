@@ -19,8 +19,8 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m, bool tied) {
-  nlohmann::ordered_json json = llama_config(m, tied, "qwen3", "Qwen3ForCausalLM");
+nlohmann::ordered_json write(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_config(m, "qwen3", "Qwen3");
   json["hidden_act"] = activation_name(m.mlp);
   return json;
 }

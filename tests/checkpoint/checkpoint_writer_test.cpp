@@ -1,0 +1,158 @@
+#include "sim/checkpoint/checkpoint_writer.h"
+
+#include <doctest/doctest.h>
+
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "tests/checkpoint/edited_checkpoint.h"
+#include "tests/checkpoint/parity.h"
+#include "tests/support/compare.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+const std::vector<int> ids{3, 9, 4, 4, 10};
+
+std::vector<double> logits_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights) {
+  class Nothing final : public Observer {
+    void on_input(const Tensor& /*x*/) override {}
+    void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
+  } nothing;
+  const StackContext context{.ops = ops, .model = model, .weights = weights};
+  return ops.to_host(logits_forward(context, stack_forward(context, embedding_forward(context, ids), nothing).output));
+}
+
+/// A stack that the family has, without what it adds by itself.
+ModelSpec plain_model(std::string_view family) {
+  ModelSpec m;
+  m.layers = 2;
+  m.width = 12;
+  m.heads = m.kv_heads = 3;
+  m.head_dim = 4;
+  m.mlp_width = 10;
+  m.vocab = 11;
+  m.gamma = 1.25;
+  m.placement = *find_placement("pre");
+  if (family == "gemma2" || family == "gemma3") {
+    m.placement = *find_placement("peri");
+    m.mlp = MlpKind::geglu_tanh;
+  }
+  if (family == "gemma3" || family == "qwen3") m.qk_norm = QkNorm::head;
+  if (family == "olmo2") {
+    m.placement = *find_placement("b-only");
+    m.qk_norm = QkNorm::full;
+  }
+  if (family == "gpt2" || family == "opt" || family == "bert") {
+    m.norm = NormKind::layer;
+    m.norm_eps = 1e-5;
+    m.rope = false;
+    m.mlp = family == "opt" ? MlpKind::relu : MlpKind::gelu;
+  } else {
+    m.kv_heads = 1;
+    m.head_dim = 6;
+  }
+  if (family == "bert") {
+    m.placement = *find_placement("post");
+    m.final_norm = false;
+    m.embedding_norm = true;
+    m.causal = false;
+  }
+  return m;
+}
+
+TEST_CASE("a random stack written in every family's layout comes back to the bit") {
+  for (const Family* family : family_table()) {
+    for (const bool head : {true, false}) {
+      CAPTURE(family->name);
+      ModelSpec wanted = plain_model(family->name);
+      wanted.unembedding = head;
+      const CheckpointLayout layout = layout_for(*family, wanted);
+      for (const Target& target : targets()) {
+        const GeneratedWeights weights(*target.backend,
+                                       {.model = layout.model,
+                                        .init = {.scheme = InitScheme::lecun},
+                                        .input = {.kind = InputKind::tokens, .path = {}}},
+                                       target.dtype, 7);
+        const TemporaryFolder folder;
+        write_checkpoint(folder.path(), layout, *target.backend, weights,
+                         target.dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32);
+        const Checkpoint again(folder.path());
+        CHECK(&again.family() == family);
+        CHECK(again.model().unembedding == head);
+        CHECK(again.warnings().size() == (head ? 0 : 1));
+        const CheckpointWeights read(*target.backend, again, target.dtype);
+        check_same_bits(std::string(family->name), logits_of(*target.backend, again.model(), read),
+                        logits_of(*target.backend, layout.model, weights));
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint written again in its own layout computes the same") {
+  for (const std::string& name : fixture_names()) {
+    CAPTURE(name);
+    const Checkpoint checkpoint(fixture(name));
+    const CheckpointWeights weights(truth(), checkpoint, DType::f64);
+    const TemporaryFolder folder;
+    write_checkpoint(folder.path(), layout_of(checkpoint), truth(), weights, SafetensorsType::f64);
+    const Checkpoint again(folder.path());
+    const CheckpointWeights read(truth(), again, DType::f64);
+    check_same_bits(name, logits_of(truth(), again.model(), read), logits_of(truth(), checkpoint.model(), weights));
+  }
+}
+
+/// The message of the ConfigError, or "accepted".
+std::string refusal(std::string_view family, const ModelSpec& wanted) {
+  try {
+    (void)layout_for(*family_named(family), wanted);
+    return "accepted";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST_CASE("what a family cannot express is refused, and the message names the key") {
+  const auto check = [](std::string_view family, const std::string& message, const auto& edit) {
+    ModelSpec wanted = plain_model(family);
+    REQUIRE(refusal(family, wanted) == "accepted");
+    edit(wanted);
+    const std::string said = refusal(family, wanted);
+    CAPTURE(said);
+    CHECK(said.find(message) != std::string::npos);
+  };
+  check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("peri"); });
+  check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });
+  check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual"); });
+  check("llama", "model.norm = layer: the family llama has rms", [](ModelSpec& m) { m.norm = NormKind::layer; });
+  check("llama", "model.final_norm = false", [](ModelSpec& m) { m.final_norm = false; });
+  check("llama", "model.embedding_norm = true", [](ModelSpec& m) { m.embedding_norm = true; });
+  check("llama", "model.qk_norm = head: the family llama has none", [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
+  check("olmo2", "model.qk_norm = none: the family olmo2 has full", [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
+  check("llama", "model.rope = false", [](ModelSpec& m) { m.rope = false; });
+  check("gpt2", "model.rope = true", [](ModelSpec& m) { m.rope = true; });
+  check("llama", "model.causal = false", [](ModelSpec& m) { m.causal = false; });
+  check("llama", "hidden_act", [](ModelSpec& m) { m.mlp = MlpKind::relu; });
+  check("gpt2", "model.mlp = swiglu: the family gpt2 has silu", [](ModelSpec& m) { m.mlp = MlpKind::swiglu; });
+  check("gpt2", "model.head_dim = 6", [](ModelSpec& m) { m.head_dim = 6; });
+  check("opt", "model.norm_eps = 0.001", [](ModelSpec& m) { m.norm_eps = 1e-3; });
+  check("opt", "model.kv_heads = 1: the family opt has 3", [](ModelSpec& m) { m.kv_heads = 1; });
+  check("llama", "the attention window = 3",
+        [](ModelSpec& m) { m.attention.assign(2, {.scores = {.window = 3}, .rope_frequencies = {}}); });
+  check("llama", "the soft cap of logits = 30", [](ModelSpec& m) { m.head.soft_cap = 30.0; });
+  check("llama", "the embedding's scale = 2", [](ModelSpec& m) { m.embedding.scale = 2.0; });
+}
+
+TEST_CASE("two matrices do not fit one tied tensor") {
+  const Checkpoint checkpoint(fixture("llama-tied"));
+  const GeneratedWeights weights(
+      truth(), {.model = checkpoint.model(), .init = {}, .input = {.kind = InputKind::tokens, .path = {}}}, DType::f64,
+      1);
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH_AS(write_checkpoint(folder.path(), layout_of(checkpoint), truth(), weights, SafetensorsType::f64),
+                       doctest::Contains("\"model.embed_tokens.weight\" is also unembedding.weight"), Error);
+}
+
+}  // namespace
+}  // namespace periscope::testing

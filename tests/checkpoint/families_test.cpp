@@ -1,0 +1,181 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "tests/checkpoint/edited_checkpoint.h"
+#include "tests/checkpoint/parity.h"
+#include "tests/support/compare.h"
+
+namespace periscope::testing {
+namespace {
+
+std::vector<double> logits_of(const std::string& folder, const std::vector<int>& ids) {
+  class Nothing final : public Observer {
+    void on_input(const Tensor& /*x*/) override {}
+    void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
+  } nothing;
+  const Checkpoint checkpoint(folder);
+  const Target& target = targets().front();
+  const CheckpointWeights weights(*target.backend, checkpoint, DType::f64);
+  const StackContext context{.ops = *target.backend, .model = checkpoint.model(), .weights = weights};
+  return target.backend->to_host(
+      logits_forward(context, stack_forward(context, embedding_forward(context, ids), nothing).output));
+}
+
+TEST_CASE("every fixture agrees with the public implementation, forward and back, on every backend") {
+  std::set<std::string_view> families;
+  std::vector<Target> all{truth_target()};
+  all.insert(all.end(), targets().begin(), targets().end());
+  for (const std::string& name : fixture_names()) {
+    families.insert(Checkpoint(fixture(name)).family().name);
+    for (const Target& target : all) {
+      const TensorError worst = worst_of(compare_with_expected(fixture(name), target));
+      CAPTURE(name);
+      CAPTURE(target.name());
+      CAPTURE(worst.name);
+      // The bounds of reference_parity; here, too, f64 reaches 2e-14 and f32 6e-6.
+      CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 1e-5));
+    }
+  }
+  CHECK(families.size() == family_table().size());
+}
+
+/// A fixture written in another way that means the same.
+struct Respelling {
+  std::string fixture;
+  std::function<void(EditedCheckpoint&)> edit;
+};
+
+TEST_CASE("spellings that mean the same give the same logits to the bit") {
+  const std::vector<Respelling> all{
+      {"llama-tied", [](EditedCheckpoint&) {}},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config["nothing"] = nullptr; }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config.erase("architectures"); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.tensors["lm_head.weight"] = c.tensors["model.embed_tokens.weight"]; }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config.erase("tie_word_embeddings"); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config.erase("hidden_act"); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config["hidden_act"] = "swish"; }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config["rope_theta"] = 10000; }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.config["rope_scaling"] = c.config["rope_parameters"]; }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2}); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", ""); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", "model.language_model."); }},
+      {"llama-tied",
+       [](EditedCheckpoint& c) {  // as before transformers 5
+         nlohmann::json rope = c.config["rope_parameters"];
+         c.config.erase("rope_parameters");
+         rope.erase("rope_theta");
+         rope["type"] = rope["rope_type"];
+         rope.erase("rope_type");
+         c.config["rope_scaling"] = rope;
+         c.config["rope_theta"] = 10000.0;
+       }},
+      {"qwen3", [](EditedCheckpoint& c) { c.rename_prefix("", "language_model."); }},
+      {"qwen2",
+       [](EditedCheckpoint& c) {
+         c.config["layer_types"] = {"full_attention", "sliding_attention", "sliding_attention"};
+       }},
+      {"gemma2",
+       [](EditedCheckpoint& c) {
+         c.config["layer_types"] = {"sliding_attention", "full_attention"};
+       }},
+      {"gemma2", [](EditedCheckpoint& c) { c.config["hidden_act"] = "gelu_pytorch_tanh"; }},
+      {"gemma3-nested",
+       [](EditedCheckpoint& c) {
+         c.config = c.config["text_config"];
+         c.tensors.erase("vision_tower.patches.weight");
+         c.rename_prefix("language_model.", "");
+       }},
+      {"gpt2-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "transformer."); }},
+      {"bert-old",
+       [](EditedCheckpoint& c) {
+         c.rename("bert.embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.weight");
+         c.add("bert.embeddings.position_ids", {1, 9});
+         c.tensors["cls.predictions.decoder.bias"] = c.tensors["cls.predictions.bias"];
+       }},
+      {"opt-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "model."); }},
+  };
+  for (const auto& [name, edit] : all) {
+    EditedCheckpoint edited(name);
+    edit(edited);
+    check_same_bits(name, logits_of(edited.write(), {3, 9, 4, 4, 10}), logits_of(fixture(name), {3, 9, 4, 4, 10}));
+  }
+}
+
+TEST_CASE("what the families say of their stacks") {
+  const Checkpoint gemma(fixture("gemma2"));
+  CHECK(gemma.model().placement.name == "peri");
+  CHECK(gemma.model().scores_at(0).window == 3);
+  CHECK(gemma.model().scores_at(1).window == 0);
+  CHECK(gemma.tied());
+  CHECK(gemma.map().find(1, NormSite::a)->gain->tensor == "model.layers.0.pre_feedforward_layernorm.weight");
+  CHECK(gemma.map().find(0, NormSite::b)->gain->tensor == "model.layers.0.post_attention_layernorm.weight");
+  CHECK(gemma.map().find(0, NormSite::b)->gain->plus == 1.0);
+
+  const Checkpoint llama(fixture("llama"));
+  CHECK(llama.model().placement.name == "pre");
+  CHECK(llama.map().find(1, NormSite::a)->gain->tensor == "model.layers.0.post_attention_layernorm.weight");
+  CHECK(Checkpoint(fixture("olmo2")).model().placement.name == "b-only");
+  CHECK(Checkpoint(fixture("opt-post")).model().placement.name == "post");
+
+  const Checkpoint bert(fixture("bert-headless"));
+  CHECK(bert.model().placement.name == "post");
+  CHECK_FALSE(bert.model().unembedding);
+  CHECK(bert.warnings().size() == 1);
+  CHECK(Checkpoint(fixture("bert-old")).unused().size() == 5);
+}
+
+TEST_CASE("a model without its head, by its architecture, has no logits") {
+  EditedCheckpoint edited("qwen3");
+  edited.tensors.erase("lm_head.weight");
+  edited.config["architectures"] = {"Qwen3Model"};
+  const Checkpoint checkpoint(edited.write());
+  CHECK_FALSE(checkpoint.model().unembedding);
+  CHECK(checkpoint.warnings().size() == 1);
+}
+
+TEST_CASE("an untied masked-token head has a bias of its own, beside one that is not used") {
+  EditedCheckpoint edited("bert-old");
+  edited.config["tie_word_embeddings"] = false;
+  edited.add("cls.predictions.decoder.bias", {11});
+  const Checkpoint checkpoint(edited.write());
+  CHECK_FALSE(checkpoint.tied());
+  CHECK(checkpoint.map().find_bias(0, Weight::unembedding)->tensor == "cls.predictions.decoder.bias");
+  CHECK(std::ranges::count(checkpoint.unused(), "cls.predictions.bias") == 1);
+}
+
+TEST_CASE("a file that does not say whether it is tied, and has no head, is") {
+  EditedCheckpoint edited("qwen3");
+  edited.tensors.erase("lm_head.weight");
+  edited.config.erase("tie_word_embeddings");
+  const Checkpoint checkpoint(edited.write());
+  CHECK(checkpoint.tied());
+  CHECK(checkpoint.warnings().size() == 1);
+}
+
+TEST_CASE("real checkpoints load and run, if they are beside the project") {
+  const std::string shared = std::string(SHARED_FOLDER) + "/checkpoints/";
+  if (!std::filesystem::exists(shared)) {
+    MESSAGE("skipped: no folder " << shared);
+    return;
+  }
+  CHECK(logits_of(shared + "gpt_by_hand", {1, 2, 3}).size() == 3 * 32);
+  // The greedy continuation that golden.json lists: every token is the largest logit of the one before it.
+  const nlohmann::json golden = nlohmann::json::parse(bytes_of_file(shared + "stories260K/golden.json"));
+  const auto ids = golden["ids"].get<std::vector<int>>();
+  const std::vector<double> logits = logits_of(shared + "stories260K", ids);
+  const std::size_t vocabulary = logits.size() / ids.size();
+  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(t * vocabulary);
+    CHECK(std::max_element(row, row + static_cast<std::ptrdiff_t>(vocabulary)) - row == ids[t + 1]);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

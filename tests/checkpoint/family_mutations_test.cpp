@@ -1,0 +1,77 @@
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/model/parameters.h"
+#include "tests/checkpoint/edited_checkpoint.h"
+#include "tests/checkpoint/mutate.h"
+#include "tests/support/targets.h"
+
+namespace periscope::testing {
+namespace {
+
+/// One to four places of a text changed: a byte, a number, a word of JSON, a piece repeated or taken out.
+std::string mutated_text(std::string text, std::mt19937_64& random) {
+  const std::vector<std::string> words{"0",       "-1",  "1e999", "null", "true", "[]", "{}", "\"x\"",   "4294967296",
+                                       "1048576", "0.5", "7",     "",     ",",    "\"", "}",  "\\u0000", "16777216"};
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  for (std::size_t changes = 1 + below(4); changes > 0 && !text.empty(); --changes) {
+    const std::size_t at = below(text.size());
+    const std::size_t end = text.find_first_of(",\n}", at);
+    const std::size_t colon = text.find(": ", at);
+    switch (below(5)) {
+      case 0: text[at] = static_cast<char>(below(256)); break;
+      case 1: text.erase(at, below(20)); break;
+      case 2: text.insert(at, text.substr(below(text.size()), below(40))); break;
+      case 3: text.insert(at, words[below(words.size())]); break;
+      default:  // another value for the next key
+        if (colon != std::string::npos && end != std::string::npos) {
+          const std::size_t stop = text.find_first_of(",\n", colon);
+          text.replace(colon + 2, stop == std::string::npos ? 0 : stop - colon - 2, words[below(words.size())]);
+        }
+    }
+  }
+  return text;
+}
+
+/// Whether the folder is a checkpoint, all of whose weights can be read. Whatever is no InputError gets out.
+bool is_accepted(const std::string& folder) {
+  try {
+    const Checkpoint checkpoint(folder);
+    const CheckpointWeights weights(truth(), checkpoint, DType::f64);
+    for (const MatrixPlace place : matrices_of(token_stack(checkpoint.model()))) {
+      (void)weights.matrix(place.layer, place.weight);
+      (void)weights.bias(place.layer, place.weight);
+    }
+    for (const NormPlace place : norms_of(checkpoint.model())) (void)weights.norm(place.sublayer, place.site);
+    return true;
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    CHECK((message.starts_with("malformed: ") || message.starts_with("unsupported: ")));
+    CHECK(message.find('\n') == std::string::npos);
+    return false;
+  }
+}
+
+TEST_CASE("mutated config.json and tensor files are refused or read, and nothing else happens") {
+  std::mt19937_64 random(20);
+  int accepted = 0;
+  int refused = 0;
+  for (const std::string& name : fixture_names()) {
+    const std::string config = bytes_of_file(fixture(name) + "/config.json");
+    const std::string tensors = bytes_of_file(fixture(name) + "/model.safetensors");
+    const TemporaryFolder folder;
+    for (int i = 0; i < 60; ++i) {
+      const bool of_config = i % 3 != 0;
+      folder.write("config.json", of_config ? mutated_text(config, random) : config);
+      folder.write("model.safetensors", of_config ? tensors : mutated(tensors, random));
+      (is_accepted(folder.path()) ? accepted : refused) += 1;
+    }
+  }
+  CHECK(accepted > 10);
+  CHECK(refused > 500);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,96 @@
+"""`info` and `write-checkpoint`. Usage: checkpoints.py BINARY FIXTURES"""
+
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+from periscope_process import run, run_json
+
+FIXTURES = pathlib.Path(sys.argv.pop(1))
+
+SMALL = ["--set", "model.layers=2", "--set", "model.width=12", "--set", "model.heads=3", "--set", "model.mlp_width=10",
+         "--set", "model.vocab=11"]
+PLAIN = ["--set", "model.norm=layer", "--set", "model.norm_eps=1e-5", "--set", "model.rope=false",
+         "--set", "model.mlp=gelu"]
+STACKS = {"llama": ["pre"], "mistral": ["pre"], "qwen2": ["pre"], "qwen3": ["pre", "--set", "model.qk_norm=head"],
+          "gpt2": ["pre", *PLAIN], "olmo2": ["b-only", "--set", "model.qk_norm=full"],
+          "opt": ["post", *PLAIN],
+          "bert": ["post", *PLAIN, "--set", "model.embedding_norm=true", "--set", "model.causal=false"]}
+
+
+class Info(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_json_says_which_norm_is_where(self):
+        info, code = run_json("info", FIXTURES / "gemma2")
+        self.assertEqual(code, 0)
+        self.assertEqual(info["placement"]["name"], "peri")
+        self.assertEqual(info["placement"]["letters"], "A B")
+        names = {row["parameter"]: row["tensor"] for row in info["names"]}
+        self.assertEqual(names["layers.{i}.attention.norm_b.gain"],
+                         "model.layers.{i}.post_attention_layernorm.weight")
+        llama, _ = run_json("info", FIXTURES / "llama")
+        names = {row["parameter"]: row["tensor"] for row in llama["names"]}
+        self.assertEqual(names["layers.{i}.mlp.norm_a.gain"], "model.layers.{i}.post_attention_layernorm.weight")
+
+    def test_text_of_every_fixture(self):
+        for folder in sorted(p for p in FIXTURES.iterdir() if p.is_dir()):
+            done = run("info", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("placement", done.stdout)
+            self.assertEqual(done.stderr, "")
+            self.assertEqual(run("info", folder, "--quiet").stdout, "")
+
+    def test_a_parameter_counts_once(self):
+        info, _ = run_json("info", FIXTURES / "llama-tied")
+        size = sum(int(1 if not t["shape"] else t["shape"][0] * (t["shape"] + [1])[1]) for t in info["tensors"].values())
+        self.assertTrue(info["tied"])
+        self.assertEqual(info["parameters"], size)
+        self.assertEqual(info["types"], {"BF16": len(info["tensors"])})
+
+    def test_what_is_wrong_with_a_folder_is_one_line_and_exit_code_3(self):
+        broken = self.folder / "broken"
+        shutil.copytree(FIXTURES / "llama", broken)
+        config = json.loads((broken / "config.json").read_text())
+        (broken / "config.json").write_text(json.dumps(config | {"strange": 1}))
+        for folder, message in ((self.folder / "nothing", "config.json"), (broken, 'key "strange" = 1')):
+            done = run("info", folder)
+            self.assertEqual(done.returncode, 3)
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(message, done.stderr)
+        self.assertEqual(run("info").returncode, 2)
+
+    def test_a_stack_is_written_in_a_familys_layout(self):
+        for family, (placement, *settings) in STACKS.items():
+            folder = self.folder / family
+            written, code = run_json("write-checkpoint", "--family", family, "--out", folder, "--quiet", *SMALL,
+                                     "--set", f"model.placement={placement}", *settings)
+            self.assertEqual(code, 0)
+            info, code = run_json("info", folder)
+            self.assertEqual(code, 0)
+            self.assertEqual(info, written)
+            self.assertEqual(info["family"], family)
+            self.assertEqual(info["placement"]["name"], placement)
+            self.assertEqual(sorted(p.name for p in folder.iterdir()), ["config.json", "model.safetensors"])
+
+    def test_what_a_family_cannot_express(self):
+        done = run("write-checkpoint", "--family", "llama", "--out", self.folder / "x", *SMALL, "--set",
+                   "model.placement=peri")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("model.placement", done.stderr)
+        self.assertFalse((self.folder / "x").exists())
+        done = run("write-checkpoint", "--family", "lama", "--out", self.folder / "x", *SMALL)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("llama", done.stderr)
+        self.assertEqual(run("write-checkpoint", "--family", "llama", *SMALL).returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
