@@ -72,6 +72,7 @@ constexpr std::array experiments{
     Experiment{"converge --config experiments/configs/converge.toml",
                "is the rest of the difference finite width and noise?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
+    Experiment{"verify --cases 20000", "bounds on gradients and growth (T14-T16): attacked, and false claims refuted"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };
 

@@ -23,10 +23,10 @@ struct NormPass {
 
 /// What stands between the loss of one token and the module's output a.
 struct GradientPath {
-  double miss;                        ///< 1 − p_y, the probability of all wrong labels
-  double beta = 1.0;                  ///< scale of the branch (T1)
-  std::optional<double> unembedding;  ///< ‖U‖₂; none: the logits are the output itself
-  std::span<const NormPass> norms;    ///< in any order
+  double miss;                                       ///< 1 − p_y, the probability of all wrong labels
+  double beta = 1.0;                                 ///< scale of the branch (T1)
+  std::optional<double> unembedding = std::nullopt;  ///< ‖U‖₂; none: the logits are the output itself
+  std::span<const NormPass> norms = {};              ///< in any order
 };
 
 /// Largest singular value of the Jacobian of y = γ ∘ x̂ if all gains were max|γ|, an upper bound else:

@@ -62,7 +62,7 @@ void add_statements(const VerifyResult& r, NetcdfDataset& data) {
 }
 
 void add_widths(const VerifyResult& r, NetcdfDataset& data) {
-  Numbers widths, cases, median, q99, largest;
+  Numbers widths, cases, median, q99, largest, limit;
   const std::size_t count = r.by_width.front().size();
   for (std::size_t w = 0; w < count; ++w) widths.push_back(static_cast<double>(w + 1));
   for (const std::vector<Tally>& row : r.by_width) {
@@ -73,6 +73,9 @@ void add_widths(const VerifyResult& r, NetcdfDataset& data) {
       largest.push_back(t.largest_case == Tally::none ? nan : t.largest);
     }
   }
+  for (const Statement& s : statements()) {
+    for (std::size_t w = 0; w < count; ++w) limit.push_back(s.limit(static_cast<int>(w + 1)));
+  }
   data.dimensions.emplace_back("width", count);
   const Names grid{"statement", "width"};
   data.variables.insert(data.variables.end(),
@@ -80,7 +83,8 @@ void add_widths(const VerifyResult& r, NetcdfDataset& data) {
                          {"width_cases", grid, cases, "1", "cases with a ratio"},
                          {"width_ratio_median", grid, median, "1", "measured over bound: median at this width"},
                          {"width_ratio_q99", grid, q99, "1", "measured over bound: quantile 0.99 at this width"},
-                         {"width_ratio_largest", grid, largest, "1", "measured over bound: largest at this width"}});
+                         {"width_ratio_largest", grid, largest, "1", "measured over bound: largest at this width"},
+                         {"width_ratio_limit", grid, limit, "1", "largest ratio that T14-T16 leave possible"}});
 }
 
 void add_attacks(const VerifyResult& r, NetcdfDataset& data) {

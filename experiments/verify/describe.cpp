@@ -66,7 +66,11 @@ std::string describe(const Replay& replay, double scale) {
     const Statement& s = statements()[replay.checked[k]];
     const Outcome& o = replay.outcomes[k];
     const bool broken = o.violates(s.kind == StatementKind::bound ? scale : 1.0);
-    const char* word = !broken ? "holds" : s.kind == StatementKind::refutable ? "broken: claim is false" : "VIOLATED";
+    const bool decided = s.kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
+    const char* word = !broken && !decided                  ? "holds; rounding is as large as the bound"
+                       : !broken                            ? "holds"
+                       : s.kind == StatementKind::refutable ? "broken: claim is false"
+                                                            : "VIOLATED";
     text += fmt::format("  {:<11} {:>14.8g} {:>14.8g} {:>12.8g} {}\n", s.id, o.measured, o.bound, o.ratio(), word);
   }
   if (scale != 1.0) text += fmt::format("  bounds that should hold were multiplied by {:g}\n", scale);

@@ -44,7 +44,11 @@ double length(std::span<const double> x) {
   return largest * std::sqrt(sum);
 }
 
-/// A norm that sees x, D features of one token. `condition` is LayerNorm's |mean| over what it divides by.
+/// Below this a mean square has lost digits to underflow.
+constexpr double smallest_square = 1e-290;
+
+/// A norm that sees x, D features of one token. `condition` is LayerNorm's |mean| over what it divides by, and infinite
+/// where squares underflow.
 theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double* x, double& condition) {
   const auto n = static_cast<std::size_t>(m.width);
   double mean = 0.0;
@@ -55,6 +59,7 @@ theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double*
   for (std::size_t i = 0; i < n; ++i) square += (x[i] - mean) * (x[i] - mean) / static_cast<double>(n);
   const double rms = std::sqrt(square + m.norm_eps);
   condition = rms > 0.0 ? std::abs(mean) / rms : 0.0;
+  if (rms > 0.0 && square + m.norm_eps < smallest_square) condition = HUGE_VAL;
   return {m.norm, m.width, largest_magnitude(norm.gain), square, m.norm_eps};
 }
 
@@ -70,6 +75,7 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   double roundings = 32.0 + c.tokens() + c.model.mlp_width;
   if (c.model.unembedding) roundings += (classes + d) * std::sqrt(std::min(d, classes));
   roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.passes) + conditions);
+  if (conditions == HUGE_VAL) return HUGE_VAL;
   return unit_roundoff * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.miss * roundings);
 }
 

@@ -24,6 +24,31 @@ bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 
 // -- gradients --------------------------------------------------------------------------------------
 
+/// The outcome that comes closest to violating its bound. One that is not a number stays.
+class Worst {
+ public:
+  void add(const Outcome& o) {
+    const double rank = rank_of(o);
+    if (any_ && (std::isnan(rank_) || rank <= rank_)) return;
+    any_ = true;
+    rank_ = rank;
+    worst_ = o;
+  }
+  [[nodiscard]] const Outcome& get() const { return worst_; }
+
+ private:
+  static double rank_of(const Outcome& o) {
+    if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
+    const double excess = o.measured - o.rounding;
+    if (o.bound == 0.0 && !std::isnan(excess)) return excess > 0.0 ? HUGE_VAL : 0.0;
+    return excess / o.bound;
+  }
+
+  bool any_ = false;
+  double rank_ = 0.0;
+  Outcome worst_;
+};
+
 /// factor · amount, where no activation means no gradient even if the factor is infinite.
 double times(double factor, double amount) { return amount == 0.0 ? 0.0 : factor * amount; }
 
@@ -69,23 +94,16 @@ Outcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
 template <Factor factor>
 Outcome entrywise(const BoundCase& c, const Evaluation& e) {
   const auto units = static_cast<std::size_t>(c.hidden());
-  Outcome worst;
-  double worst_excess = -HUGE_VAL;
+  Worst worst;
   for (std::size_t i = 0; i < units; ++i) {
     double largest = 0.0;
     for (std::size_t j = 0; j < static_cast<std::size_t>(c.model.width); ++j) {
       const double g = e.gradient[j * units + i];
       largest = std::isnan(g) ? g : std::max(largest, std::abs(g));
     }
-    const Outcome o = outcome(e, largest, factor, [&](std::size_t t) { return std::abs(e.hidden[t * units + i]); });
-    const double excess =
-        o.bound > 0.0 ? (o.measured - o.rounding) / o.bound : (o.violates(1.0) ? HUGE_VAL : -HUGE_VAL);
-    if (i == 0 || !(excess <= worst_excess)) {
-      worst = o;
-      worst_excess = excess;
-    }
+    worst.add(outcome(e, largest, factor, [&](std::size_t t) { return std::abs(e.hidden[t * units + i]); }));
   }
-  return worst;
+  return worst.get();
 }
 
 /// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, in units of what rounding allows.
@@ -93,8 +111,7 @@ Outcome pre_equality(const BoundCase& c, const Evaluation& e) {
   const auto units = static_cast<std::size_t>(c.hidden());
   const auto d = static_cast<std::size_t>(c.model.width);
   const auto count = static_cast<double>(e.tokens.size());
-  Outcome worst{.measured = 0.0, .bound = 0.0};
-  double worst_ratio = -1.0;
+  Worst worst;
   for (std::size_t j = 0; j < d; ++j) {
     for (std::size_t i = 0; i < units; ++i) {
       double formula = 0.0;
@@ -103,15 +120,10 @@ Outcome pre_equality(const BoundCase& c, const Evaluation& e) {
         formula += e.beta * e.hidden[t * units + i] * e.wrong[t * d + j] / count;
         allowed += rounding_factor(e, e.tokens[t]) * std::abs(e.hidden[t * units + i]) / count;
       }
-      const double deviation = std::abs(e.gradient[j * units + i] - formula);
-      const double ratio = deviation / allowed;
-      if (!(ratio <= worst_ratio)) {
-        worst = {.measured = deviation, .bound = allowed};
-        worst_ratio = ratio;
-      }
+      worst.add({.measured = std::abs(e.gradient[j * units + i] - formula), .bound = allowed});
     }
   }
-  return worst;
+  return worst.get();
 }
 
 // -- growth -----------------------------------------------------------------------------------------
@@ -121,14 +133,13 @@ double growth_rounding(const BoundCase& c) { return 4.0 * (c.model.width + 8.0) 
 
 /// T15, in units of what rounding allows: the worst token.
 Outcome growth_identity(const BoundCase& c, const Evaluation& e) {
-  Outcome worst;
+  Worst worst;
   for (const TokenFacts& t : e.tokens) {
     const double formula = theory::grown_second_moment(t.stream_rms, t.branch_rms, t.cosine);
     const double whole = t.stream_rms + t.branch_rms;
-    const Outcome o{.measured = std::abs(t.out_rms * t.out_rms - formula), .bound = growth_rounding(c) * whole * whole};
-    if (!(o.measured * worst.bound <= worst.measured * o.bound) || worst.bound == 0.0) worst = o;
+    worst.add({.measured = std::abs(t.out_rms * t.out_rms - formula), .bound = growth_rounding(c) * whole * whole});
   }
-  return worst;
+  return worst.get();
 }
 
 /// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
@@ -138,14 +149,25 @@ Outcome growth_bound(const BoundCase& c, const Evaluation& e) {
   double bias = 0.0;
   for (const double b : c.b.bias) bias += b * b / c.model.width;
   const double branch = std::abs(c.rule().beta) * theory::normed_rms_bound(gain, std::sqrt(bias));
-  Outcome worst;
+  Worst worst;
   for (const TokenFacts& t : e.tokens) {
     const double bound = t.stream_rms + branch;
-    const Outcome o{.measured = t.out_rms, .bound = bound, .rounding = growth_rounding(c) * bound};
-    if (!(o.measured * worst.bound <= worst.measured * o.bound) || worst.bound == 0.0) worst = o;
+    const double rounding = t.rounding == HUGE_VAL ? HUGE_VAL : growth_rounding(c) * bound;
+    worst.add({.measured = t.out_rms, .bound = bound, .rounding = rounding});
   }
-  return worst;
+  return worst.get();
 }
+
+// -- how far a ratio can go -------------------------------------------------------------------------
+
+constexpr double whole_constant = std::numbers::sqrt2;
+constexpr double entry_constant = 0.5 * (1.0 + std::numbers::sqrt2);
+
+double one(int /*width*/) { return 1.0; }
+double quarter_whole(int /*width*/) { return whole_constant / 4.0; }
+double quarter_entry(int /*width*/) { return entry_constant / 4.0; }
+double review_whole(int width) { return whole_constant / 4.0 * width; }
+double review_entry(int width) { return entry_constant / 4.0 * width; }
 
 using enum StatementKind;
 using theory::paper_factor, theory::review_factor, theory::sharp_entry_factor, theory::sharp_factor;
@@ -153,23 +175,23 @@ using theory::paper_factor, theory::review_factor, theory::sharp_entry_factor, t
 // Width and γ: D and max|γ|. ‖a‖: of the input of the norm (LayerNorm: centred). Means over tokens.
 // clang-format off
 constexpr Statement table[] = {
-    {"C.1", identity, "paper, Prop. 3.1 (1), C.1", "Pre, no final norm: gradient = h (p-y)^T", is_pre, pre_equality},
-    {"C.2", bound, "paper, Prop. 3.1 (2), C.2", "Peri: entry <= 4 gamma sqrt(D) |h|/|a|", is_peri, largest_entry<paper_factor>},
-    {"C.2-whole", bound, "T14", "Peri: the same for the whole matrix", is_peri, frobenius<paper_factor>},
-    {"C.3", bound, "paper, B.1, C.3", "Post: entry <= 4 gamma sqrt(D) |h|/|x+a|", is_post, largest_entry<paper_factor>},
-    {"C.3-whole", bound, "T14", "Post: the same for the whole matrix", is_post, frobenius<paper_factor>},
-    {"T14a", bound, "T14a", "Pre, no final norm: <= sqrt2 (1-p_y) |h|", is_pre, frobenius<sharp_factor>},
-    {"T14a-entry", bound, "T14a", "Pre, no final norm: entry i,j <= (1-p_y) |h_i|", is_pre, entrywise<sharp_entry_factor>},
-    {"T14b", bound, "T14b", "Peri: <= sqrt2 (1-p_y) gamma |h|/sqrt(|a|^2/D+eps)", is_peri, frobenius<sharp_factor>},
-    {"T14b-entry", bound, "T14b", "Peri: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_peri, entrywise<sharp_entry_factor>},
-    {"T14c", bound, "T14c", "Post: <= sqrt2 (1-p_y) gamma |h|/sqrt(|x+a|^2/D+eps)", is_post, frobenius<sharp_factor>},
-    {"T14c-entry", bound, "T14c", "Post: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_post, entrywise<sharp_entry_factor>},
-    {"T14d", bound, "T14d", "final norm, unembedding: <= sqrt2 (1-p_y) |U| |h| prod gamma/sqrt(..)", is_longer, frobenius<sharp_factor>},
-    {"T14d-entry", bound, "T14d", "final norm, unembedding: entry i,j, with |h_i|", is_longer, entrywise<sharp_entry_factor>},
-    {"T15", identity, "T15", "q+ = q + s^2 + 2 s sqrt(q) cos", has_sum, growth_identity},
-    {"T16", bound, "T16", "norm B: sqrt(q+) <= sqrt(q) + max gamma + rms(bias)", has_norm_b, growth_bound},
-    {"G4", refutable, "reviews (claim G4)", "Peri: entry <= 4 gamma sqrt(1/D) |h|/|a|", is_peri, largest_entry<review_factor>},
-    {"G4-whole", refutable, "reviews (claim G4)", "Peri: the same for the whole matrix", is_peri, frobenius<review_factor>},
+    {"C.1", identity, "paper, Prop. 3.1 (1), C.1", "Pre, no final norm: gradient = h (p-y)^T", is_pre, pre_equality, one},
+    {"C.2", bound, "paper, Prop. 3.1 (2), C.2", "Peri: entry <= 4 gamma sqrt(D) |h|/|a|", is_peri, largest_entry<paper_factor>, quarter_entry},
+    {"C.2-whole", bound, "T14", "Peri: the same for the whole matrix", is_peri, frobenius<paper_factor>, quarter_whole},
+    {"C.3", bound, "paper, B.1, C.3", "Post: entry <= 4 gamma sqrt(D) |h|/|x+a|", is_post, largest_entry<paper_factor>, quarter_entry},
+    {"C.3-whole", bound, "T14", "Post: the same for the whole matrix", is_post, frobenius<paper_factor>, quarter_whole},
+    {"T14a", bound, "T14a", "Pre, no final norm: <= sqrt2 (1-p_y) |h|", is_pre, frobenius<sharp_factor>, one},
+    {"T14a-entry", bound, "T14a", "Pre, no final norm: entry i,j <= (1-p_y) |h_i|", is_pre, entrywise<sharp_entry_factor>, one},
+    {"T14b", bound, "T14b", "Peri: <= sqrt2 (1-p_y) gamma |h|/sqrt(|a|^2/D+eps)", is_peri, frobenius<sharp_factor>, one},
+    {"T14b-entry", bound, "T14b", "Peri: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_peri, entrywise<sharp_entry_factor>, one},
+    {"T14c", bound, "T14c", "Post: <= sqrt2 (1-p_y) gamma |h|/sqrt(|x+a|^2/D+eps)", is_post, frobenius<sharp_factor>, one},
+    {"T14c-entry", bound, "T14c", "Post: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_post, entrywise<sharp_entry_factor>, one},
+    {"T14d", bound, "T14d", "final norm, unembedding: <= sqrt2 (1-p_y) |U| |h| prod gamma/sqrt(..)", is_longer, frobenius<sharp_factor>, one},
+    {"T14d-entry", bound, "T14d", "final norm, unembedding: entry i,j, with |h_i|", is_longer, entrywise<sharp_entry_factor>, one},
+    {"T15", identity, "T15", "q+ = q + s^2 + 2 s sqrt(q) cos", has_sum, growth_identity, one},
+    {"T16", bound, "T16", "norm B: sqrt(q+) <= sqrt(q) + max gamma + rms(bias)", has_norm_b, growth_bound, one},
+    {"G4", refutable, "reviews (claim G4)", "Peri: entry <= 4 gamma sqrt(1/D) |h|/|a|", is_peri, largest_entry<review_factor>, review_entry},
+    {"G4-whole", refutable, "reviews (claim G4)", "Peri: the same for the whole matrix", is_peri, frobenius<review_factor>, review_whole},
 };
 // clang-format on
 

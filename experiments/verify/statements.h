@@ -38,6 +38,8 @@ struct Statement {
   std::string_view text;
   bool (*applies)(const BoundCase&);
   Outcome (*check)(const BoundCase&, const Evaluation&);
+  /// The largest ratio of measured to bound that T14–T16 leave possible at width D.
+  double (*limit)(int width);
 };
 
 std::span<const Statement> statements();

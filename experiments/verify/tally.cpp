@@ -8,7 +8,7 @@ namespace periscope {
 
 void RatioHistogram::add(double ratio) {
   const double last = static_cast<double>(counts_.size()) - 1.0;
-  const double bin = ratio > 0.0 ? std::floor((std::log10(ratio) - lowest) * per_decade_) : 0.0;
+  const double bin = ratio > 0.0 ? std::ceil((std::log10(ratio) - lowest) * per_decade_) - 1.0 : 0.0;
   ++counts_[static_cast<std::size_t>(std::clamp(std::isnan(bin) ? last : bin, 0.0, last))];
 }
 
@@ -42,7 +42,7 @@ void Tally::add(std::uint64_t id, const Outcome& o, double scale) {
     ++unresolved;
     return;
   }
-  const double ratio = o.ratio();
+  const double ratio = o.violates(1.0) ? o.ratio() : std::min(o.ratio(), 1.0);  // what rounding explains is no excess
   histogram.add(ratio);
   if (ratio > largest || (ratio == largest && id < largest_case)) {
     largest = ratio;

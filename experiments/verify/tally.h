@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// Counts of log10(ratio) in equal bins. What lies outside goes into the outermost ones. Counts are whole numbers,
+/// Counts of log10(ratio) in equal bins, upper ends included. What lies outside goes into the outermost ones. Counts are whole numbers,
 /// so that the order in which cases come does not matter.
 class RatioHistogram {
  public:
