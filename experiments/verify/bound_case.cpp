@@ -23,7 +23,7 @@ Json rows_json(const std::vector<double>& values, int cols) {
 /// Reads the keys of a case and says which one is wrong.
 class CaseReader {
  public:
-  CaseReader(const Json& json, const std::string& file) : json_(json), file_(file) {
+  CaseReader(const Json& json, std::string file) : json_(json), file_(std::move(file)) {
     if (!json.is_object()) fail("the file", "a JSON object with a case");
   }
 
@@ -82,7 +82,7 @@ class CaseReader {
   }
 
   const Json& json_;
-  const std::string& file_;
+  const std::string file_;
 };
 
 }  // namespace
