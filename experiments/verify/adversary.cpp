@@ -65,7 +65,7 @@ double whole_constant(const BoundCase& c) {
 double entry_constant(const BoundCase& c) {
   const Evaluation e = evaluate(c);
   const double path = theory::path_norm(e.path(e.tokens.front()));
-  const auto units = static_cast<std::size_t>(c.hidden());
+  const auto units = static_cast<std::size_t>(c.model.mlp_width);
   double largest = 0.0;
   for (std::size_t k = 0; k < e.gradient.size(); ++k) {
     if (e.hidden[k % units] != 0.0) largest = std::max(largest, std::abs(e.gradient[k] / e.hidden[k % units]) / path);

@@ -53,6 +53,10 @@ class CaseReader {
     for (const double v : values) finite(key, v);
     return values;
   }
+  /// Empty if there is no such key.
+  [[nodiscard]] std::vector<double> optional_vector(const std::string& key, std::size_t size) const {
+    return json_.contains(key) ? vector(key, size) : std::vector<double>{};
+  }
   /// A matrix of `cols` columns and, unless 0, `rows` rows.
   [[nodiscard]] std::vector<double> matrix(const std::string& key, std::size_t rows, std::size_t cols) const {
     const std::string expected = fmt::format("rows of {} numbers", cols);
@@ -72,7 +76,7 @@ class CaseReader {
     const auto it = json_.find(key);
     if (it == json_.end()) fail(key, "the gain (and bias) of this norm");
     const CaseReader inside(*it, file_ + ": " + key);
-    return {inside.vector("gain", width), it->contains("bias") ? inside.vector("bias", width) : std::vector<double>{}};
+    return {inside.vector("gain", width), inside.optional_vector("bias", width)};
   }
 
  private:
@@ -122,12 +126,15 @@ Json case_json(const BoundCase& c) {
             {"norm", norm_kind_names[static_cast<std::size_t>(m.norm)]},
             {"norm_eps", m.norm_eps},
             {"mlp", mlp_kind_names[static_cast<std::size_t>(m.mlp)]},
-            {"bias_unit", c.bias_unit},
             {"labels", c.labels},
             {"x", rows_json(c.x, m.width)}};
   if (!c.gate.empty()) json["gate"] = rows_json(c.gate, m.width);
   json["up"] = rows_json(c.up, m.width);
   json["down"] = rows_json(c.down, m.mlp_width);
+  for (const auto& [name, bias] :
+       {std::pair{"gate_bias", &c.gate_bias}, std::pair{"up_bias", &c.up_bias}, std::pair{"down_bias", &c.down_bias}}) {
+    if (!bias->empty()) json[name] = *bias;
+  }
   if (m.unembedding) json["unembedding"] = rows_json(c.unembedding, m.width);
   const auto add_norm = [&](const char* name, const CaseNorm& norm) {
     if (norm.gain.empty()) return;
@@ -163,14 +170,15 @@ BoundCase case_from_json(const Json& json, const std::string& file) {
   m.mlp = read.name<MlpKind>("mlp", mlp_kind_names);
   if (m.norm_eps < 0.0) read.fail("norm_eps", "a number of at least 0");
   if (m.norm == NormKind::layer && width < 2) read.fail("x", "at least 2 features, because the norm is LayerNorm");
-  c.bias_unit = read.flag("bias_unit");
-  if (c.bias_unit && units < 2) read.fail("down", "a unit besides the bias unit");
   c.labels = read.get<std::vector<int>>("labels", "one class per token");
   if (c.labels.size() != x.size()) read.fail("labels", fmt::format("{} classes, one per token", x.size()));
   c.x = read.matrix("x", 0, width);
   if (is_gated(m.mlp)) c.gate = read.matrix("gate", units, width);
   c.up = read.matrix("up", units, width);
   c.down = read.matrix("down", width, units);
+  if (is_gated(m.mlp)) c.gate_bias = read.optional_vector("gate_bias", units);
+  c.up_bias = read.optional_vector("up_bias", units);
+  c.down_bias = read.optional_vector("down_bias", width);
   m.unembedding = json.contains("unembedding");
   if (m.unembedding) {
     c.unembedding = read.matrix("unembedding", 0, width);
@@ -196,6 +204,15 @@ Tensor CaseWeights::matrix(int /*layer*/, Weight weight) const {
     case Weight::unembedding: return ops_.from_host(case_.model.vocab, d, DType::f64, case_.unembedding);
     default: throw std::logic_error("a case has no attention and no embedding");
   }
+}
+
+Tensor CaseWeights::bias(int /*layer*/, Weight weight) const {
+  const std::vector<double>* b = weight == Weight::gate   ? &case_.gate_bias
+                                 : weight == Weight::up   ? &case_.up_bias
+                                 : weight == Weight::down ? &case_.down_bias
+                                                          : nullptr;
+  if (b == nullptr || b->empty()) return {};
+  return ops_.from_host(1, static_cast<Tensor::Index>(b->size()), DType::f64, *b);
 }
 
 NormWeights CaseWeights::norm(int /*sublayer*/, NormSite site) const {

@@ -15,24 +15,20 @@ struct CaseNorm {
 };
 
 /// One input of `verify`: an MLP sublayer with every number in it, its loss behind it. x⁺ = C(αx + βB(a)) with
-/// a = W2 h, h the hidden activation of A(x); then the final norm and the unembedding U if the model has them,
+/// a = W2 h + b2, h the hidden activation of A(x); then the final norm and the unembedding U if the model has them,
 /// then cross-entropy, mean over tokens.
 struct BoundCase {
-  ModelSpec model;                  ///< one layer, of which only the MLP is used
-  std::vector<double> x;            ///< [T, D]
-  std::vector<double> gate, up;     ///< [h, D]; no gate: empty
-  std::vector<double> down;         ///< W2 [D, h]
-  std::vector<double> unembedding;  ///< U [V, D]; none: empty
-  CaseNorm a, b, c, final;          ///< those that the model does not have are empty
-  std::vector<int> labels;          ///< T of them
-  /// The last hidden unit is not one of h: it carries the bias b2, which the model has no tensor for. It is constant
-  /// because feature D−1 of the module's input is (norm A has gain 0 and bias 1 there), and column D−1 of W1 is b1.
-  bool bias_unit = false;
+  ModelSpec model;                                    ///< one layer, of which only the MLP is used
+  std::vector<double> x;                              ///< [T, D]
+  std::vector<double> gate, up;                       ///< [h, D]; no gate: empty
+  std::vector<double> down;                           ///< W2 [D, h]
+  std::vector<double> gate_bias, up_bias, down_bias;  ///< [h], [h], [D]: the last is b2; none: empty
+  std::vector<double> unembedding;                    ///< U [V, D]; none: empty
+  CaseNorm a, b, c, final;                            ///< those that the model does not have are empty
+  std::vector<int> labels;                            ///< T of them
 
   [[nodiscard]] int tokens() const { return static_cast<int>(labels.size()); }
   [[nodiscard]] SublayerRule rule() const { return model.placement.custom; }
-  /// Units of h.
-  [[nodiscard]] int hidden() const { return model.mlp_width - (bias_unit ? 1 : 0); }
   [[nodiscard]] int classes() const { return model.unembedding ? model.vocab : model.width; }
   /// Norms between W2 and the loss.
   [[nodiscard]] int norms_behind() const {
@@ -55,6 +51,7 @@ class CaseWeights final : public WeightSource {
  public:
   CaseWeights(const Backend& ops, const BoundCase& c) : ops_(ops), case_(c) {}
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:

@@ -12,10 +12,10 @@ std::string list(std::span<const double> values) { return fmt::format("[{:.6g}]"
 std::string matrix(const std::string& name, const std::vector<double>& values, int cols, int most) {
   if (values.empty()) return {};
   const auto n = static_cast<std::size_t>(cols);
-  if (static_cast<int>(values.size()) > most) return fmt::format("    {:<9} {} numbers\n", name, values.size());
+  if (static_cast<int>(values.size()) > most) return fmt::format("    {:<10} {} numbers\n", name, values.size());
   std::string text;
   for (std::size_t row = 0; row < values.size(); row += n) {
-    text += fmt::format("    {:<9} {}\n", row == 0 ? name : "", list(std::span(values).subspan(row, n)));
+    text += fmt::format("    {:<10} {}\n", row == 0 ? name : "", list(std::span(values).subspan(row, n)));
   }
   return text;
 }
@@ -30,7 +30,7 @@ std::string norm(const std::string& name, const CaseNorm& n, int most) {
 std::string describe(const BoundCase& c, int most) {
   const ModelSpec& m = c.model;
   const Evaluation e = evaluate(c);
-  const int units = c.hidden();
+  const int units = c.model.mlp_width;
   std::string text = fmt::format(
       "    {}, {}, eps {:g}, {}{}{}: D = {}, {} hidden unit{}, {} token{}, label{} {}\n", placement_of(c),
       m.norm == NormKind::rms ? "RMSNorm" : "LayerNorm", m.norm_eps, mlp_kind_names[static_cast<std::size_t>(m.mlp)],
@@ -39,12 +39,14 @@ std::string describe(const BoundCase& c, int most) {
   if (c.rule().alpha != 1.0 || c.rule().beta != 1.0) {
     text += fmt::format("    alpha {:.6g}, beta {:.6g}\n", c.rule().alpha, c.rule().beta);
   }
-  if (c.bias_unit) text += "    the last hidden unit carries the bias b2 and is not counted\n";
   text += matrix("x", c.x, m.width, most) + matrix("W_gate", c.gate, m.width, most);
   text += matrix("W1 [h,D]", c.up, m.width, most) + matrix("W2 [D,h]", c.down, m.mlp_width, most);
+  text += matrix("b_gate", c.gate_bias, m.mlp_width, most) + matrix("b1", c.up_bias, m.mlp_width, most) +
+          matrix("b2", c.down_bias, m.width, most);
   text += matrix("U [V,D]", c.unembedding, m.width, most);
   text += norm("A", c.a, most) + norm("B", c.b, most) + norm("C", c.c, most) + norm("final", c.final, most);
-  text += matrix("h", e.hidden, units, most) + matrix("a = W2 h", e.module, m.width, most);
+  text += matrix("h", e.hidden, units, most) +
+          matrix(c.down_bias.empty() ? "a = W2 h" : "a=W2 h+b2", e.module, m.width, most);
   text += matrix("p", e.probabilities, c.classes(), most);
   return text + matrix("dL/dW2", e.gradient, units, most);
 }

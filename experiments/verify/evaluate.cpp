@@ -119,16 +119,9 @@ void fill_growth(const BoundCase& c, const SublayerSignals& s, const Tensor& x, 
 }
 
 void fill_gradient(const BoundCase& c, const Tensor& hidden, const Tensor& gradient, Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.hidden());
-  const auto all_units = static_cast<std::size_t>(c.model.mlp_width);
-  const auto keep = [&](const Tensor& from, std::vector<double>& to) {
-    for (std::size_t row = 0; row < static_cast<std::size_t>(from.rows()); ++row) {
-      const double* first = from.data<double>() + row * all_units;
-      to.insert(to.end(), first, first + units);
-    }
-  };
-  keep(hidden, e.hidden);
-  keep(gradient, e.gradient);
+  const auto units = static_cast<std::size_t>(c.model.mlp_width);
+  e.hidden = reference().to_host(hidden);
+  e.gradient = reference().to_host(gradient);
   e.gradient_norm = length(e.gradient);
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     e.tokens[t].hidden = length(std::span(e.hidden).subspan(t * units, units));

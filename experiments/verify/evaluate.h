@@ -11,7 +11,7 @@ namespace periscope {
 
 /// What one token of a case does, read from the signals of sim/model.
 struct TokenFacts {
-  double hidden = 0.0;                      ///< ‖h‖ (without the bias unit)
+  double hidden = 0.0;                      ///< ‖h‖
   double miss = 0.0;                        ///< 1 − p_y, summed over the wrong labels: no cancellation
   std::array<theory::NormPass, 3> norms{};  ///< behind W2, the first `passes` of them
   std::size_t passes = 0;
@@ -29,7 +29,7 @@ struct Evaluation {
   std::vector<double> probabilities;  ///< softmax [T, classes]
   std::vector<double> wrong;          ///< p − y [T, classes], its label's entry as −(1 − p_y)
   std::vector<double> module;         ///< a [T, D]
-  std::vector<double> gradient;       ///< ∂loss/∂W2 [D, units] without the bias unit
+  std::vector<double> gradient;       ///< ∂loss/∂W2 [D, units]
   double gradient_norm = 0.0;         ///< its Frobenius norm
   double beta = 1.0;
   std::optional<double> unembedding;  ///< ‖U‖₂

@@ -77,24 +77,11 @@ double draw_eps(Draw& draw) {
 /// Half of the cases have tame magnitudes, so that softmax is neither flat nor saturated in all of them.
 double draw_scale(Draw& draw, bool wild) { return wild ? draw.magnitude(-6.0, 6.0) : draw.magnitude(-0.5, 0.5); }
 
-/// Feature D−1 of the module's input becomes 1 for every token, and the last hidden unit a function of it alone.
-void add_biases(Draw& draw, BoundCase& c) {
-  const auto d = static_cast<std::size_t>(c.model.width);
-  const auto h = static_cast<std::size_t>(c.model.mlp_width);
-  for (std::size_t t = 0; t < c.labels.size(); ++t) c.x[t * d + d - 1] = 1.0;
-  if (c.rule().norm_a) {
-    c.a.bias.resize(d, 0.0);
-    c.a.gain[d - 1] = 0.0;
-    c.a.bias[d - 1] = 1.0;
-  }
-  for (std::vector<double>* w : {&c.gate, &c.up}) {
-    if (w->empty()) continue;
-    std::fill(w->end() - static_cast<std::ptrdiff_t>(d), w->end() - 1, 0.0);
-    w->back() = 1.0;
-  }
-  const double scale = draw.magnitude(-6.0, 6.0);
-  for (std::size_t j = 0; j < d; ++j) c.down[j * h + h - 1] = scale * draw.normal();
-  c.bias_unit = true;
+void draw_biases(Draw& draw, BoundCase& c) {
+  const int units = c.model.mlp_width;
+  if (is_gated(c.model.mlp)) c.gate_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
+  c.up_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
+  c.down_bias = draw.normals(c.model.width, draw.magnitude(-6.0, 6.0));
 }
 
 /// One feature of the input or one hidden unit, up to 1e6 times larger than the rest.
@@ -122,12 +109,11 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   ModelSpec& m = c.model;
   m.norm = norm;
   m.norm_eps = draw_eps(draw);
-  m.mlp = draw.chance(0.4) ? MlpKind::relu : static_cast<MlpKind>(draw.whole(0, 4));
+  m.mlp = draw.chance(0.4) ? MlpKind::relu
+                           : static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
   m.final_norm = draw.chance(0.3);
   m.unembedding = draw.chance(0.2);
   if (m.unembedding) m.vocab = draw.size(2, 64);
-  const bool biased = width >= 2 && draw.chance(0.3);
-  if (biased) ++m.mlp_width;
 
   const int tokens = draw.chance(0.6) ? 1 : draw.whole(2, 4);
   const bool wild = draw.chance(0.5);
@@ -142,7 +128,7 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   if (m.final_norm) c.final = draw_norm(draw, m);
   for (int t = 0; t < tokens; ++t) c.labels.push_back(draw.whole(0, c.classes() - 1));
   if (draw.chance(0.3)) make_massive(draw, c);
-  if (biased) add_biases(draw, c);
+  if (draw.chance(0.3)) draw_biases(draw, c);
   return c;
 }
 

@@ -9,9 +9,9 @@
 namespace periscope {
 namespace {
 
-std::array<std::vector<double>*, 13> arrays_of(BoundCase& c) {
-  return {&c.x,      &c.gate,   &c.up,     &c.down,   &c.unembedding, &c.a.gain,    &c.a.bias,
-          &c.b.gain, &c.b.bias, &c.c.gain, &c.c.bias, &c.final.gain,  &c.final.bias};
+std::array<std::vector<double>*, 16> arrays_of(BoundCase& c) {
+  return {&c.x,      &c.gate,   &c.up,     &c.down,   &c.gate_bias, &c.up_bias, &c.down_bias,  &c.unembedding,
+          &c.a.gain, &c.a.bias, &c.b.gain, &c.b.bias, &c.c.gain,    &c.c.bias,  &c.final.gain, &c.final.bias};
 }
 
 void drop_row(std::vector<double>& w, int row, int cols) {
@@ -50,14 +50,15 @@ bool drop_feature(BoundCase& c, int j) {
     drop_column(n->bias, j, d);
   }
   drop_row(c.down, j, c.model.mlp_width);
+  drop_row(c.down_bias, j, 1);
   if (!c.model.unembedding) drop_class(c, j);
   c.model.width = c.model.head_dim = d - 1;
   return true;
 }
 
 bool drop_unit(BoundCase& c, int i) {
-  if (c.hidden() < 2 && i < c.hidden()) return false;
-  if (i == c.hidden()) c.bias_unit = false;
+  if (c.model.mlp_width < 2) return false;
+  for (std::vector<double>* b : {&c.gate_bias, &c.up_bias}) drop_row(*b, i, 1);
   drop_row(c.gate, i, c.model.width);
   drop_row(c.up, i, c.model.width);
   drop_column(c.down, i, c.model.mlp_width);
@@ -101,7 +102,12 @@ bool simplify_kind(BoundCase& c, int step) {
     case 5: return with_scale(rule.alpha);
     case 6: return with_scale(rule.beta);
     case 7: return std::exchange(m.norm_eps, 0.0) != 0.0;
-    case 8: c.gate.clear(); return std::exchange(m.mlp, MlpKind::relu) != MlpKind::relu;
+    case 8:
+      c.gate.clear();
+      c.gate_bias.clear();
+      return std::exchange(m.mlp, MlpKind::relu) != MlpKind::relu;
+    case 18: return !std::exchange(c.up_bias, {}).empty() || !std::exchange(c.gate_bias, {}).empty();
+    case 19: return !std::exchange(c.down_bias, {}).empty();
     case 9: {
       if (m.norm == NormKind::rms) return false;
       m.norm = NormKind::rms;
@@ -122,7 +128,7 @@ bool simplify_kind(BoundCase& c, int step) {
     }
   }
 }
-constexpr int kind_steps = 18;
+constexpr int kind_steps = 20;
 
 /// A number to `digits` significant decimal digits: the double nearest to that decimal.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }

@@ -93,7 +93,7 @@ Outcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
 /// Every entry i, j against a bound with |h_i|: the unit that comes closest.
 template <Factor factor>
 Outcome entrywise(const BoundCase& c, const Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.hidden());
+  const auto units = static_cast<std::size_t>(c.model.mlp_width);
   Worst worst;
   for (std::size_t i = 0; i < units; ++i) {
     double largest = 0.0;
@@ -108,7 +108,7 @@ Outcome entrywise(const BoundCase& c, const Evaluation& e) {
 
 /// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, in units of what rounding allows.
 Outcome pre_equality(const BoundCase& c, const Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.hidden());
+  const auto units = static_cast<std::size_t>(c.model.mlp_width);
   const auto d = static_cast<std::size_t>(c.model.width);
   const auto count = static_cast<double>(e.tokens.size());
   Worst worst;

@@ -9,8 +9,8 @@
 
 namespace periscope {
 
-/// Counts of log10(ratio) in equal bins, upper ends included. What lies outside goes into the outermost ones. Counts are whole numbers,
-/// so that the order in which cases come does not matter.
+/// Counts of log10(ratio) in equal bins, upper ends included. What lies outside goes into the outermost ones. Counts
+/// are whole numbers, so that the order in which cases come does not matter.
 class RatioHistogram {
  public:
   static constexpr double lowest = -12.0, highest = 4.0;

@@ -132,7 +132,7 @@ class ConfigErrors(unittest.TestCase):
             with self.subTest(flags=flags):
                 self.check(run("verify", *flags), code, words)
         good = {"A": False, "B": True, "C": False, "alpha": 1, "beta": 1, "final_norm": False, "norm": "rms",
-                "norm_eps": 0, "mlp": "relu", "bias_unit": False, "labels": [1], "x": [[0, -1]], "up": [[0, -1]],
+                "norm_eps": 0, "mlp": "relu", "labels": [1], "x": [[0, -1]], "up": [[0, -1]],
                 "down": [[1], [1]], "norm_b": {"gain": [1, 1]}}
         case.write_text(json.dumps(good))
         self.assertEqual(run("verify", "--replay", case).returncode, 0)
@@ -141,7 +141,7 @@ class ConfigErrors(unittest.TestCase):
                                   ("x", [], ["x", "1 to"]), ("norm", "batch", ["norm", "rms, layer"]),
                                   ("norm_eps", -1, ["norm_eps", "at least 0"]), ("norm_b", {}, ["norm_b", "gain"]),
                                   ("mlp", "swiglu", ["gate"]), ("alpha", "one", ["alpha", "a number"]),
-                                  ("bias_unit", True, ["down", "besides the bias unit"])]:
+                                  ("down_bias", [1], ["down_bias", "2 numbers, not 1"])]:
             with self.subTest(key=key, value=value):
                 case.write_text(json.dumps({**good, key: value}))
                 message = self.check(run("verify", "--replay", case), 3, [str(case), *words])

@@ -35,7 +35,7 @@ TEST_CASE("the generator covers what it says") {
     widths.insert(c.model.width);
     layer += static_cast<int>(c.model.norm == NormKind::layer);
     many_tokens += static_cast<int>(c.tokens() > 1);
-    biased += static_cast<int>(c.bias_unit);
+    biased += static_cast<int>(!c.down_bias.empty());
     final_norm += static_cast<int>(c.model.final_norm);
     unembedding += static_cast<int>(c.model.unembedding);
     for (const double g : c.b.gain) negative += static_cast<int>(g < 0.0);
@@ -47,7 +47,7 @@ TEST_CASE("the generator covers what it says") {
     }
   }
   CHECK(placements == std::set<std::string>{"pre", "peri", "post", "b-only", "a+c", "ABC"});
-  CHECK(mlps.size() == 5);
+  CHECK(mlps.size() == mlp_kind_names.size());
   CHECK(widths.size() == 64);
   CHECK(largest / smallest > 1e12);
   for (const int count : {layer, many_tokens, biased, negative, final_norm, unembedding}) CHECK(count > 300);
@@ -109,7 +109,7 @@ TEST_CASE("a violation is small, still a violation, and replayed from its id and
     CHECK(s.check(v.shrunk, evaluate(v.shrunk)).violates(0.9));
     CHECK(v.shrunk.model.width <= 4);
     CHECK(v.shrunk.tokens() == 1);
-    CHECK(v.shrunk.hidden() == 1);
+    CHECK(v.shrunk.model.mlp_width == 1);
     if (v.origin.starts_with("attack")) continue;
     const Replay again = replay(v.origin, 0.9);
     CHECK(case_json(again.found) == case_json(v.found));
@@ -195,7 +195,7 @@ TEST_CASE("shrinking takes away what does not matter and keeps what does") {
   const BoundCase small = shrink(start, wide);
   CHECK(wide(small));
   CHECK(small.model.width == 3);
-  CHECK(small.hidden() == 1);
+  CHECK(small.model.mlp_width == 1);
   CHECK(small.tokens() == 1);
   CHECK(small.norms_behind() == 0);
   CHECK(small.down.back() == 1.0);
