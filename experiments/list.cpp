@@ -73,6 +73,7 @@ constexpr std::array experiments{
                "is the rest of the difference finite width and noise?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
+    Experiment{"verify --cases 20000", "bounds on gradients and growth (T14-T16): attacked, and false claims refuted"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };
 

@@ -12,7 +12,7 @@ namespace periscope {
 namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
-4 a check failed (theory disagrees), 5 diverged with --fail-on-divergence, 75 stopped early.)";
+4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence, 75 stopped early.)";
 
 int run(int argc, char** argv) {
   CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.");

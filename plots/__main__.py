@@ -6,9 +6,20 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from plots import agreement, angular, convergence, dilution, results, token_cosine, variance
+from plots import (
+    agreement,
+    angular,
+    bound_ratios,
+    bound_width,
+    convergence,
+    dilution,
+    massive,
+    results,
+    token_cosine,
+    variance,
+)
 
-KINDS = (variance, token_cosine, dilution, agreement, angular, convergence)
+KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, bound_ratios, bound_width, massive)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

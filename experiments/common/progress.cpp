@@ -14,8 +14,8 @@ Progress::~Progress() {
   if (!quiet_ && terminal_) fmt::print(stderr, "\r\033[K");
 }
 
-void Progress::step(const std::string& label) {
-  ++done_;
+void Progress::step(const std::string& label, int count) {
+  done_ += count;
   if (!quiet_) draw(label);
 }
 
@@ -28,12 +28,12 @@ void Progress::draw(const std::string& label) {
     if (now - last_draw_ < std::chrono::milliseconds(100) && done_ < steps_) return;
     last_draw_ = now;
     constexpr int width = 24;
-    const int filled = width * done_ / steps_;
+    const int filled = static_cast<int>(static_cast<long>(width) * done_ / steps_);
     fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {}/{}  {:.1f}/s  {:.0f} s left  {}", what_, "", filled, "",
                width - filled, done_, steps_, rate, left, label);
     std::fflush(stderr);
-  } else if (done_ * 10 >= next_line_ * steps_) {
-    next_line_ = done_ * 10 / steps_ + 1;
+  } else if (const long tenth = 10L * done_ / steps_; tenth >= next_line_) {
+    next_line_ = static_cast<int>(tenth) + 1;
     fmt::print(stderr, "{}: {}/{} ({}), {:.1f}/s, {:.0f} s left\n", what_, done_, steps_, label, rate, left);
   }
 }

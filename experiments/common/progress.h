@@ -14,8 +14,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
-  /// One step is done; `label` says what it belonged to.
-  void step(const std::string& label);
+  /// `count` steps are done; `label` says what they belonged to.
+  void step(const std::string& label, int count = 1);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,7 @@
 """Every command once, small: its output keeps the contract. Usage: commands.py BINARY"""
 
 import csv
+import json
 import math
 import pathlib
 import tempfile
@@ -146,6 +147,49 @@ class Commands(unittest.TestCase):
         self.assertEqual(result["fits"][0]["width"], [32, 64, 128])
         self.assertTrue((self.folder / "converge.nc").exists())
 
+    def test_verify(self):
+        result, code = run_json("verify", "--cases", 500, "--quiet", "--out", self.folder)
+        self.assertEqual((code, result["verdict"], result["violations"]), (0, "passed", []))
+        self.assertTrue((self.folder / "verify.nc").exists())
+        for s in result["statements"]:
+            self.assertGreater(s["cases"], 20, s["id"])
+            self.assertEqual(s["verdict"], "refuted" if s["kind"] == "refutable" else "holds", s["id"])
+            self.assertEqual(s["violations"] > 0, s["kind"] == "refutable", s["id"])
+        attacks = {a["name"]: a for a in result["attacks"]}
+        self.assertGreater(attacks["Peri, RMSNorm"]["reached"], 0.99 * math.sqrt(2))
+        self.assertAlmostEqual(attacks["Peri, paper's 4"]["reached"], math.sqrt(2) / 4, delta=0.004)
+        self.assertEqual([f["refuted"] for f in result["refutations"]], [True] * 4)
+        review = result["refutations"][0]["counterexample"]
+        self.assertGreater(review["measured"], review["bound"])
+        self.assertLessEqual(len(review["case"]["x"][0]), 6, "small enough to check by hand")
+        self.assertEqual(result["provenance"]["device"], "reference")
+
+    def test_verify_with_smaller_bounds_and_replay(self):
+        tight = ["--scale", 0.9, "--quiet"]
+        result, code = run_json("verify", "--cases", 500, *tight)
+        self.assertEqual((code, result["verdict"]), (4, "failed"))
+        violation = next(v for v in result["violations"] if v["statement"] == "T14b")
+        again, code = run_json("verify", "--replay", violation["origin"], *tight)
+        self.assertEqual(code, 4)
+        self.assertEqual(again["case"], violation["found"])
+        self.assertIn(violation, again["violations"], "found again and shrunk to the same case")
+        self.assertEqual(run("verify", "--replay", violation["origin"]).returncode, 0, "the bound itself holds")
+        file = self.folder / "case.json"
+        file.write_text(json.dumps(violation["case"]))
+        from_file, code = run_json("verify", "--replay", file, *tight)
+        self.assertEqual(code, 4)
+        line = next(s for s in from_file["statements"] if s["id"] == "T14b")
+        self.assertEqual([line["measured"], line["bound"]], [violation["measured"], violation["bound"]])
+        table = run("verify", "--replay", file, "--scale", 0.9)
+        self.assertEqual((table.returncode, table.stdout), (4, ""))
+        for word in ("VIOLATED", "W2 [D,h]", "dL/dW2", "times 0.9"):
+            self.assertIn(word, table.stderr)
+
+    def test_verify_does_not_depend_on_threads(self):
+        one, two = ({k: v for k, v in run_json("verify", "--cases", 300, "--quiet", "--threads", t)[0].items()
+                     if k != "provenance"} for t in (1, 2))
+        self.assertEqual(one, two)
+
     def test_toy(self):
         toy, code = run_json("toy", "--quiet")
         self.assertEqual(code, 0)
@@ -158,7 +202,7 @@ class Commands(unittest.TestCase):
     def test_list_and_help(self):
         done = run("list")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for word in ("b-only", "OLMo 2", "3.2B", "model.qk_norm", "propagate", "converge"):
+        for word in ("b-only", "OLMo 2", "3.2B", "model.qk_norm", "propagate", "converge", "verify"):
             self.assertIn(word, done.stdout)
         for arguments in (["--help"], ["propagate", "--help"], ["--version"]):
             done = run(*arguments)

@@ -1,5 +1,6 @@
 """Every way to be wrong that a user finds: exit code and message. Usage: config_errors.py BINARY"""
 
+import json
 import os
 import pathlib
 import tempfile
@@ -112,6 +113,41 @@ class ConfigErrors(unittest.TestCase):
     def test_widths_that_split_a_head(self):
         self.check(run("converge", "--config", self.config, "--set", "converge.widths=[16,32,48]"), 2,
                    ["converge.widths", "width 16", "kv_heads"])
+
+    def test_verify(self):
+        case = pathlib.Path(self.folder.name) / "case.json"
+        for flags, code, words in [
+                (["--cases", 0], 2, ["--cases 0", "from 1 to"]),
+                (["--cases", "many"], 2, ["--cases"]),
+                (["--scale", 0], 2, ["--scale 0", "above 0"]),
+                (["--scale", "nan"], 2, ["--scale nan", "above 0"]),
+                (["--dtype", "f32"], 2, ["f64 only"]),
+                (["--device", "cpu"], 2, ["reference"]),
+                (["--replay", "17"], 2, ["--replay 17", "SEED:ID"]),
+                (["--replay", "0:-1"], 2, ["--replay 0:-1", "SEED:ID"]),
+                (["--replay", "0:99999999999"], 2, ["SEED:ID"]),
+                (["--replay", "no/such.json"], 2, ["no/such.json", "SEED:ID"]),
+                (["--replay", self.config], 3, [str(self.config), "not JSON"]),
+        ]:
+            with self.subTest(flags=flags):
+                self.check(run("verify", *flags), code, words)
+        good = {"A": False, "B": True, "C": False, "alpha": 1, "beta": 1, "final_norm": False, "norm": "rms",
+                "norm_eps": 0, "mlp": "relu", "labels": [1], "x": [[0, -1]], "up": [[0, -1]],
+                "down": [[1], [1]], "norm_b": {"gain": [1, 1]}}
+        case.write_text(json.dumps(good))
+        self.assertEqual(run("verify", "--replay", case).returncode, 0)
+        for key, value, words in [("labels", [2], ["labels", "from 0 to 1"]), ("labels", [], ["labels", "one per token"]),
+                                  ("up", [[0]], ["up", "rows of 2"]), ("down", [[1]], ["down", "2 rows, not 1"]),
+                                  ("x", [], ["x", "1 to"]), ("norm", "batch", ["norm", "rms, layer"]),
+                                  ("norm_eps", -1, ["norm_eps", "at least 0"]), ("norm_b", {}, ["norm_b", "gain"]),
+                                  ("mlp", "swiglu", ["gate"]), ("alpha", "one", ["alpha", "a number"]),
+                                  ("down_bias", [1], ["down_bias", "2 numbers, not 1"])]:
+            with self.subTest(key=key, value=value):
+                case.write_text(json.dumps({**good, key: value}))
+                message = self.check(run("verify", "--replay", case), 3, [str(case), *words])
+                self.assertEqual(message.count("\n"), 1, "one line")
+        case.write_text("[]")
+        self.check(run("verify", "--replay", case), 3, [str(case), "JSON object"])
 
     def test_export_of_something_else(self):
         self.check(run("export", self.config, "--csv", "-"), 3, [str(self.config), "NetCDF"])

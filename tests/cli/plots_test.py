@@ -24,6 +24,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from plots import agreement, angular, convergence, curves, dilution, results, style, token_cosine, variance  # noqa: E402
+from plots import bound_ratios, bound_width, massive, verify  # noqa: E402
 
 TINY = """
 [model]
@@ -79,6 +80,9 @@ class Plots(unittest.TestCase):
                                       ("propagate", "overflow", *OVERFLOW), ("theory", "overflow", *OVERFLOW)):
             done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
             assert done.returncode in (0, 4), done.stderr
+        done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
+        assert done.returncode == 0, done.stderr
+        cls.verify = results.read(cls.results / "stack" / "verify.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
         cls.theory = results.read(cls.results / "stack" / "theory.nc")
         cls.converge = results.read(cls.results / "stack" / "converge.nc")
@@ -96,6 +100,7 @@ class Plots(unittest.TestCase):
         names = {f"{folder}/{file}-{figure}" for folder in ("stack", "overflow")
                  for file, figures in (("propagate", STACK_FIGURES), ("theory", theory)) for figure in figures}
         names.add("stack/converge-convergence")
+        names.update(f"stack/verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations"))
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg")}
         self.assertEqual(set(written), expected)
         for path in written:
@@ -202,6 +207,45 @@ class Plots(unittest.TestCase):
         figure = self.figure(convergence, self.converge)
         self.assertFalse([c for c in figure.axes[0].containers if c.lines[0].get_color() == style.LOOKS["post"].colour])
         self.assertIn("fixed by the placement): Post-LN", figure.texts[0].get_text().replace("\n", " "))
+
+    def test_bound_ratios(self):
+        stated, sharp = self.figure(bound_ratios, self.verify).axes
+        for axes, bounds in ((stated, verify.STATED), (sharp, verify.SHARP)):
+            for patch, name in zip(axes.patches, bounds, strict=True):
+                with self.subTest(statement=name):
+                    k = verify.index(self.verify, name)
+                    shown = bound_ratios.density(self.verify, k)
+                    values, edges, _ = patch.get_data()
+                    np.testing.assert_array_equal(values[shown > 0], shown[shown > 0])
+                    width = np.log10(edges[1] / edges[0])
+                    self.assertAlmostEqual(np.sum(shown) * width, 1.0, places=9)
+                    counted = self.verify["cases"][k] - self.verify["trivial"][k]
+                    self.assertLessEqual(self.verify["ratio_histogram"][k].sum(), counted)
+        above = self.verify["log_ratio"] > 0
+        for name in verify.SHARP:
+            self.assertEqual(self.verify["ratio_histogram"][verify.index(self.verify, name)][above].sum(), 0, name)
+        reviews = verify.index(self.verify, "G4-whole")
+        self.assertGreater(self.verify["ratio_histogram"][reviews][above].sum(), 0)
+
+    def test_bound_ratio_vs_width(self):
+        for axes, name in zip(self.figure(bound_width, self.verify).axes, bound_width.PANELS, strict=True):
+            k = verify.index(self.verify, name)
+            seen = self.verify["width_cases"][k] > 0
+            (largest,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
+            np.testing.assert_array_equal(largest.get_xdata(), self.verify["width"][seen])
+            np.testing.assert_array_equal(largest.get_ydata(), self.verify["width_ratio_largest"][k][seen])
+            limit = self.verify["width_ratio_limit"][k]
+            self.assertTrue(np.all(self.verify["width_ratio_largest"][k][seen] <= limit[seen] * (1 + 1e-9)), name)
+            self.assertTrue(any(np.array_equal(line.get_ydata(), limit) for line in axes.get_lines()), name)
+
+    def test_massive_activations(self):
+        every, bounded = self.figure(massive, self.verify).axes
+        self.assertEqual((len(every.containers), len(bounded.containers)), (4, 3))
+        for k, container in enumerate(every.containers):
+            np.testing.assert_array_equal(container.lines[0].get_ydata(), self.verify["massive_gradient"][k])
+        bounds = [line.get_ydata() for line in every.get_lines()]
+        for k in range(4):
+            self.assertTrue(any(np.array_equal(line, self.verify["massive_bound"][k]) for line in bounds))
 
     def test_looks_differ(self):
         tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]

@@ -1,0 +1,241 @@
+#include "experiments/verify/verify.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <numbers>
+
+#include "experiments/common/progress.h"
+#include "experiments/verify/generate_case.h"
+#include "experiments/verify/shrink.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+constexpr int widths = 64;
+constexpr int bins_per_decade_by_width = 30;
+constexpr std::uint64_t chunk = 2000;
+constexpr int aligned_layers = 24;
+
+bool should_hold(const Statement& s) { return s.kind != StatementKind::refutable; }
+
+/// A false claim is refuted only by a clear violation: rounding and near misses are no counterexamples.
+constexpr double clear = 1.05;
+
+bool breaks(std::size_t statement, const BoundCase& c, double scale) {
+  const Statement& s = statements()[statement];
+  if (!s.applies(c)) return false;
+  const Outcome o = s.check(c, evaluate(c));
+  if (should_hold(s)) return o.violates(s.kind == StatementKind::bound ? scale : 1.0);
+  return o.bound > 0.0 && o.is_resolved() && o.violates(clear);
+}
+
+/// Shrinks too. What was above rounding stays above it on the way.
+Counterexample counterexample(std::size_t statement, std::string origin, const BoundCase& found, double scale) {
+  const auto is_resolved = [&](const BoundCase& c) {
+    const Statement& s = statements()[statement];
+    return s.kind == StatementKind::identity || s.check(c, evaluate(c)).is_resolved();
+  };
+  const bool resolved = is_resolved(found);
+  const auto fails = [&](const BoundCase& c) { return breaks(statement, c, scale) && (!resolved || is_resolved(c)); };
+  return {.statement = statement, .origin = std::move(origin), .found = found, .shrunk = shrink(found, fails)};
+}
+
+/// What one thread has seen.
+struct Tallies {
+  std::vector<Tally> all = std::vector<Tally>(statements().size());
+  std::vector<std::vector<Tally>> by_width =
+      std::vector(statements().size(), std::vector<Tally>(widths, Tally(bins_per_decade_by_width)));
+
+  void add(std::uint64_t id, const BoundCase& c, double scale) {
+    const Evaluation e = evaluate(c);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const Statement& s = statements()[k];
+      if (!s.applies(c)) continue;
+      const Outcome o = s.check(c, e);
+      const double factor = s.kind == StatementKind::bound ? scale : 1.0;
+      all[k].add(id, o, factor);
+      by_width[k][static_cast<std::size_t>(c.model.width - 1)].add(id, o, factor);
+    }
+  }
+  void merge(const Tallies& other) {
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      all[k].merge(other.all[k]);
+      for (std::size_t w = 0; w < widths; ++w) by_width[k][w].merge(other.by_width[k][w]);
+    }
+  }
+};
+
+Tallies random_cases(const VerifyOptions& options) {
+  Progress progress("verify", static_cast<int>(options.cases), options.quiet);
+  std::vector<Tallies> threads(static_cast<std::size_t>(omp_get_max_threads()));
+  for (std::uint64_t begin = 0; begin < options.cases; begin += chunk) {
+    const std::uint64_t end = std::min(begin + chunk, options.cases);
+#pragma omp parallel for schedule(dynamic, 16)
+    for (std::uint64_t id = begin; id < end; ++id) {
+      threads[static_cast<std::size_t>(omp_get_thread_num())].add(
+          id, generate_case(options.seed, static_cast<std::uint32_t>(id)), options.scale);
+    }
+    progress.step("random cases", static_cast<int>(end - begin));
+  }
+  for (std::size_t t = 1; t < threads.size(); ++t) threads[0].merge(threads[t]);
+  return std::move(threads[0]);
+}
+
+void run_attacks(const VerifyOptions& options, VerifyResult& result) {
+  const std::vector<Attack> all = attacks();
+  Progress progress("attacks", static_cast<int>(all.size()), options.quiet);
+  for (const Attack& attack : all) {
+    result.attacks.push_back(run_attack(attack, options.seed, options.starts));
+    progress.step(attack.name);
+  }
+}
+
+/// The first case that breaks a statement: among the random cases, or else where an attack ended.
+std::optional<Counterexample> find_counterexample(const VerifyResult& r, std::size_t statement) {
+  const double scale = r.options.scale;
+  const Statement& s = statements()[statement];
+  const std::uint64_t first = r.tallies[statement].first_violation;
+  if (first != Tally::none) {
+    const BoundCase found = generate_case(r.options.seed, static_cast<std::uint32_t>(first));
+    if (breaks(statement, found, scale)) {
+      return counterexample(statement, fmt::format("{}:{}", r.options.seed, first), found, scale);
+    }
+  }
+  for (const AttackResult& attack : r.attacks) {
+    if (s.applies(attack.best) && breaks(statement, attack.best, scale)) {
+      return counterexample(statement, fmt::format("attack: {}", attack.name), attack.best, scale);
+    }
+  }
+  return std::nullopt;
+}
+
+Refutation refute_review(const VerifyResult& r, std::string_view id) {
+  const std::size_t k = statement_index(id);
+  const Tally& tally = r.tallies[k];
+  Refutation out{.id = std::string(id),
+                 .claim = fmt::format("{}: {}", statements()[k].source, statements()[k].text),
+                 .refuted = false,
+                 .evidence = {},
+                 .counterexample = find_counterexample(r, k)};
+  out.refuted = out.counterexample.has_value();
+  out.evidence = fmt::format("broken by {} of {} random cases, by a factor of up to {:.3g}", tally.violations,
+                             tally.cases, tally.largest);
+  return out;
+}
+
+/// The paper's constant 4 is not approached: nothing passes √2/4 of its bound, which attacks do reach.
+Refutation refute_constant(const VerifyResult& r) {
+  double random = 0.0;
+  for (const char* id : {"C.2-whole", "C.3-whole"}) random = std::max(random, r.tallies[statement_index(id)].largest);
+  double attacked = 0.0;
+  for (const AttackResult& a : r.attacks) {
+    if (a.name.ends_with("paper's 4")) attacked = std::max(attacked, a.reached);
+  }
+  const double limit = std::numbers::sqrt2 / 4.0;
+  return {.id = "paper-4",
+          .claim = "the constant 4 of Propositions C.2 and C.3 cannot be lowered",
+          .refuted = std::max(random, attacked) <= limit * (1.0 + 1e-9) && attacked >= 0.99 * limit,
+          .evidence = fmt::format("largest gradient over the paper's bound: {:.6f} of random cases, {:.6f} of attacks; "
+                                  "the limit of T14 is sqrt2/4 = {:.6f}",
+                                  random, attacked, limit),
+          .counterexample = std::nullopt};
+}
+
+Refutation refute_unbounded(const MassiveSweep& sweep) {
+  const auto curve = [&](bool final_norm) {
+    return *std::ranges::find_if(
+        sweep.curves, [=](const MassiveCurve& c) { return c.placement == "pre" && c.final_norm == final_norm; });
+  };
+  const MassiveCurve without = curve(false);
+  const MassiveCurve with = curve(true);
+  return {.id = "pre-unbounded",
+          .claim = "with a final norm, too, Pre-LN's gradient grows without bound with the activation",
+          .refuted = sweep.grows_without_final_norm() && sweep.bounded_with_final_norm(),
+          .evidence = fmt::format(
+              "{} stacks, |h| times 1 ... {:g}: exponent of |h| {:.4f} ... {:.4f} without a final norm, {:.4f} ... "
+              "{:.4f} with one, where the gradient reaches at most {:.3f} of a bound that no factor can pass",
+              sweep.stacks, sweep.factor.back(), without.lowest_exponent, without.highest_exponent,
+              with.lowest_exponent, with.highest_exponent, with.largest_to_ceiling),
+          .counterexample = std::nullopt};
+}
+
+std::optional<std::pair<std::uint64_t, std::uint32_t>> parse_id(const std::string& which) {
+  std::uint64_t seed = 0;
+  std::uint32_t id = 0;
+  const char* end = which.data() + which.size();
+  const auto first = std::from_chars(which.data(), end, seed);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ':') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, id);
+  if (second.ec != std::errc() || second.ptr != end) return std::nullopt;
+  return std::pair{seed, id};
+}
+
+BoundCase read_case(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    throw ConfigError(fmt::format("--replay {}: expected SEED:ID, as in 0:1234, or a JSON file with a case", path));
+  }
+  const auto json = nlohmann::ordered_json::parse(file, nullptr, false);
+  if (json.is_discarded()) throw InputError(fmt::format("{}: not JSON: expected a case that verify has written", path));
+  return case_from_json(json, path);
+}
+
+}  // namespace
+
+bool VerifyResult::passed() const {
+  const bool clean = std::ranges::all_of(statements(), [&](const Statement& s) {
+    return !should_hold(s) || tallies[static_cast<std::size_t>(&s - statements().data())].violations == 0;
+  });
+  return clean && violations.empty() && growth.worst <= 1e-12 &&
+         std::ranges::all_of(attacks,
+                             [&](const AttackResult& a) { return a.within(options.scale) && a.close_enough(); }) &&
+         std::ranges::all_of(refutations, &Refutation::refuted);
+}
+
+VerifyResult verify(const VerifyOptions& options) {
+  VerifyResult r;
+  r.options = options;
+  const auto start = std::chrono::steady_clock::now();
+  Tallies tallies = random_cases(options);
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  r.tallies = std::move(tallies.all);
+  r.by_width = std::move(tallies.by_width);
+  run_attacks(options, r);
+  r.growth = grow_aligned(aligned_layers, 16, 1.0);
+  r.massive = sweep_massive(options.seed);
+  for (std::size_t k = 0; k < statements().size(); ++k) {
+    if (!should_hold(statements()[k])) continue;
+    if (auto found = find_counterexample(r, k)) r.violations.push_back(std::move(*found));
+  }
+  r.refutations = {refute_review(r, "G4"), refute_review(r, "G4-whole"), refute_constant(r),
+                   refute_unbounded(r.massive)};
+  return r;
+}
+
+Replay replay(const std::string& which, double scale) {
+  const auto id = parse_id(which);
+  Replay r;
+  r.origin = which;
+  r.found = id ? generate_case(id->first, id->second) : read_case(which);
+  const Evaluation e = evaluate(r.found);
+  for (std::size_t k = 0; k < statements().size(); ++k) {
+    const Statement& s = statements()[k];
+    if (!s.applies(r.found)) continue;
+    r.checked.push_back(k);
+    r.outcomes.push_back(s.check(r.found, e));
+    if (should_hold(s) && breaks(k, r.found, scale)) {
+      r.violations.push_back(counterexample(k, r.origin, r.found, scale));
+    }
+  }
+  return r;
+}
+
+}  // namespace periscope

@@ -1,0 +1,61 @@
+"""Massive activations: the gradient of W2 against the size of the hidden activation."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from plots import style
+from plots.results import Result
+
+NEEDS = ("massive_placement", "massive_final_norm", "massive_factor", "massive_gradient", "massive_gradient_low",
+         "massive_gradient_high", "massive_bound", "massive_ceiling")  # fmt: skip
+FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
+
+
+def look_of(placement: str, final_norm: float) -> style.Look:
+    look = FINAL if final_norm else style.LOOKS[placement]
+    words = "Pre-LN, no final norm" if placement == "pre" and not final_norm else look.label
+    return style.Look(words, look.colour, look.marker, look.dash)
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
+    looks = [look_of(*which) for which in zip(result["massive_placement"], result["massive_final_norm"], strict=True)]
+    bounded = [k for k in range(len(looks)) if np.isfinite(result["massive_ceiling"][k])]
+    _panel(result, row[0], looks, range(len(looks)), 1.0)
+    row[0].set(title="All placements", yscale="log", ylabel=r"$\|\partial\,loss/\partial W_2\|_F$")
+    row[0].yaxis.set_major_locator(LogLocator(numticks=12))
+    row[0].yaxis.set_minor_formatter(NullFormatter())
+    _panel(result, row[1], looks, bounded, 1.45)
+    row[1].set(title="Behind a norm: linear scale", ylim=(0, 1.25 * np.nanmax(result["massive_ceiling"])))
+    keys = [style.key(look, True) for look in looks]
+    keys.append(Line2D([], [], color=style.INK, linestyle=":", linewidth=1.0, label="bound for every factor"))
+    yield "massive_activations", style.finish(figure, keys, caption(result))
+
+
+def _panel(result: Result, axes: Axes, looks: list[style.Look], curves: Iterable[int], shift: float) -> None:
+    factor = result["massive_factor"]
+    for rank, k in enumerate(curves):
+        look = looks[k]
+        middle, low, high = (result[f"massive_gradient{part}"][k] for part in ("", "_low", "_high"))
+        axes.plot(factor, result["massive_bound"][k], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
+        axes.errorbar(factor * shift ** (rank - 1), middle, (middle - low, high - middle), linestyle="", zorder=2.5,
+                      marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9)  # fmt: skip
+        axes.axhline(result["massive_ceiling"][k], color=look.colour, linestyle=":", linewidth=1.0, zorder=1.5)
+    axes.set(xscale="log", xlabel=r"Factor on $\|h\|$")
+    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def caption(result: Result) -> str:
+    a = result.attributes
+    return (
+        "Lines: bounds of T14 (median over the stacks); dotted: T14d's bound for all factors at once. Markers, shifted "
+        f"sideways on the right: gradient, median and quantiles 0.16 and 0.84 of {a['massive_stacks']} random ReLU "
+        f"stacks, width {a['massive_width']}, hidden width {a['massive_hidden']}, one token. Only Pre-LN without a "
+        f"final norm grows with the activation. Periscope {a['version']}, commit {a['commit']}."
+    )

@@ -1,0 +1,44 @@
+"""What the three figures of `periscope verify` share: how statements look, and the sentences about the run."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plots import style
+from plots.results import Result
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A statement's name in figures, and its look."""
+
+    label: str
+    look: style.Look
+
+
+STATED = {
+    "C.2-whole": Bound("Paper, Peri-LN (C.2)", style.LOOKS["peri"]),
+    "C.3-whole": Bound("Paper, Post-LN (C.3)", style.LOOKS["post"]),
+    "G4-whole": Bound("Reviews, Peri-LN: √(1/D)", style.LOOKS["a+c"]),
+}
+SHARP = {
+    "T14a": Bound("Pre-LN, no final norm (T14a)", style.LOOKS["pre"]),
+    "T14b": Bound("Peri-LN (T14b)", style.LOOKS["peri"]),
+    "T14c": Bound("Post-LN (T14c)", style.LOOKS["post"]),
+    "T14d": Bound("Final norm, unembedding (T14d)", style.LOOKS["deepnorm"]),
+}
+
+
+def index(result: Result, statement: str) -> int:
+    return int(np.flatnonzero(result["statement"] == statement)[0])
+
+
+def run(result: Result) -> str:
+    """What was drawn at random, and with which Periscope."""
+    scale = result.attributes["verify_scale"]
+    scaled = "" if scale == 1 else f" Bounds that should hold multiplied by {scale:g} in the verdict."
+    return (
+        f"{result.attributes['verify_cases']:,} random sublayers: width 1 to 64, RMSNorm and LayerNorm, every MLP, "
+        f"magnitudes 1e-6 to 1e6, f64.{scaled} Periscope {result.attributes['version']}, commit "
+        f"{result.attributes['commit']}."
+    )
