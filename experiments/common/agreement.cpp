@@ -67,13 +67,23 @@ std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options)
                 return (constant * prediction.finite_width[i + (module ? 1 : 0)] + rounding(c.dtype)) * scale;
               });
   }
+  const auto way_and_back = [&](std::size_t depth) {
+    return options.finite_width_gradient * (2.0 * prediction.finite_width.back() - prediction.finite_width[depth]);
+  };
+  const auto variance = [&](const Cell& cell) { return c.seeds * cell.measured_error * cell.measured_error; };
   const auto gradient_allowance = [&](std::size_t depth, const Cell& cell) {
-    const double way = 2.0 * prediction.finite_width.back() - prediction.finite_width[depth];
-    const double variance = c.seeds * cell.measured_error * cell.measured_error;
-    return options.finite_width_gradient * way + variance / 2.0 + rounding(c.dtype);
+    return way_and_back(depth) + variance(cell) / 2.0 + rounding(c.dtype);
   };
   add_cells(cells, {.statistic = Statistic::log_grad_sq}, c.measured.find(Statistic::log_grad_sq, Site::x_out),
             prediction.profile.find(Statistic::log_grad_sq, Site::x_out), gradient_allowance);
+  // A share p = S/(S+V): the logarithm of S/V has a gradient's allowances, and dp = p(1−p) d log(S/V).
+  add_cells(cells, {.statistic = Statistic::score_share, .site = Site::A_out},
+            c.measured.find(Statistic::score_share, Site::A_out),
+            prediction.profile.find(Statistic::score_share, Site::A_out), [&](std::size_t l, const Cell& cell) {
+              const double slope = cell.predicted * (1.0 - cell.predicted);
+              const double curvature = slope > 0.0 ? variance(cell) / (2.0 * slope) : 0.0;
+              return slope * way_and_back(l) + curvature + rounding(c.dtype);
+            });
   for (const auto& entry : c.measured.weight_curves) {
     const auto [statistic, weight] = entry.first;
     if (statistic != Statistic::log_grad_sq) continue;

@@ -193,6 +193,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   agreement.finish();
   TomlReader theory = root.table("theory");
   theory.read("tolerance", config.theory.tolerance);
+  theory.read("gradient_tolerance", config.theory.gradient_tolerance);
   theory.finish();
   TomlReader converge = root.table("converge");
   converge.read("widths", config.converge.widths);
@@ -204,6 +205,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   require_range("agreement.finite_width_cosine", config.agreement.finite_width_cosine, -1e-300, 1e3);
   require_range("agreement.finite_width_gradient", config.agreement.finite_width_gradient, -1e-300, 1e3);
   require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
+  require_range("theory.gradient_tolerance", config.theory.gradient_tolerance, 0.0, 100.0);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();
   return config;

@@ -34,6 +34,7 @@ struct AgreementOptions {
 /// [theory]: precision of the prediction.
 struct TheoryOptions {
   double tolerance = 0.01;
+  double gradient_tolerance = 0.1;
 };
 
 /// [converge]: the sizes that T20's test runs through.

@@ -62,7 +62,7 @@ nlohmann::ordered_json provenance(const Config& config) {
         {"finite_width", config.agreement.finite_width},
         {"finite_width_cosine", config.agreement.finite_width_cosine},
         {"finite_width_gradient", config.agreement.finite_width_gradient}}},
-      {"theory", {{"tolerance", config.theory.tolerance}}},
+      {"theory", {{"tolerance", config.theory.tolerance}, {"gradient_tolerance", config.theory.gradient_tolerance}}},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}}};
   return {{"program", "periscope"},
           {"version", build_info::version},

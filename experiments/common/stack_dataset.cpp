@@ -164,6 +164,7 @@ class Builder {
 
   void stream_curve(Statistic statistic, const Version& version) {
     if (statistic == Statistic::branch_ratio || statistic == Statistic::branch_cosine) return;
+    if (statistic == Statistic::score_share) return;
     Values values;
     for (const StackResult& r : results_) append(values, version.find(r, statistic, Site::x_out), depths());
     const auto name = statistic_names[static_cast<std::size_t>(statistic)];
