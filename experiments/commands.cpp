@@ -12,6 +12,7 @@
 #include "experiments/converge.h"
 #include "experiments/dump.h"
 #include "experiments/export_csv.h"
+#include "experiments/gradients/commands.h"
 #include "experiments/info.h"
 #include "experiments/list.h"
 #include "experiments/propagate.h"
@@ -132,6 +133,7 @@ void add_commands(CLI::App& app, int& code) {
   app.get_subcommand("theory")->add_flag("--backward", *theory_backward, "Predict gradients too");
   add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
       run_converge);
+  add_gradient_commands(app, code);
   add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);
   add(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
 

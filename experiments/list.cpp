@@ -40,6 +40,7 @@ constexpr std::array keys{
     Key{"init.std", "0.02", "standard deviation of scheme normal"},
     Key{"init.factor", "1.0", "factor of scheme scaled"},
     Key{"init.qk_factor", "1.0", "on the standard deviation of W_q and W_k; 0: uniform attention"},
+    Key{"init.down_factor", "1.0", "on the standard deviation of W_down"},
     Key{"input.kind", "\"gaussian\"", "gaussian, tokens (random ids), text (bytes of a file), or a list of these"},
     Key{"input.tokens", "128", "T"},
     Key{"input.second_moment", "1.0", "of the input's entries; tokens, text: of the embedding table's"},
@@ -60,6 +61,9 @@ constexpr std::array keys{
     Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},
     Key{"converge.seeds", "64", "seeds per width"},
+    Key{"gradients.layers", "[4, 8, 16, 32]", "depths of `gradients depth`"},
+    Key{"gradients.qk_factors", "[0.0, 1.0]", "values of init.qk_factor in `gradients attenuation`"},
+    Key{"gradients.down_factors", "[0.1, 1.0, 10.0]", "values of init.down_factor in `gradients crossover`"},
 };
 // clang-format on
 

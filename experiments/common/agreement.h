@@ -35,6 +35,14 @@ struct Cell {
   [[nodiscard]] double excess() const;
 };
 
+/// Welch–Satterthwaite: of a mean of `seeds` numbers against a prediction from `replicates`.
+double degrees_of_freedom(const Cell& cell, int seeds, int replicates);
+/// Two-sided p-value of the cell's excess under Student's t, and the excess at which it is `level`.
+double p_value(const Cell& cell, double degrees);
+double critical_excess(double degrees, double level);
+/// Šidák: the level of each of `tests` tests that together err with probability `familywise_error`.
+double sidak_level(double familywise_error, std::size_t tests);
+
 /// The judgement of one stack.
 struct Agreement {
   Verdict verdict = Verdict::not_checked;

@@ -118,10 +118,6 @@ class Builder {
     counting("layer", 0, "layer, attention and MLP");
   }
 
-  static std::string placement_label(const StackSpec& spec) {
-    const auto json = resolved_json(spec)["model"]["placement"];
-    return json.is_string() ? json.get<std::string>() : json.dump();
-  }
   void coordinate(const std::string& name, std::vector<std::string> words, std::string long_name) {
     data_.variables.push_back({name, {name}, std::move(words), "", std::move(long_name)});
   }
