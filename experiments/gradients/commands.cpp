@@ -7,7 +7,9 @@
 
 #include "experiments/common/dataset_json.h"
 #include "experiments/common/options.h"
+#include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/depth.h"
+#include "experiments/gradients/identity_path.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -48,6 +50,12 @@ void add_gradient_commands(CLI::App& app, int& code) {
   add("depth", "gradient_depth",
       "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)",
       [](const Config& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
+  add("attenuation", "gradient_attenuation",
+      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
+      [](const Config& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
+  add("identity-path", "identity_path",
+      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
+      [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
 }
 
 }  // namespace periscope
