@@ -8,8 +8,10 @@
 #include "experiments/common/dataset_json.h"
 #include "experiments/common/options.h"
 #include "experiments/gradients/attenuation.h"
+#include "experiments/gradients/crossover.h"
 #include "experiments/gradients/depth.h"
 #include "experiments/gradients/identity_path.h"
+#include "experiments/gradients/score_path.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -56,6 +58,11 @@ void add_gradient_commands(CLI::App& app, int& code) {
   add("identity-path", "identity_path",
       "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
       [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
+  add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
+      [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
+  add("crossover", "gradient_crossover",
+      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)",
+      [](const Config& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
 }
 
 }  // namespace periscope
