@@ -6,9 +6,25 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from plots import agreement, angular, convergence, dilution, results, token_cosine, variance
+from plots import (
+    agreement,
+    angular,
+    attenuation,
+    convergence,
+    crossover,
+    dilution,
+    gradient,
+    gradient_depth,
+    identity_path,
+    results,
+    score_path,
+    token_cosine,
+    variance,
+    weight_gradients,
+)
 
-KINDS = (variance, token_cosine, dilution, agreement, angular, convergence)
+KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, gradient, weight_gradients, score_path,
+         gradient_depth, attenuation, identity_path, crossover)  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -46,7 +46,8 @@ class Result:
         model, init = stack["model"], stack["init"]
         scheme = SCHEMES.get(init["scheme"], init["scheme"])
         parts = [
-            f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP",
+            *([f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP"]
+              if "layers" not in self else []),
             *([f"width {model['width']}"] if "width" not in self else []),
             f"{stack['input']['tokens']} tokens",
             MLPS.get(model["mlp"], model["mlp"]),

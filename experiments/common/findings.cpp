@@ -100,7 +100,7 @@ std::string_view name_of(ClaimVerdict verdict) {
 ClaimVerdict test_claim(const Estimate& measured, int seeds, double claimed, double correction, double error) {
   if (seeds < fewest_seeds || !std::isfinite(measured.value)) return ClaimVerdict::not_testable;
   const double limit = critical_excess(seeds - 1, error) * measured.error;
-  if (std::abs(measured.value - claimed) <= limit) return ClaimVerdict::holds;
+  if (std::abs(measured.value - claimed) <= limit && std::abs(correction) <= limit) return ClaimVerdict::holds;
   const bool corrected = std::abs(measured.value - correction - claimed) <= limit;
   return corrected ? ClaimVerdict::holds_with_condition : ClaimVerdict::fails;
 }

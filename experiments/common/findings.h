@@ -69,9 +69,10 @@ struct Claim {
   ClaimVerdict verdict = ClaimVerdict::not_testable;
 };
 
-/// `holds` if the measured number is within Student's limit of the claimed one; `holds_with_condition` if only
-/// measured − correction is, where `correction` is what theory says that the claim's limit (such as L → ∞) leaves out;
-/// else `fails`. The two-sided level is `error`, for the run's number of claims to be taken into account by the caller.
+/// `holds` if the measured number is within Student's limit of the claimed one; `holds_with_condition` if
+/// measured − correction is, where `correction` is what theory says that the claim's limit (such as L → ∞) leaves out,
+/// and either the measured number itself is not, or the correction is larger than the limit, so that only the noise
+/// hides it; else `fails`. The two-sided level is `error`, the number of claims taken into account by the caller.
 ClaimVerdict test_claim(const Estimate& measured, int seeds, double claimed, double correction, double error);
 
 }  // namespace periscope

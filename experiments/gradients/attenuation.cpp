@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
@@ -36,6 +37,15 @@ Finding rate_of(const Config& config, const theory::Prediction& prediction, cons
   return finding_of(rows, predicted, prediction.replicates, slope_weights(to_the_input(measured.value.size())), bias);
 }
 
+/// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
+Claim claim_of(const StackSpec& spec) {
+  const std::string_view name = spec.model.placement.name;
+  if (name == "post") return {.id = "G10", .claimed = claimed_attenuation_rate()};
+  if (name == "pre") return {.id = "G9", .claimed = 0.0};
+  if (name == "peri") return {.id = "G7", .claimed = 0.0};
+  return {};
+}
+
 Attenuation measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
   Attenuation a{.spec = spec,
                 .refusal = {},
@@ -45,8 +55,8 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
                 .down_predicted = {},
                 .stream_rate = {},
                 .down_rate = {},
-                .stream_claim = {.id = "G10", .claimed = claimed_attenuation_rate()},
-                .down_claim = {.id = "G10", .claimed = claimed_attenuation_rate()}};
+                .stream_claim = claim_of(spec),
+                .down_claim = claim_of(spec)};
   measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Site::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
@@ -63,7 +73,7 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
   return a;
 }
 
-bool is_claimed(const Attenuation& a) { return a.spec.model.placement.name == "post" && a.refusal.empty(); }
+bool is_claimed(const Attenuation& a) { return !a.stream_claim.id.empty() && a.refusal.empty(); }
 
 std::string table_of(const std::vector<Attenuation>& results) {
   std::string table = fmt::format("{:<13} {:<6} {:<17} {:<18} {:<9} {:<20} {}\n", "placement", "q·k", "gradient of",
@@ -124,12 +134,10 @@ Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>
   data.attributes = provenance(config);
   const auto layers = static_cast<std::size_t>(config.base.model.layers);
   data.dimensions = {{"case", results.size()}, {"layers_passed", layers + 1}, {"layer", layers}};
-  data.variables = {{"layers_passed", {"layers_passed"}, to_the_input(layers + 1), "1", "whole layers below"},
-                    {"layer", {"layer"}, to_the_input(layers), "1", "layer"}};
-  for (NetcdfVariable& v : data.variables) {
-    auto& x = std::get<std::vector<double>>(v.values);
-    x.assign(x.rbegin(), x.rend());
-  }
+  std::vector<double> count(layers + 1);
+  std::iota(count.begin(), count.end(), 0.0);
+  data.variables = {{"layers_passed", {"layers_passed"}, count, "1", "whole layers below"},
+                    {"layer", {"layer"}, std::vector(count.begin(), count.end() - 1), "1", "layer"}};
   Columns columns(data, {"case"});
   for (const Attenuation& a : results) {
     columns.add("placement", placement_label(a.spec), "normalization placement (T1)");
@@ -140,11 +148,13 @@ Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>
     columns.add("log_down", a.down.curve(), a.down_predicted, "log norm of W_down's gradient", "layer");
     columns.add("stream_rate", a.stream_rate, "slope per layer towards the input, stream");
     columns.add("down_rate", a.down_rate, "slope per layer towards the input, W_down");
-    columns.add("claimed_rate", std::vector{is_claimed(a) ? claimed_attenuation_rate() : NAN}, "rate of claim G10");
-    columns.add("stream_claim_verdict", is_claimed(a) ? std::string(name_of(a.stream_claim.verdict)) : std::string(),
-                "what the data say of G10, stream");
-    columns.add("down_claim_verdict", is_claimed(a) ? std::string(name_of(a.down_claim.verdict)) : std::string(),
-                "what the data say of G10, W_down");
+    const auto words = [&](const Claim& claim) {
+      return is_claimed(a) ? std::string(name_of(claim.verdict)) : std::string();
+    };
+    columns.add("claim", a.stream_claim.id, "claim about this placement");
+    columns.add("claimed_rate", std::vector{is_claimed(a) ? a.stream_claim.claimed : NAN}, "rate that it claims");
+    columns.add("stream_claim_verdict", words(a.stream_claim), "what the data say of the claim, stream");
+    columns.add("down_claim_verdict", words(a.down_claim), "what the data say of the claim, W_down");
     for (const Finding* f : {&a.stream_rate, &a.down_rate}) {
       outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
     }

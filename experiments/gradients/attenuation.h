@@ -15,7 +15,7 @@ struct Attenuation {
   SeedRows down;    ///< log ‖∂loss/∂W_down‖_F of every layer
   Curve stream_predicted, down_predicted;
   Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
-  Claim stream_claim, down_claim;  ///< G10 (Post-LN only): ½ ln(2/3)
+  Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
 };
 
 /// G10: a factor (2/3)^(1/2) per layer towards the input.
