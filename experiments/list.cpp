@@ -76,6 +76,18 @@ constexpr std::array experiments{
                "forward signals of eight placements, predicted and measured"},
     Experiment{"converge --config experiments/configs/converge.toml",
                "is the rest of the difference finite width and noise?"},
+    Experiment{"propagate --backward --config experiments/configs/gradients.toml",
+               "gradients of the stream and of every matrix, and the score path's share"},
+    Experiment{"gradients score-path --config experiments/configs/score_path.toml",
+               "what queries and keys carry of the gradient; a theory without them"},
+    Experiment{"gradients depth --config experiments/configs/gradient_depth.toml",
+               "the last MLP matrix's gradient against the number of layers"},
+    Experiment{"gradients attenuation --config experiments/configs/gradient_attenuation.toml",
+               "rate per layer at which gradients shrink, uniform and real attention"},
+    Experiment{"gradients identity-path --config experiments/configs/identity_path.toml",
+               "the gradient as a sum over paths, term by term"},
+    Experiment{"gradients crossover --config experiments/configs/crossover.toml",
+               "is Peri-LN's last gradient smaller than Pre-LN's?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
@@ -100,7 +112,7 @@ std::string list_text() {
   text += "\nConfiguration keys\n";
   for (const Key& k : keys) text += fmt::format("  {:<28} {:<19} {}\n", k.name, k.standard, k.meaning);
   text += fmt::format("\nDevices: {}\n\nExperiments\n", fmt::join(device_names(), ", "));
-  for (const Experiment& e : experiments) text += fmt::format("  periscope {:<58} {}\n", e.command, e.question);
+  for (const Experiment& e : experiments) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
   return text;
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from plots import curves, score_path, style
 from plots.results import Result
@@ -30,6 +31,7 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
                 if result["claim"][k] == "G10":
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k factor {factor:g}²")
         row[0].set_ylabel(label)
     shown = dict(zip(result["placement"], looks, strict=True))

@@ -37,7 +37,7 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
     _exponents(result, side, looks)
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claim G8"))
-    keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, L → ∞")]
+    keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, greatest L")]
     words = "Geometric means over seeds; the same seeds at every depth. Right: exponents of L fitted to the three "
     words += f"largest measured depths, {', '.join(f'{v:g}' for v in result['layers'][-3:])}, of every seed. "
     yield "gradient-vs-depth", style.finish(figure, keys, words + score_path.reading(result))

@@ -55,7 +55,8 @@ class Result:
             f"{scheme} init" + (f" (std {init['std']:g})" if scheme == "normal" else ""),
             *([self.config["run"]["dtype"]] if self.measured or "bias" in self else []),
         ]
-        return f"{', '.join(parts)}. Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
+        words = ", ".join(parts)
+        return f"{words[0].upper()}{words[1:]}. Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
 
 
 def _plain(values: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ std::string table_of(const DepthResult& result) {
   std::string table = fmt::format("{:<13} {:<18} {:<9} {:<20} {:<18} {:<9} {:<20} {:<9} {}\n", "placement",
                                   fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted", "theory",
                                   fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()), "predicted",
-                                  "theory", "L → ∞", "claim");
+                                  "theory", "deepest", "claim");
   for (const DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) {
       table += fmt::format("{:<13} {}\n", law.spec.model.placement.name, law.refusal);
@@ -27,7 +27,7 @@ std::string table_of(const DepthResult& result) {
                          law.late_exponent.predicted.value, verdict_words(law.late_exponent), law.limit, claim);
   }
   return table + fmt::format(
-                     "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. L → ∞: theory's "
+                     "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
                      "exponent between {:g} and {:g} layers.\nholds-with-condition: not at these depths, but less "
                      "theory's finite-depth part, in the limit of many layers.\n",
                      result.theory_layers[result.theory_layers.size() - 2], result.theory_layers.back());
