@@ -13,6 +13,7 @@
 #include "experiments/converge.h"
 #include "experiments/dump.h"
 #include "experiments/export_csv.h"
+#include "experiments/gradients/commands.h"
 #include "experiments/info.h"
 #include "experiments/list.h"
 #include "experiments/propagate.h"
@@ -198,6 +199,7 @@ void add_commands(CLI::App& app, int& code) {
       ->capture_default_str();
   verify->add_option("--replay", verify_flags->replay,
                      "One case alone: SEED:ID of a random case, or a JSON file with a case");
+  add_gradient_commands(app, code);
   add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);
   add(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
 

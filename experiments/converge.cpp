@@ -158,8 +158,8 @@ ConvergeResult converge(const Config& config, bool quiet) {
     }
     result.fits.insert(result.fits.end(), fits.begin(), fits.end());
   }
-  const double tests = 2.0 * static_cast<double>(result.fits.size());
-  const double each = -std::expm1(std::log1p(-config.agreement.familywise_error) / tests);
+  const std::size_t tests = 2 * result.fits.size();
+  const double each = sidak_level(config.agreement.familywise_error, tests);
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
   for (Convergence& c : result.fits) judge_fit(c, result.critical);
   return result;

@@ -74,8 +74,7 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
     all.insert(all.end(), row.begin(), row.end());
   };
   for (const Convergence& c : result.fits) {
-    const auto placement = resolved_json(c.spec)["model"]["placement"];
-    placements.push_back(placement.is_string() ? placement.get<std::string>() : placement.dump());
+    placements.push_back(placement_label(c.spec));
     inputs.emplace_back(input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]);
     statistics.emplace_back(name_of(c.statistic));
     append(bias, c.bias, config.converge.widths.size());

@@ -40,6 +40,7 @@ constexpr std::array keys{
     Key{"init.std", "0.02", "standard deviation of scheme normal"},
     Key{"init.factor", "1.0", "factor of scheme scaled"},
     Key{"init.qk_factor", "1.0", "on the standard deviation of W_q and W_k; 0: uniform attention"},
+    Key{"init.down_factor", "1.0", "on the standard deviation of W_down"},
     Key{"input.kind", "\"gaussian\"", "gaussian, tokens (random ids), text (bytes of a file), or a list of these"},
     Key{"input.tokens", "128", "T"},
     Key{"input.second_moment", "1.0", "of the input's entries; tokens, text: of the embedding table's"},
@@ -53,12 +54,16 @@ constexpr std::array keys{
     Key{"run.backward", "false", "gradients too"},
     Key{"run.out", "\"\"", "folder for result files"},
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
+    Key{"theory.gradient_tolerance", "0.1", "the same, of the logarithm of the stream's squared gradient"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
     Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},
     Key{"converge.seeds", "64", "seeds per width"},
+    Key{"gradients.layers", "[4, 8, 16, 32]", "depths of `gradients depth`"},
+    Key{"gradients.qk_factors", "[0.0, 1.0]", "values of init.qk_factor in `gradients attenuation`"},
+    Key{"gradients.down_factors", "[0.1, 1.0, 10.0]", "values of init.down_factor in `gradients crossover`"},
 };
 // clang-format on
 
@@ -71,6 +76,18 @@ constexpr std::array experiments{
                "forward signals of eight placements, predicted and measured"},
     Experiment{"converge --config experiments/configs/converge.toml",
                "is the rest of the difference finite width and noise?"},
+    Experiment{"propagate --backward --config experiments/configs/gradients.toml",
+               "gradients of the stream and of every matrix, and the score path's share"},
+    Experiment{"gradients score-path --config experiments/configs/score_path.toml",
+               "what queries and keys carry of the gradient; a theory without them"},
+    Experiment{"gradients depth --config experiments/configs/gradient_depth.toml",
+               "the last MLP matrix's gradient against the number of layers"},
+    Experiment{"gradients attenuation --config experiments/configs/gradient_attenuation.toml",
+               "rate per layer at which gradients shrink, uniform and real attention"},
+    Experiment{"gradients identity-path --config experiments/configs/identity_path.toml",
+               "the gradient as a sum over paths, term by term"},
+    Experiment{"gradients crossover --config experiments/configs/crossover.toml",
+               "is Peri-LN's last gradient smaller than Pre-LN's?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
     Experiment{"verify --cases 20000", "bounds on gradients and growth (T14-T16): attacked, and false claims refuted"},
@@ -96,7 +113,7 @@ std::string list_text() {
   text += "\nConfiguration keys\n";
   for (const Key& k : keys) text += fmt::format("  {:<28} {:<19} {}\n", k.name, k.standard, k.meaning);
   text += fmt::format("\nDevices: {}\n\nExperiments\n", fmt::join(device_names(), ", "));
-  for (const Experiment& e : experiments) text += fmt::format("  periscope {:<58} {}\n", e.command, e.question);
+  for (const Experiment& e : experiments) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
   return text;
 }
 

@@ -13,7 +13,9 @@ std::vector<StackResult> predict_stacks(const Config& config) {
   std::vector<StackResult> results;
   for (const StackSpec& spec : config.stacks()) {
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
-    theory::PredictionOptions options{.tolerance = config.theory.tolerance, .seed = config.run.seed};
+    theory::PredictionOptions options{.tolerance = config.theory.tolerance,
+                                      .gradient_tolerance = config.theory.gradient_tolerance,
+                                      .seed = config.run.seed};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
     result.prediction = theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
     results.push_back(std::move(result));

@@ -9,17 +9,25 @@ from matplotlib.figure import Figure
 from plots import (
     agreement,
     angular,
+    attenuation,
     bound_ratios,
     bound_width,
     convergence,
+    crossover,
     dilution,
+    gradient,
+    gradient_depth,
+    identity_path,
     massive,
     results,
+    score_path,
     token_cosine,
     variance,
+    weight_gradients,
 )
 
-KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, bound_ratios, bound_width, massive)
+KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, gradient, weight_gradients, score_path,
+         gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive)  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

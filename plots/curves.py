@@ -106,3 +106,18 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
     if log:
         log_scale(row, every)
     return style.finish(figure, legend(result, looks, name), caption(result, name, points[0].step))
+
+
+def norms(curve: Curve) -> Curve:
+    """A curve of logarithms as one of norms; standard errors by the first order."""
+    shown = {}
+    for value, error in (("predicted", "predicted_stderr"), ("measured", "stderr")):
+        if value in curve:
+            shown[value] = np.exp(curve[value])
+            shown[error] = shown[value] * curve[error]
+    return shown
+
+
+def case(result: Result, name: str, row: int) -> Curve:
+    """A curve of a file whose first dimension counts cases."""
+    return select(result, name, (row,))

@@ -46,7 +46,8 @@ class Result:
         model, init = stack["model"], stack["init"]
         scheme = SCHEMES.get(init["scheme"], init["scheme"])
         parts = [
-            f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP",
+            *([f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP"]
+              if "layers" not in self else []),
             *([f"width {model['width']}"] if "width" not in self else []),
             f"{stack['input']['tokens']} tokens",
             MLPS.get(model["mlp"], model["mlp"]),
@@ -54,7 +55,8 @@ class Result:
             f"{scheme} init" + (f" (std {init['std']:g})" if scheme == "normal" else ""),
             *([self.config["run"]["dtype"]] if self.measured or "bias" in self else []),
         ]
-        return f"{', '.join(parts)}. Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
+        words = ", ".join(parts)
+        return f"{words[0].upper()}{words[1:]}. Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
 
 
 def _plain(values: Any) -> np.ndarray:

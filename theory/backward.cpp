@@ -1,6 +1,7 @@
 #include "theory/backward.h"
 
 #include <cmath>
+#include <limits>
 
 #include "sim/spec/weight.h"
 #include "theory/loss.h"
@@ -28,10 +29,18 @@ double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) {
 
 class Backward {
  public:
-  Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile)
-      : spec_(spec), chain_(chain), trace_(trace), profile_(profile), attention_(pattern_law(spec), spec.input.tokens) {
+  Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
+           GradientPaths paths)
+      : spec_(spec),
+        chain_(chain),
+        trace_(trace),
+        profile_(profile),
+        paths_(paths),
+        attention_(pattern_law(spec), spec.input.tokens) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Site::x_out}].value.assign(2 * layers + 1, 0.0);
+    profile_.curves[{Statistic::score_share, Site::A_out}].value.assign(2 * layers,
+                                                                        std::numeric_limits<double>::quiet_NaN());
     for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
       if (w != Weight::gate || is_gated(spec.model.mlp))
         profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
@@ -74,7 +83,8 @@ class Backward {
     Matrix in = ModelSpec::is_attention(l) ? attention(l, t.input, branch) : mlp(l, t.input, branch);
     in *= squared(rule.input_gain);
     if (rule.norm_a) in = through_norm(in, t.r_a, m.gamma);
-    g_ = squared(rule.alpha) * sum + in;
+    g_ = squared(rule.alpha) * sum;
+    if (paths_ != GradientPaths::skip_only) g_ += in;
   }
 
   /// T9 and the attention weights' T11.
@@ -93,7 +103,12 @@ class Backward {
     set(Weight::k, l, weight_gradient(m.width, input, key));
     set(Weight::v, l, weight_gradient(m.width, input, value));
     set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.mixed, g));
-    return m.width * (v * value + q * query + k * key);
+    const Matrix through_values = m.width * v * value;
+    const Matrix through_scores = m.width * (q * query + k * key);
+    const double scores = through_scores.trace();
+    profile_.curves[{Statistic::score_share, Site::A_out}].value[static_cast<std::size_t>(l)] =
+        scores / (scores + through_values.trace());
+    return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
   /// T10 and the MLP weights' T11.
@@ -132,6 +147,7 @@ class Backward {
   const ForwardChain& chain_;
   const ForwardTrace& trace_;
   Profile& profile_;
+  GradientPaths paths_;
   AttentionAverage attention_;
   Matrix g_;      // E⟨∂loss/∂x_t, ∂loss/∂x_t'⟩ of the stream
   Matrix g_r_;    // ResiDual: of the second stream, the same at every depth
@@ -141,10 +157,10 @@ class Backward {
 }  // namespace
 
 void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
-                      const std::vector<std::vector<int>>& labels, Profile& profile) {
+                      const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
   const PatternStream stream{chain.seed, chain.replicate, std::uint64_t{1} << 33U};
   const Matrix loss = loss_gradient(spec, trace.output, labels, chain.samples, stream);
-  Backward(spec, chain, trace, profile).run(loss);
+  Backward(spec, chain, trace, profile, paths).run(loss);
 }
 
 }  // namespace periscope::theory

@@ -80,14 +80,18 @@ Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& r
   return mean;
 }
 
-/// The largest standard error of the stream's curves, in units of the tolerance's meaning.
-double worst_error(const Profile& profile) {
+/// The largest standard error of the stream's curves, in units of its tolerance.
+double worst_error(const Profile& profile, const PredictionOptions& options) {
   double worst = 0.0;
   const Curve& q = *profile.find(Statistic::second_moment, Site::x_out);
   const Curve& cosine = *profile.find(Statistic::token_cosine, Site::x_out);
   for (std::size_t i = 0; i < q.value.size(); ++i) {
     worst = std::max(worst, q.standard_error[i] / q.value[i]);
     if (!std::isnan(cosine.value[i])) worst = std::max(worst, cosine.standard_error[i]);
+  }
+  worst /= options.tolerance;
+  if (const Curve* gradient = profile.find(Statistic::log_grad_sq, Site::x_out)) {
+    for (const double error : gradient->standard_error) worst = std::max(worst, error / options.gradient_tolerance);
   }
   return worst;
 }
@@ -99,11 +103,11 @@ int first_overflow(const Profile& profile) {
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
 
-Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const std::vector<std::vector<int>>& labels) {
-  if (labels.empty()) return forward_profile(spec, chain);
+Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const PredictionOptions& options) {
+  if (options.labels.empty()) return forward_profile(spec, chain);
   ForwardTrace trace;
   Profile profile = forward_profile(spec, chain, &trace);
-  backward_profile(spec, chain, trace, labels, profile);
+  backward_profile(spec, chain, trace, options.labels, profile, options.paths);
   return profile;
 }
 
@@ -129,7 +133,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
                                .samples = is_full ? prediction.samples : samples,
                                .seed = options.seed,
                                .replicate = static_cast<std::uint64_t>(c)};
-      (is_full ? full : replicates)[i] = chain_profile(spec, chain, options.labels);
+      (is_full ? full : replicates)[i] = chain_profile(spec, chain, options);
     }
     prediction.profile = combined(full, replicates);
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {
@@ -137,7 +141,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
       prediction.profile = {};
       return prediction;
     }
-    if (worst_error(prediction.profile) <= options.tolerance || prediction.samples >= options.most_samples) break;
+    if (worst_error(prediction.profile, options) <= 1.0 || prediction.samples >= options.most_samples) break;
   }
   prediction.finite_width =
       finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Site::x_in)->value,

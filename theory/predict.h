@@ -6,6 +6,7 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
+#include "theory/paths.h"
 
 namespace periscope::theory {
 
@@ -14,10 +15,13 @@ struct PredictionOptions {
   /// Wanted standard error of the prediction, relative for second moments of the stream and absolute for
   /// its token cosine, at every depth. Patterns are doubled until it is reached or `most_samples` is.
   double tolerance = 0.01;
+  /// With labels: also wanted of log_grad_sq of the stream at every depth.
+  double gradient_tolerance = 0.1;
   int most_samples = 1024;  ///< patterns per attention sublayer
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
+  GradientPaths paths = GradientPaths::all;
 };
 
 /// What theory says about a stack at initialisation.

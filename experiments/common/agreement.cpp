@@ -67,13 +67,23 @@ std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options)
                 return (constant * prediction.finite_width[i + (module ? 1 : 0)] + rounding(c.dtype)) * scale;
               });
   }
+  const auto way_and_back = [&](std::size_t depth) {
+    return options.finite_width_gradient * (2.0 * prediction.finite_width.back() - prediction.finite_width[depth]);
+  };
+  const auto variance = [&](const Cell& cell) { return c.seeds * cell.measured_error * cell.measured_error; };
   const auto gradient_allowance = [&](std::size_t depth, const Cell& cell) {
-    const double way = 2.0 * prediction.finite_width.back() - prediction.finite_width[depth];
-    const double variance = c.seeds * cell.measured_error * cell.measured_error;
-    return options.finite_width_gradient * way + variance / 2.0 + rounding(c.dtype);
+    return way_and_back(depth) + variance(cell) / 2.0 + rounding(c.dtype);
   };
   add_cells(cells, {.statistic = Statistic::log_grad_sq}, c.measured.find(Statistic::log_grad_sq, Site::x_out),
             prediction.profile.find(Statistic::log_grad_sq, Site::x_out), gradient_allowance);
+  // A share p = S/(S+V): the logarithm of S/V has a gradient's allowances, and dp = p(1−p) d log(S/V).
+  add_cells(cells, {.statistic = Statistic::score_share, .site = Site::A_out},
+            c.measured.find(Statistic::score_share, Site::A_out),
+            prediction.profile.find(Statistic::score_share, Site::A_out), [&](std::size_t l, const Cell& cell) {
+              const double slope = cell.predicted * (1.0 - cell.predicted);
+              const double curvature = slope > 0.0 ? variance(cell) / (2.0 * slope) : 0.0;
+              return slope * way_and_back(l) + curvature + rounding(c.dtype);
+            });
   for (const auto& entry : c.measured.weight_curves) {
     const auto [statistic, weight] = entry.first;
     if (statistic != Statistic::log_grad_sq) continue;
@@ -84,22 +94,29 @@ std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options)
   return cells;
 }
 
-/// Welch–Satterthwaite.
-double degrees_of_freedom(const Cell& cell, const Comparison& c) {
+}  // namespace
+
+double degrees_of_freedom(const Cell& cell, int seeds, int replicates) {
   const double a = cell.measured_error * cell.measured_error;
   const double b = cell.predicted_error * cell.predicted_error;
-  if (a + b == 0.0) return c.seeds - 1;
-  return (a + b) * (a + b) / (a * a / (c.seeds - 1) + b * b / (c.prediction.replicates - 1));
+  if (a + b == 0.0) return seeds - 1;
+  return (a + b) * (a + b) / (a * a / (seeds - 1) + b * b / (replicates - 1));
 }
 
-double p_value(const Cell& cell, double dof) {
+double p_value(const Cell& cell, double degrees) {
   const double excess = cell.excess();
   if (excess == 0.0) return 1.0;
   if (!std::isfinite(excess)) return 0.0;
-  return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(dof), excess));
+  return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(degrees), excess));
 }
 
-}  // namespace
+double critical_excess(double degrees, double level) {
+  return boost::math::quantile(boost::math::complement(boost::math::students_t(degrees), level / 2.0));
+}
+
+double sidak_level(double familywise_error, std::size_t tests) {
+  return -std::expm1(std::log1p(-familywise_error) / static_cast<double>(tests));
+}
 
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
@@ -136,7 +153,7 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
     total += agreement.cells.size();
     agreements.push_back(std::move(agreement));
   }
-  const double per_cell = -std::expm1(std::log1p(-options.familywise_error) / static_cast<double>(total));
+  const double per_cell = sidak_level(options.familywise_error, total);
   for (std::size_t i = 0; i < comparisons.size(); ++i) {
     Agreement& agreement = agreements[i];
     if (agreement.cells.empty()) continue;
@@ -144,14 +161,14 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
     double largest_z = -1.0;
     for (std::size_t j = 0; j < agreement.cells.size(); ++j) {
       const Cell& cell = agreement.cells[j];
-      const double dof = degrees_of_freedom(cell, comparisons[i]);
+      const double dof = degrees_of_freedom(cell, comparisons[i].seeds, comparisons[i].prediction.replicates);
       const double p = p_value(cell, dof);
       agreement.rejected += p < per_cell ? 1 : 0;
       if (p > smallest || (p == smallest && std::abs(cell.z()) <= largest_z)) continue;
       smallest = p;
       largest_z = std::abs(cell.z());
       agreement.worst = static_cast<int>(j);
-      agreement.critical = boost::math::quantile(boost::math::complement(boost::math::students_t(dof), per_cell / 2.0));
+      agreement.critical = critical_excess(dof, per_cell);
     }
     agreement.verdict = agreement.rejected > 0 ? Verdict::disagrees : Verdict::agrees;
   }

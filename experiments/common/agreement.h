@@ -35,6 +35,14 @@ struct Cell {
   [[nodiscard]] double excess() const;
 };
 
+/// Welch–Satterthwaite: of a mean of `seeds` numbers against a prediction from `replicates`.
+double degrees_of_freedom(const Cell& cell, int seeds, int replicates);
+/// Two-sided p-value of the cell's excess under Student's t, and the excess at which it is `level`.
+double p_value(const Cell& cell, double degrees);
+double critical_excess(double degrees, double level);
+/// Šidák: the level of each of `tests` tests that together err with probability `familywise_error`.
+double sidak_level(double familywise_error, std::size_t tests);
+
 /// The judgement of one stack.
 struct Agreement {
   Verdict verdict = Verdict::not_checked;
@@ -57,14 +65,16 @@ struct Comparison {
 
 /// What verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
 /// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with gradients,
-/// the mean over seeds of the logarithm of grad_sq of the stream at every depth and of every matrix.
+/// the mean over seeds of the logarithm of grad_sq of the stream at every depth and of every matrix, and of the score
+/// path's share in every attention.
 /// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t (Welch's degrees of
 /// freedom), for the part of the difference beyond the finite-width term c·w·scale (T19), falls below
 /// 1 − (1 − familywise_error)^(1/n), n being the number of cells of all comparisons together. `scale` is the
 /// prediction for moments and 1 for cosines and logarithms, each with its own c (attention's output has that of the
 /// cosines); w is
 /// theory::Prediction::finite_width, of a gradient that of the way to the top and back. Logarithms may also differ by
-/// half their variance over seeds: what a log-normal spread of width-limited gradients takes off the mean of logs.
+/// half their variance over seeds: what a log-normal spread of width-limited gradients takes off the mean of logs. A
+/// share p may differ by what these allowances of log(p/(1−p)) come to, p(1−p) times as much.
 std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options);
 
 }  // namespace periscope

@@ -97,6 +97,7 @@ void read_init(TomlReader reader, InitSpec& init) {
   reader.read("std", init.std);
   reader.read("factor", init.factor);
   reader.read("qk_factor", init.qk_factor);
+  reader.read("down_factor", init.down_factor);
   reader.finish();
 }
 
@@ -193,17 +194,24 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   agreement.finish();
   TomlReader theory = root.table("theory");
   theory.read("tolerance", config.theory.tolerance);
+  theory.read("gradient_tolerance", config.theory.gradient_tolerance);
   theory.finish();
   TomlReader converge = root.table("converge");
   converge.read("widths", config.converge.widths);
   converge.read("seeds", config.converge.seeds);
   converge.finish();
+  TomlReader gradients = root.table("gradients");
+  gradients.read("layers", config.gradients.layers);
+  gradients.read("qk_factors", config.gradients.qk_factors);
+  gradients.read("down_factors", config.gradients.down_factors);
+  gradients.finish();
   root.finish();
   require_range("agreement.familywise_error", config.agreement.familywise_error, 0.0, 1.0);
   require_range("agreement.finite_width", config.agreement.finite_width, -1e-300, 1e3);
   require_range("agreement.finite_width_cosine", config.agreement.finite_width_cosine, -1e-300, 1e3);
   require_range("agreement.finite_width_gradient", config.agreement.finite_width_gradient, -1e-300, 1e3);
   require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
+  require_range("theory.gradient_tolerance", config.theory.gradient_tolerance, 0.0, 100.0);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();
   return config;
@@ -240,13 +248,19 @@ nlohmann::ordered_json resolved_json(const StackSpec& spec) {
            {{"scheme", name(init_scheme_names, spec.init.scheme)},
             {"std", spec.init.std},
             {"factor", spec.init.factor},
-            {"qk_factor", spec.init.qk_factor}}},
+            {"qk_factor", spec.init.qk_factor},
+            {"down_factor", spec.init.down_factor}}},
           {"input",
            {{"kind", name(input_kind_names, spec.input.kind)},
             {"tokens", spec.input.tokens},
             {"second_moment", spec.input.second_moment},
             {"correlation", spec.input.correlation},
             {"path", spec.input.path}}}};
+}
+
+std::string placement_label(const StackSpec& spec) {
+  const auto json = resolved_json(spec)["model"]["placement"];
+  return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
 }  // namespace periscope

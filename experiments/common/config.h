@@ -34,12 +34,20 @@ struct AgreementOptions {
 /// [theory]: precision of the prediction.
 struct TheoryOptions {
   double tolerance = 0.01;
+  double gradient_tolerance = 0.1;
 };
 
 /// [converge]: the sizes that T20's test runs through.
 struct ConvergeOptions {
   std::vector<int> widths{32, 64, 128, 256};
   int seeds = 64;
+};
+
+/// [gradients]: what the commands of `periscope gradients` run through.
+struct GradientOptions {
+  std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
+  std::vector<double> qk_factors{0.0, 1.0};          ///< attenuation: init.qk_factor
+  std::vector<double> down_factors{0.1, 1.0, 10.0};  ///< crossover: init.down_factor
 };
 
 /// Everything that a configuration file, --set and the flags say.
@@ -52,6 +60,7 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   ConvergeOptions converge;
+  GradientOptions gradients;
 
   /// The stacks of a run, inputs outermost, each valid.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
@@ -66,5 +75,8 @@ DType parse_dtype(const std::string& word);
 
 /// Every key of model, init and input with its value, `placement` as one name or a table.
 nlohmann::ordered_json resolved_json(const StackSpec& spec);
+
+/// The placement's name, or its free form as JSON: how result files call it.
+std::string placement_label(const StackSpec& spec);
 
 }  // namespace periscope

@@ -1,7 +1,6 @@
 #include "experiments/common/measure_stack.h"
 
-#include <exception>
-
+#include "experiments/common/over_seeds.h"
 #include "experiments/common/token_ids.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
@@ -26,45 +25,27 @@ Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOption
   return reading;
 }
 
-/// Small stacks run one seed per thread: that keeps all threads busy without a barrier per op. A large one
-/// runs its seeds in turn, with threads inside its ops, so that one sublayer's weights are in memory.
+}  // namespace
+
 bool one_seed_per_thread(const StackSpec& spec) {
   constexpr long largest = 4L << 20U;  // entries of a matrix
   return static_cast<long>(spec.model.mlp_width) * spec.model.width <= largest;
 }
-
-}  // namespace
 
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
   const std::vector<int> ids = token_ids(spec, seed);
   return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);
 }
 
-// Ops do not depend on the number of threads and readings are added in the order of the seeds, so both ways
-// give the same bits.
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
                           const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
-  std::exception_ptr failure;
-#pragma omp parallel for ordered schedule(dynamic, 1) if (one_seed_per_thread(spec))
-  for (int i = 0; i < seeds; ++i) {
-    Reading reading;
-    std::exception_ptr caught;
-    try {
-      reading = read_seed(backend, spec, run, run.seed + static_cast<std::uint64_t>(i));
-    } catch (...) {
-      caught = std::current_exception();
-    }
-#pragma omp ordered
-    {
-      if (!failure) failure = caught;
-      if (!failure) {
+  over_seeds(
+      spec, seeds, [&](int i) { return read_seed(backend, spec, run, run.seed + static_cast<std::uint64_t>(i)); },
+      [&](const Reading& reading) {
         average.add(reading);
         on_seed(reading);
-      }
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+      });
   return average;
 }
 

@@ -62,8 +62,12 @@ nlohmann::ordered_json provenance(const Config& config) {
         {"finite_width", config.agreement.finite_width},
         {"finite_width_cosine", config.agreement.finite_width_cosine},
         {"finite_width_gradient", config.agreement.finite_width_gradient}}},
-      {"theory", {{"tolerance", config.theory.tolerance}}},
-      {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}}};
+      {"theory", {{"tolerance", config.theory.tolerance}, {"gradient_tolerance", config.theory.gradient_tolerance}}},
+      {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}},
+      {"gradients",
+       {{"layers", config.gradients.layers},
+        {"qk_factors", config.gradients.qk_factors},
+        {"down_factors", config.gradients.down_factors}}}};
   return {{"program", "periscope"},
           {"version", build_info::version},
           {"commit", build_info::commit},

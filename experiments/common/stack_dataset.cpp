@@ -118,10 +118,6 @@ class Builder {
     counting("layer", 0, "layer, attention and MLP");
   }
 
-  static std::string placement_label(const StackSpec& spec) {
-    const auto json = resolved_json(spec)["model"]["placement"];
-    return json.is_string() ? json.get<std::string>() : json.dump();
-  }
   void coordinate(const std::string& name, std::vector<std::string> words, std::string long_name) {
     data_.variables.push_back({name, {name}, std::move(words), "", std::move(long_name)});
   }
@@ -164,6 +160,7 @@ class Builder {
 
   void stream_curve(Statistic statistic, const Version& version) {
     if (statistic == Statistic::branch_ratio || statistic == Statistic::branch_cosine) return;
+    if (statistic == Statistic::score_share) return;
     Values values;
     for (const StackResult& r : results_) append(values, version.find(r, statistic, Site::x_out), depths());
     const auto name = statistic_names[static_cast<std::size_t>(statistic)];

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <sstream>
 
@@ -101,6 +102,20 @@ bool TomlReader::read(std::string_view key, std::vector<int>& target) {
       fail(key, *node, "a list of whole numbers of at least 1");
     }
     target.push_back(static_cast<int>(value->get()));
+  }
+  return true;
+}
+
+bool TomlReader::read(std::string_view key, std::vector<double>& target) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return false;
+  const toml::array* list = node->as_array();
+  if (list == nullptr || list->empty()) fail(key, *node, "a list of numbers");
+  target.clear();
+  for (const toml::node& item : *list) {
+    const auto value = item.value<double>();
+    if (!item.is_number() || !std::isfinite(*value)) fail(key, *node, "a list of finite numbers");
+    target.push_back(*value);
   }
   return true;
 }

@@ -26,6 +26,7 @@ class TomlReader {
   bool read(std::string_view key, bool& target);
   bool read(std::string_view key, std::string& target);
   bool read(std::string_view key, std::vector<int>& target);
+  bool read(std::string_view key, std::vector<double>& target);
 
   /// A word out of `names`; the enumerator with that index.
   template <class Enum>

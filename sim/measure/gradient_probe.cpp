@@ -45,6 +45,15 @@ void GradientProbe::on_weight(int layer, Weight weight, const Tensor& dw) {
   set(profile_.weight_curves[{Statistic::log_grad_sq, weight}], context_.model.layers, layer, std::log(value));
 }
 
+void GradientProbe::on_weight_input(int layer, Weight weight, const Tensor& dx) {
+  if (weight == Weight::q) through_queries_ = dx;
+  if (weight == Weight::k) through_keys_ = dx;
+  if (weight != Weight::v) return;
+  const double scores = squares(context_.ops.axpby(1.0, through_queries_, 1.0, through_keys_));
+  set(profile_.curves[{Statistic::score_share, Site::A_out}], context_.model.sublayers(), 2 * layer,
+      scores / (scores + squares(dx)));
+}
+
 void GradientProbe::take_into(Profile& profile) {
   profile.curves.merge(profile_.curves);
   profile.weight_curves.merge(profile_.weight_curves);

@@ -7,14 +7,16 @@
 namespace periscope {
 
 /// Records the size of every gradient of one backward pass: grad_sq and log_grad_sq at every site, mean over
-/// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F². In ResiDual's curves entry 0
-/// of both streams is the gradient of the tensor with which both begin.
+/// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of
+/// every attention module's gradient. In ResiDual's curves entry 0 of both streams is the gradient of the tensor with
+/// which both begin.
 class GradientProbe final : public GradientObserver {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context) {}
   void on_input(const Tensor& dx) override;
   void on_site(int sublayer, Site site, const Tensor& dx) override;
   void on_weight(int layer, Weight weight, const Tensor& dw) override;
+  void on_weight_input(int layer, Weight weight, const Tensor& dx) override;
   /// Moves what was seen into `profile`.
   void take_into(Profile& profile);
 
@@ -25,6 +27,7 @@ class GradientProbe final : public GradientObserver {
 
   const StackContext& context_;
   Profile profile_;
+  Tensor through_queries_, through_keys_;  // of the attention module that is passed just now
 };
 
 }  // namespace periscope

@@ -39,6 +39,9 @@ class GradientObserver {
   virtual void on_weight(int /*layer*/, Weight /*weight*/, const Tensor& /*dw*/) {}
   /// Gradient of a matrix's bias, like WeightSource::bias; only of one that exists.
   virtual void on_bias(int /*layer*/, Weight /*weight*/, const Tensor& /*dbias*/) {}
+  /// Gradient of the input of a matrix [N, fan_in], as far as it comes through this matrix: several may read one
+  /// input.
+  virtual void on_weight_input(int /*layer*/, Weight /*weight*/, const Tensor& /*dx*/) {}
   /// Gradient of a norm's gain and bias, like WeightSource::norm; dbias is empty if there is no bias. The
   /// sublayer is 0 for the embedding norm, 2L for the final norm and for that of the head.
   virtual void on_norm(int /*sublayer*/, NormSite /*site*/, const Tensor& /*dgain*/, const Tensor& /*dbias*/) {}

@@ -26,7 +26,9 @@ Tensor linear_backward(const StackContext& c, int layer, Weight weight, const Te
                        GradientObserver& observer) {
   observer.on_weight(layer, weight, c.ops.linear_backward_weight(dy, x));
   if (!c.weights.bias(layer, weight).empty()) observer.on_bias(layer, weight, c.ops.column_sums(dy));
-  return c.ops.linear_backward_input(dy, c.weights.matrix(layer, weight));
+  Tensor dx = c.ops.linear_backward_input(dy, c.weights.matrix(layer, weight));
+  observer.on_weight_input(layer, weight, dx);
+  return dx;
 }
 
 Tensor norm_forward(const StackContext& c, int sublayer, NormSite site, const Tensor& x) {

@@ -85,6 +85,7 @@ void validate(const StackSpec& spec) {
   require_number("init.std", init.std, init.std >= 0, "a number of at least 0");
   require_number("init.factor", init.factor, init.factor >= 0, "a number of at least 0");
   require_number("init.qk_factor", init.qk_factor, init.qk_factor >= 0, "a number of at least 0");
+  require_number("init.down_factor", init.down_factor, init.down_factor >= 0, "a number of at least 0");
   const InputSpec& input = spec.input;
   require_count("input.tokens", input.tokens, 1 << 20);
   require_number("input.second_moment", input.second_moment, input.second_moment > 0, "a number greater than 0");

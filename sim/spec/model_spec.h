@@ -108,9 +108,10 @@ inline constexpr double rope_base = 10000.0;
 /// How the weight matrices are drawn: independent N(0, variance).
 struct InitSpec {
   InitScheme scheme = InitScheme::normal;
-  double std = 0.02;       ///< of scheme "normal"
-  double factor = 1.0;     ///< of scheme "scaled": variance factor / fan_in
-  double qk_factor = 1.0;  ///< on the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
+  double std = 0.02;         ///< of scheme "normal"
+  double factor = 1.0;       ///< of scheme "scaled": variance factor / fan_in
+  double qk_factor = 1.0;    ///< on the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
+  double down_factor = 1.0;  ///< on the standard deviation of W_down
 };
 
 /// What enters the stack.

@@ -29,10 +29,11 @@ enum class Statistic {
   branch_cosine,  ///< cosine of B_out and x_in (site B_out)
   grad_sq,        ///< sum over features of (∂loss/∂x)²; of a weight: of all its entries
   log_grad_sq,    ///< natural logarithm of grad_sq, whose mean over seeds no heavy tail moves
+  score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (site A_out, attention)
 };
-inline constexpr std::array<std::string_view, 10> statistic_names{
-    "second_moment", "variance",     "mean",          "kurtosis", "maximum",
-    "token_cosine",  "branch_ratio", "branch_cosine", "grad_sq",  "log_grad_sq"};
+inline constexpr std::array<std::string_view, 11> statistic_names{
+    "second_moment", "variance",      "mean",    "kurtosis",    "maximum",    "token_cosine",
+    "branch_ratio",  "branch_cosine", "grad_sq", "log_grad_sq", "score_share"};
 
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
 /// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.

@@ -38,6 +38,7 @@ double stddev_of(const StackSpec& spec, Weight weight) {
     case InitScheme::scaled: std = std::sqrt(init.factor / fan_in); break;
   }
   if (weight == Weight::q || weight == Weight::k) return std * init.qk_factor;
+  if (weight == Weight::down) std *= init.down_factor;
   const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
   const auto gain = spec.model.placement.branch_init_gain;
   return branch && gain != nullptr ? std * gain(spec.model.layers) : std;

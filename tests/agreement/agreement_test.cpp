@@ -118,7 +118,12 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
       return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front().verdict;
     };
     CHECK(verdict() == Verdict::agrees);
+    const theory::Prediction right = prediction;
     for (double& v : prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].value) v -= 1.0;
+    CHECK(verdict() == Verdict::disagrees);
+    // As if queries alone made the score path.
+    prediction = right;
+    for (double& v : prediction.profile.curves[{Statistic::score_share, Site::A_out}].value) v = v / (2.0 - v);
     CHECK(verdict() == Verdict::disagrees);
   }
 }

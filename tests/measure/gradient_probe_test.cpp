@@ -94,9 +94,14 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
                   probe);
     Profile p;
     probe.take_into(p);
-    CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5));
+    CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5) + 1);
     CHECK(p.weight_curves.size() == 2 * 7);
+    const Values& share = p.find(Statistic::score_share, Site::A_out)->value;
+    REQUIRE(share.size() == 4);
+    for (const std::size_t l : {0U, 2U}) CHECK((share[l] > 0.0 && share[l] < 1.0));
+    for (const std::size_t l : {1U, 3U}) CHECK(std::isnan(share[l]));
     for (const auto& [key, curve] : p.curves) {
+      if (key.first == Statistic::score_share) continue;
       for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
     }
     for (const auto& [key, curve] : p.weight_curves) {
@@ -104,6 +109,39 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
       for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
     }
   }
+}
+
+TEST_CASE("the score path's share counts queries and keys together, values apart") {
+  ByHand hand("pre");
+  hand.probe().on_weight_input(1, Weight::q, ByHand::tensor({1, 2, 0, 0}));
+  hand.probe().on_weight_input(1, Weight::k, ByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
+  hand.probe().on_weight_input(1, Weight::v, ByHand::tensor({5, 1, 2, 0}));
+  hand.probe().on_weight_input(1, Weight::up, ByHand::tensor({9, 9, 9, 9}));
+  CHECK(hand.take().find(Statistic::score_share, Site::A_out)->value[2] == 10.0 / 40.0);
+}
+
+TEST_CASE("what reaches a module's input through its matrices adds up to the gradient of that input") {
+  struct Sum final : GradientObserver {
+    void on_weight_input(int /*layer*/, Weight weight, const Tensor& dx) override {
+      if (weight == Weight::o || weight == Weight::down || weight == Weight::unembedding) return;
+      total = total.empty() ? dx : truth().axpby(1.0, total, 1.0, dx);
+    }
+    void on_site(int /*sublayer*/, Site site, const Tensor& dx) override {
+      if (site != Site::A_out) return;
+      const Tensor difference = truth().axpby(1.0, total, -1.0, dx);
+      for (const double v : truth().to_host(difference)) CHECK(std::abs(v) < 1e-15);
+      total = {};
+      ++modules;
+    }
+    Tensor total;
+    int modules = 0;
+  } sum;
+  const StackSpec spec = placed(tiny_stack(), "peri");
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  Silent silent;
+  backpropagate({truth(), spec.model, weights, 1}, gaussian_input(truth(), spec, DType::f64, 1),
+                std::vector<int>{1, 2, 3, 4, 5}, silent, sum);
+  CHECK(sum.modules == 4);
 }
 
 TEST_CASE("over seeds: the mean of logarithms is not the logarithm of the mean") {

@@ -85,6 +85,15 @@ TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
   }
 }
 
+TEST_CASE("down_factor scales W_down alone") {
+  StackSpec spec = shapes();
+  const StackSpec plain = spec;
+  spec.init.down_factor = 4.0;
+  for (const Weight weight : all) {
+    CHECK(stddev_of(spec, weight) == (weight == Weight::down ? 4.0 : 1.0) * stddev_of(plain, weight));
+  }
+}
+
 TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing else") {
   StackSpec spec = shapes();
   const StackSpec plain = spec;

@@ -13,15 +13,20 @@ namespace {
 
 using doctest::Approx;
 
-Profile with_gradients(const StackSpec& spec, const std::vector<std::vector<int>>& labels) {
+Profile with_gradients(const StackSpec& spec, const std::vector<std::vector<int>>& labels,
+                       GradientPaths paths = GradientPaths::all) {
   const ForwardChain chain{.ids = {}, .samples = 4};
   ForwardTrace trace;
   Profile profile = forward_profile(spec, chain, &trace);
-  backward_profile(spec, chain, trace, labels, profile);
+  backward_profile(spec, chain, trace, labels, profile, paths);
   return profile;
 }
 
 const std::vector<int> distinct{0, 1, 2, 3, 4};
+
+std::vector<double> stream_gradient(const StackSpec& spec, GradientPaths paths) {
+  return with_gradients(spec, {distinct}, paths).find(Statistic::grad_sq, Site::x_out)->value;
+}
 
 }  // namespace
 
@@ -105,6 +110,35 @@ TEST_CASE("uniform attention has no score path: queries and keys get no gradient
   const Profile p = with_gradients(xiong_stack("pre"), {distinct});
   for (const double v : p.find(Statistic::grad_sq, Weight::q)->value) CHECK(v == 0.0);
   for (const double v : p.find(Statistic::grad_sq, Weight::v)->value) CHECK(v > 0.0);
+  for (std::size_t l = 0; l < 12; l += 2) CHECK(p.find(Statistic::score_share, Site::A_out)->value[l] == 0.0);
+}
+
+TEST_CASE("T9: the score path's share is what the gradient loses without it") {
+  StackSpec spec = xiong_stack("pre");
+  spec.init.qk_factor = 1.5;
+  spec.model.layers = 1;
+  const Profile all = with_gradients(spec, {distinct});
+  const std::vector<double>& share = all.find(Statistic::score_share, Site::A_out)->value;
+  REQUIRE(share.size() == 2);
+  CHECK(std::isnan(share[1]));
+  CHECK((share[0] > 0.05 && share[0] < 0.95));
+  const std::vector<double>& g = all.find(Statistic::grad_sq, Site::x_out)->value;
+  const std::vector<double> value_path = stream_gradient(spec, GradientPaths::without_scores);
+  // Pre-LN with unit input: what the branch adds to G is the module's G_in, because r_a = 1.
+  CHECK(value_path[0] - g[1] == Approx((1.0 - share[0]) * (g[0] - g[1])).epsilon(1e-9));
+}
+
+TEST_CASE("the skip path alone: constant where no norm is on it, else divided by every norm's input") {
+  const std::vector<double> pre = stream_gradient(xiong_stack("pre"), GradientPaths::skip_only);
+  for (const double v : pre) CHECK(v == Approx(pre.back()).epsilon(1e-12));
+  StackSpec post = xiong_stack("post");
+  post.input.tokens = 1;
+  const std::vector<double> g =
+      with_gradients(post, {{0}}, GradientPaths::skip_only).find(Statistic::grad_sq, Site::x_out)->value;
+  for (std::size_t l = 0; l < 12; ++l) {
+    const double sum = l % 2 == 0 ? 2.0 : 1.5;  // mean square before norm C: attention of one token, ReLU MLP
+    CHECK(g[l] == Approx(g[l + 1] / sum).epsilon(1e-6));
+  }
 }
 
 }  // namespace periscope::theory

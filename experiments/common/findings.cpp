@@ -1,0 +1,108 @@
+#include "experiments/common/findings.h"
+
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <stdexcept>
+
+#include "sim/measure/running.h"
+
+namespace periscope {
+namespace {
+
+constexpr int fewest_seeds = 4;
+
+}  // namespace
+
+Estimate mean_over_seeds(const std::vector<double>& per_seed) {
+  Running running;
+  for (const double v : per_seed) running.add(v);
+  return {running.mean(), running.standard_error()};
+}
+
+Curve SeedRows::curve() const {
+  Curve curve;
+  const std::size_t length = rows_.empty() ? 0 : rows_.front().size();
+  for (std::size_t i = 0; i < length; ++i) {
+    Running running;
+    for (const std::vector<double>& row : rows_) running.add(row[i]);
+    curve.value.push_back(running.mean());
+    curve.standard_error.push_back(running.standard_error());
+  }
+  return curve;
+}
+
+Estimate SeedRows::sum(const std::vector<double>& weights) const {
+  std::vector<double> sums;
+  for (const std::vector<double>& row : rows_) {
+    double& sum = sums.emplace_back(0.0);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (weights[i] != 0.0) sum += weights[i] * row[i];
+    }
+  }
+  return mean_over_seeds(sums);
+}
+
+std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from) {
+  double mean = 0.0;
+  for (std::size_t i = from; i < x.size(); ++i) mean += x[i] / static_cast<double>(x.size() - from);
+  double squares = 0.0;
+  for (std::size_t i = from; i < x.size(); ++i) squares += (x[i] - mean) * (x[i] - mean);
+  if (!(squares > 0.0)) throw std::invalid_argument("a slope needs two different points");
+  std::vector<double> weights(x.size(), 0.0);
+  for (std::size_t i = from; i < x.size(); ++i) weights[i] = (x[i] - mean) / squares;
+  return weights;
+}
+
+Cell Finding::cell() const {
+  return {.measured = measured.value,
+          .measured_error = measured.error,
+          .predicted = predicted.value,
+          .predicted_error = predicted.error,
+          .allowance = allowance};
+}
+
+Finding finding_of(const SeedRows& measured, const Curve& predicted, int replicates, const std::vector<double>& weights,
+                   const std::vector<double>& bias) {
+  Finding finding{
+      .measured = measured.sum(weights), .seeds = measured.seeds(), .predicted = {}, .replicates = replicates};
+  double drift = 0.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0.0) continue;
+    finding.predicted.value += weights[i] * predicted.value[i];
+    finding.predicted.error += std::abs(weights[i]) * predicted.standard_error[i];
+    drift += weights[i] * bias[i];
+  }
+  finding.allowance = std::abs(drift);
+  return finding;
+}
+
+void judge(std::span<Finding* const> findings, double familywise_error) {
+  const double each = sidak_level(familywise_error, findings.size());
+  for (Finding* finding : findings) {
+    if (finding->seeds < fewest_seeds || !std::isfinite(finding->measured.value + finding->predicted.value)) continue;
+    const Cell cell = finding->cell();
+    const double dof = degrees_of_freedom(cell, finding->seeds, finding->replicates);
+    finding->critical = critical_excess(dof, each);
+    finding->verdict = p_value(cell, dof) < each ? Verdict::disagrees : Verdict::agrees;
+  }
+}
+
+std::string_view name_of(ClaimVerdict verdict) {
+  switch (verdict) {
+    case ClaimVerdict::holds: return "holds";
+    case ClaimVerdict::holds_with_condition: return "holds-with-condition";
+    case ClaimVerdict::fails: return "fails";
+    case ClaimVerdict::not_testable: break;
+  }
+  return "not-testable-here";
+}
+
+ClaimVerdict test_claim(const Estimate& measured, int seeds, double claimed, double correction, double error) {
+  if (seeds < fewest_seeds || !std::isfinite(measured.value)) return ClaimVerdict::not_testable;
+  const double limit = critical_excess(seeds - 1, error) * measured.error;
+  if (std::abs(measured.value - claimed) <= limit && std::abs(correction) <= limit) return ClaimVerdict::holds;
+  const bool corrected = std::abs(measured.value - correction - claimed) <= limit;
+  return corrected ? ClaimVerdict::holds_with_condition : ClaimVerdict::fails;
+}
+
+}  // namespace periscope

@@ -1,0 +1,165 @@
+#include "experiments/gradients/attenuation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/provenance.h"
+#include "sim/backends.h"
+
+namespace periscope {
+namespace {
+
+/// Every other entry: a curve over sublayers at the layers' ends.
+std::vector<double> every_layer(const std::vector<double>& depths) {
+  std::vector<double> layers;
+  for (std::size_t i = 0; i < depths.size(); i += 2) layers.push_back(depths[i]);
+  return layers;
+}
+
+std::vector<double> to_the_input(std::size_t points) {
+  std::vector<double> x;
+  for (std::size_t i = 0; i < points; ++i) x.push_back(static_cast<double>(points - 1 - i));
+  return x;
+}
+
+Finding rate_of(const Config& config, const theory::Prediction& prediction, const SeedRows& rows,
+                const Curve& predicted) {
+  const Curve measured = rows.curve();
+  std::vector<double> bias;
+  for (std::size_t i = 0; i < measured.value.size(); ++i) {
+    const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
+    bias.push_back(log_norm_bias(config, prediction, 2 * i, variance));
+  }
+  return finding_of(rows, predicted, prediction.replicates, slope_weights(to_the_input(measured.value.size())), bias);
+}
+
+/// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
+Claim claim_of(const StackSpec& spec) {
+  const std::string_view name = spec.model.placement.name;
+  if (name == "post") return {.id = "G10", .claimed = claimed_attenuation_rate()};
+  if (name == "pre") return {.id = "G9", .claimed = 0.0};
+  if (name == "peri") return {.id = "G7", .claimed = 0.0};
+  return {};
+}
+
+Attenuation measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
+  Attenuation a{.spec = spec,
+                .refusal = {},
+                .stream = {},
+                .down = {},
+                .stream_predicted = {},
+                .down_predicted = {},
+                .stream_rate = {},
+                .down_rate = {},
+                .stream_claim = claim_of(spec),
+                .down_claim = claim_of(spec)};
+  measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
+    a.stream.add(every_layer(log_norm(reading.profile, Site::x_out).value));
+    a.down.add(log_norm(reading.profile, Weight::down).value);
+    progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
+  });
+  const theory::Prediction prediction = predict_gradients(config, spec);
+  a.refusal = prediction.refusal;
+  if (!a.refusal.empty()) return a;
+  const Curve stream = log_norm(prediction.profile, Site::x_out);
+  a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
+  a.down_predicted = log_norm(prediction.profile, Weight::down);
+  a.stream_rate = rate_of(config, prediction, a.stream, a.stream_predicted);
+  a.down_rate = rate_of(config, prediction, a.down, a.down_predicted);
+  return a;
+}
+
+bool is_claimed(const Attenuation& a) { return !a.stream_claim.id.empty() && a.refusal.empty(); }
+
+std::string table_of(const std::vector<Attenuation>& results) {
+  std::string table = fmt::format("{:<13} {:<6} {:<17} {:<18} {:<9} {:<20} {}\n", "placement", "q·k", "gradient of",
+                                  "rate per layer", "predicted", "theory", "claim");
+  for (const Attenuation& a : results) {
+    const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
+      table += fmt::format(
+          "{:<13} {:<6g} {:<17} {:<18} {:<9.4f} {:<20} {}\n", a.spec.model.placement.name, a.spec.init.qk_factor, what,
+          plus_minus(rate.measured), rate.predicted.value, a.refusal.empty() ? verdict_words(rate) : a.refusal,
+          is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict))
+                        : std::string("-"));
+    };
+    row("the stream", a.stream_rate, a.stream_claim);
+    row("W_down", a.down_rate, a.down_claim);
+  }
+  return table +
+         "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
+         "attenuation.\n"
+         "q·k: init.qk_factor; 0 is uniform attention.\n";
+}
+
+}  // namespace
+
+double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
+
+std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  std::vector<StackSpec> stacks;
+  for (const double factor : config.gradients.qk_factors) {
+    for (StackSpec spec : config.stacks()) {
+      spec.init.qk_factor = factor;
+      validate(spec);
+      stacks.push_back(spec);
+    }
+  }
+  Progress progress("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
+  std::vector<Attenuation> results;
+  for (const StackSpec& spec : stacks) results.push_back(measure(config, *backend, spec, progress));
+  std::vector<Finding*> findings;
+  std::size_t claims = 0;
+  for (Attenuation& a : results) {
+    if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
+    if (is_claimed(a)) claims += 2;
+  }
+  judge(findings, config.agreement.familywise_error);
+  const double level = sidak_level(config.agreement.familywise_error, claims);
+  for (Attenuation& a : results) {
+    if (!is_claimed(a)) continue;
+    a.stream_claim.verdict = test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
+    a.down_claim.verdict = test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
+  }
+  return results;
+}
+
+Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
+  Outcome outcome{.data = {}, .table = table_of(results)};
+  NetcdfDataset& data = outcome.data;
+  data.attributes = provenance(config);
+  const auto layers = static_cast<std::size_t>(config.base.model.layers);
+  data.dimensions = {{"case", results.size()}, {"layers_passed", layers + 1}, {"layer", layers}};
+  std::vector<double> count(layers + 1);
+  std::iota(count.begin(), count.end(), 0.0);
+  data.variables = {{"layers_passed", {"layers_passed"}, count, "1", "whole layers below"},
+                    {"layer", {"layer"}, std::vector(count.begin(), count.end() - 1), "1", "layer"}};
+  Columns columns(data, {"case"});
+  for (const Attenuation& a : results) {
+    columns.add("placement", placement_label(a.spec), "normalization placement (T1)");
+    columns.add("qk_factor", std::vector{a.spec.init.qk_factor}, "init.qk_factor; 0: uniform attention");
+    columns.add("refusal", a.refusal, "why there is no prediction");
+    columns.add("log_stream", a.stream.curve(), a.stream_predicted, "log norm of the stream's gradient",
+                "layers_passed");
+    columns.add("log_down", a.down.curve(), a.down_predicted, "log norm of W_down's gradient", "layer");
+    columns.add("stream_rate", a.stream_rate, "slope per layer towards the input, stream");
+    columns.add("down_rate", a.down_rate, "slope per layer towards the input, W_down");
+    const auto words = [&](const Claim& claim) {
+      return is_claimed(a) ? std::string(name_of(claim.verdict)) : std::string();
+    };
+    columns.add("claim", a.stream_claim.id, "claim about this placement");
+    columns.add("claimed_rate", std::vector{is_claimed(a) ? a.stream_claim.claimed : NAN}, "rate that it claims");
+    columns.add("stream_claim_verdict", words(a.stream_claim), "what the data say of the claim, stream");
+    columns.add("down_claim_verdict", words(a.down_claim), "what the data say of the claim, W_down");
+    for (const Finding* f : {&a.stream_rate, &a.down_rate}) {
+      outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
+    }
+  }
+  return outcome;
+}
+
+}  // namespace periscope

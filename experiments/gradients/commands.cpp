@@ -1,0 +1,68 @@
+#include "experiments/gradients/commands.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+
+#include "experiments/common/dataset_json.h"
+#include "experiments/common/options.h"
+#include "experiments/gradients/attenuation.h"
+#include "experiments/gradients/crossover.h"
+#include "experiments/gradients/depth.h"
+#include "experiments/gradients/identity_path.h"
+#include "experiments/gradients/score_path.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+using Experiment = std::function<Outcome(const Config&, bool quiet)>;
+
+ExitCode run(const std::string& file, const CommonOptions& options, const Experiment& experiment) {
+  Config config = options.load();
+  config.run.backward = true;
+  const Outcome outcome = experiment(config, options.quiet);
+  if (!config.run.out.empty()) {
+    const std::string path = fmt::format("{}/{}.nc", config.run.out, file);
+    write_netcdf(path, outcome.data);
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (options.json) {
+    const nlohmann::ordered_json json{{"variables", variables_json(outcome.data)},
+                                      {"provenance", outcome.data.attributes}};
+    fmt::print("{}\n", json.dump());
+  }
+  if (!options.quiet) fmt::print(stderr, "{}", outcome.table);
+  return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
+}
+
+}  // namespace
+
+void add_gradient_commands(CLI::App& app, int& code) {
+  CLI::App* gradients = app.add_subcommand("gradients", "Experiments about gradients: claims G6, G8, G10, G11");
+  gradients->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& file, const std::string& about,
+                       const Experiment& experiment) {
+    CLI::App* command = gradients->add_subcommand(name, about);
+    const auto options = std::make_shared<CommonOptions>();
+    options->add_to(*command);
+    command->callback([=, &code] { code = static_cast<int>(run(file, *options, experiment)); });
+  };
+  add("depth", "gradient_depth",
+      "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)",
+      [](const Config& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
+  add("attenuation", "gradient_attenuation",
+      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
+      [](const Config& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
+  add("identity-path", "identity_path",
+      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
+      [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
+  add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
+      [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
+  add("crossover", "gradient_crossover",
+      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)",
+      [](const Config& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
+}
+
+}  // namespace periscope

@@ -1,0 +1,136 @@
+#include "experiments/gradients/depth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+constexpr std::size_t late_points = 3;
+constexpr int deeper[] = {2, 4, 8, 16};  // theory goes on to these multiples of the greatest measured depth
+
+StackSpec at_depth(StackSpec spec, double layers) {
+  spec.model.layers = static_cast<int>(layers);
+  return spec;
+}
+
+std::vector<double> logarithms(const std::vector<double>& x) {
+  std::vector<double> logs;
+  for (const double v : x) logs.push_back(std::log(v));
+  return logs;
+}
+
+/// What G8 says of a placement, if it says anything.
+std::optional<Claim> claim_of(const StackSpec& spec) {
+  if (spec.model.placement.name == "post") return Claim{.id = "G8", .claimed = 0.0};
+  if (spec.model.placement.name == "pre") return Claim{.id = "G8", .claimed = -0.5};
+  return std::nullopt;
+}
+
+void append_last(Curve& all, const theory::Prediction& prediction) {
+  const Curve curve = log_norm(prediction.profile, Weight::down);
+  all.value.push_back(curve.value.back());
+  all.standard_error.push_back(curve.standard_error.back());
+}
+
+/// Beyond the measured depths only the trend counts: fewer patterns will do.
+theory::Prediction predict_deep(const Config& config, const StackSpec& spec) {
+  return theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+                         {.tolerance = config.theory.tolerance,
+                          .gradient_tolerance = config.theory.gradient_tolerance,
+                          .most_samples = 16,
+                          .seed = config.run.seed,
+                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds)});
+}
+
+DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const DepthResult& result,
+                     Progress& progress) {
+  DepthLaw law{.spec = spec,
+               .refusal = {},
+               .gradient = {},
+               .predicted = {},
+               .exponent = {},
+               .late_exponent = {},
+               .claim = claim_of(spec)};
+  RunOptions run = config.run;
+  run.backward = true;
+  std::vector<std::vector<double>> rows(static_cast<std::size_t>(run.seeds));
+  std::vector<theory::Prediction> predictions;
+  for (const double layers : result.layers) {
+    const StackSpec stack = at_depth(spec, layers);
+    predictions.push_back(predict_gradients(config, stack));
+    if (law.refusal.empty()) law.refusal = predictions.back().refusal;
+    std::size_t seed = 0;
+    measure_stack(backend, stack, run, run.seeds, [&](const Reading& reading) {
+      rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
+      progress.step(fmt::format("{}, {} layers", spec.model.placement.name, layers));
+    });
+  }
+  for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
+  if (!law.refusal.empty()) return law;
+  for (const theory::Prediction& p : predictions) append_last(law.predicted, p);
+  for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
+    append_last(law.predicted, predict_deep(config, at_depth(spec, result.theory_layers[i])));
+  }
+  const Curve measured = law.gradient.curve();
+  std::vector<double> bias;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const double variance = run.seeds * measured.standard_error[i] * measured.standard_error[i];
+    const auto last_layer = static_cast<std::size_t>(2 * (result.layers[i] - 1));
+    bias.push_back(log_norm_bias(config, predictions[i], last_layer, variance));
+  }
+  const int replicates = predictions.front().replicates;
+  const std::vector<double> x = logarithms(result.layers);
+  law.exponent = finding_of(law.gradient, law.predicted, replicates, slope_weights(x), bias);
+  const std::size_t from = x.size() - std::min(x.size(), late_points);
+  law.late_exponent = finding_of(law.gradient, law.predicted, replicates, slope_weights(x, from), bias);
+  const std::size_t last = result.theory_layers.size() - 1;
+  law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
+              std::log(result.theory_layers[last] / result.theory_layers[last - 1]);
+  return law;
+}
+
+}  // namespace
+
+DepthResult gradient_depth(const Config& config, bool quiet) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  DepthResult result;
+  result.layers.assign(config.gradients.layers.begin(), config.gradients.layers.end());
+  if (result.layers.size() < late_points || !std::ranges::is_sorted(result.layers, std::ranges::less_equal())) {
+    throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
+  }
+  result.theory_layers = result.layers;
+  for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
+  const std::vector<StackSpec> stacks = config.stacks();
+  for (const StackSpec& spec : stacks) validate(at_depth(spec, result.theory_layers.back()));
+  Progress progress("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds,
+                    quiet);
+  for (const StackSpec& spec : stacks) {
+    result.laws.push_back(measure_law(config, *backend, spec, result, progress));
+  }
+  std::vector<Finding*> findings;
+  std::size_t claims = 0;
+  for (DepthLaw& law : result.laws) {
+    if (!law.refusal.empty()) continue;
+    findings.insert(findings.end(), {&law.exponent, &law.late_exponent});
+    claims += law.claim ? 1 : 0;
+  }
+  judge(findings, config.agreement.familywise_error);
+  for (DepthLaw& law : result.laws) {
+    if (!law.claim || !law.refusal.empty()) continue;
+    law.claim->verdict = test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,
+                                    law.late_exponent.predicted.value - law.limit,
+                                    sidak_level(config.agreement.familywise_error, claims));
+  }
+  return result;
+}
+
+}  // namespace periscope

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/gradients/outcome.h"
+
+namespace periscope {
+
+/// How the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, depends on the depth L (G8, T12h).
+struct DepthLaw {
+  StackSpec spec;  ///< but for its layers
+  std::string refusal;
+  SeedRows gradient;      ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
+  Curve predicted;        ///< the same, at measured and then at greater depths
+  Finding exponent;       ///< of L, over all measured depths
+  Finding late_exponent;  ///< over the last three: nearer to the limit L → ∞
+  double limit = 0.0;     ///< exponent that theory has between its two greatest depths
+  std::optional<Claim> claim;
+};
+
+struct DepthResult {
+  std::vector<double> layers;         ///< measured depths
+  std::vector<double> theory_layers;  ///< these, and greater ones
+  std::vector<DepthLaw> laws;
+};
+
+/// Runs every stack of `config` at every depth of config.gradients.layers, with the same seeds at all depths: an
+/// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
+DepthResult gradient_depth(const Config& config, bool quiet);
+
+Outcome depth_outcome(const Config& config, const DepthResult& result);
+
+}  // namespace periscope

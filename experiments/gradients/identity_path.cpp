@@ -1,0 +1,135 @@
+#include "experiments/gradients/identity_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/over_seeds.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/gradients/decompose.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+/// Each side of g = s + r rounds by itself: per sublayer a chain of at most six matrix products or norms, each a sum
+/// over `longest` terms with a relative error of at most longest·ε, and 2L sublayers below one another.
+double rounding_bound(const StackSpec& spec, DType dtype) {
+  const ModelSpec& m = spec.model;
+  const double epsilon = dtype == DType::f64 ? std::numeric_limits<double>::epsilon()
+                                             : static_cast<double>(std::numeric_limits<float>::epsilon());
+  const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
+  return 2.0 * 6.0 * m.sublayers() * longest * epsilon;
+}
+
+GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec, int i) {
+  const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(i);
+  const GeneratedWeights weights(backend, spec, config.run.dtype, seed);
+  const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
+  return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed),
+                            label_ids(spec, seed));
+}
+
+void add(IdentityPath& path, const GradientPathSizes& sizes) {
+  std::vector<double> share, log_skip, branch;
+  const double top = sizes.total.back();
+  for (std::size_t i = 0; i < sizes.total.size(); ++i) {
+    share.push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
+    log_skip.push_back(0.5 * std::log(sizes.skip[i] / top));
+    path.skip_change = std::max(path.skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
+  }
+  for (const double b : sizes.branch) branch.push_back(std::sqrt(b / top));
+  path.share.add(share);
+  path.log_skip.add(log_skip);
+  path.cosine.add(sizes.cosine);
+  path.branch.add(branch);
+  path.branch_cosine.add(sizes.branch_cosine);
+  path.error = std::max(path.error, sizes.error);
+}
+
+/// Predicted share and skip path, from two predictions that share their patterns.
+void predict(const Config& config, IdentityPath& path) {
+  const theory::Prediction all = predict_gradients(config, path.spec);
+  path.refusal = all.refusal;
+  if (!path.refusal.empty()) return;
+  const theory::Prediction skip = predict_gradients(config, path.spec, theory::GradientPaths::skip_only);
+  const Curve total_log = log_norm(all.profile, Site::x_out);
+  const Curve skip_log = log_norm(skip.profile, Site::x_out);
+  const Curve measured = path.share.curve();
+  for (std::size_t i = 0; i < total_log.value.size(); ++i) {
+    const double p = std::exp(2.0 * (skip_log.value[i] - total_log.value[i]));
+    const double p_error = 2.0 * p * std::hypot(skip_log.standard_error[i], total_log.standard_error[i]);
+    path.share_predicted.value.push_back(p);
+    path.share_predicted.standard_error.push_back(p_error);
+    path.log_skip_predicted.value.push_back(skip_log.value[i] - skip_log.value.back());
+    path.log_skip_predicted.standard_error.push_back(skip_log.standard_error[i]);
+    if (i + 1 == total_log.value.size()) continue;  // at the top the share is 1
+    // As `judge` does with the score path's share: allowances are those of log(S/R), times p(1−p).
+    const double slope = p * (1.0 - p);
+    const double variance = config.run.seeds * measured.standard_error[i] * measured.standard_error[i];
+    const double bias = 2.0 * log_norm_bias(config, all, i, 0.0);
+    path.shares.push_back({.measured = {measured.value[i], measured.standard_error[i]},
+                           .seeds = path.share.seeds(),
+                           .predicted = {p, p_error},
+                           .replicates = all.replicates,
+                           .allowance = slope * bias + (slope > 0.0 ? variance / (2.0 * slope) : 0.0)});
+  }
+}
+
+}  // namespace
+
+std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  for (const StackSpec& spec : stacks) {
+    if (spec.model.placement.two_streams) {
+      throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
+                                    spec.model.placement.name));
+    }
+  }
+  Progress progress("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
+  std::vector<IdentityPath> results;
+  for (const StackSpec& spec : stacks) {
+    IdentityPath path;
+    path.spec = spec;
+    over_seeds(
+        spec, config.run.seeds, [&](int i) { return decompose_seed(config, *backend, spec, i); },
+        [&](const GradientPathSizes& sizes) {
+          add(path, sizes);
+          progress.step(std::string(spec.model.placement.name));
+        });
+    predict(config, path);
+    path.error_bound = rounding_bound(spec, config.run.dtype);
+    results.push_back(std::move(path));
+  }
+  std::vector<Finding*> findings;
+  for (IdentityPath& path : results) {
+    for (Finding& f : path.shares) findings.push_back(&f);
+  }
+  judge(findings, config.agreement.familywise_error);
+  for (IdentityPath& path : results) {
+    double largest = -1.0;
+    for (std::size_t i = 0; i < path.shares.size(); ++i) {
+      const double relative = path.shares[i].cell().excess() / path.shares[i].critical;
+      if (relative > largest) path.worst = static_cast<int>(i);
+      largest = std::max(largest, relative);
+    }
+    // G11: with norms in front the skip path is the identity; with a norm behind it is not.
+    const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
+    const bool identity = path.skip_change == 0.0;
+    const bool expected = !rule.norm_c && rule.alpha == 1.0;
+    path.claim = {.id = "G11", .claimed = expected ? 1.0 : 0.0};
+    const bool mixed = path.spec.model.rule(0).norm_c != rule.norm_c;
+    if (mixed) continue;  // Mix-LN: the claim speaks of neither
+    path.claim.verdict =
+        path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
+  }
+  return results;
+}
+
+}  // namespace periscope

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/gradients/outcome.h"
+
+namespace periscope {
+
+/// Wang et al.'s decomposition (G11) of one stack's gradient: how much comes down the skip connections alone.
+struct IdentityPath {
+  StackSpec spec;
+  std::string refusal;
+  SeedRows share;          ///< ‖s‖²/(‖s‖² + ‖r‖²) at depths 0 … 2L (see decompose.h), a row per seed
+  SeedRows log_skip;       ///< log (‖s_i‖/‖g_2L‖)
+  SeedRows cosine;         ///< of s_i and g_i
+  SeedRows branch;         ///< ‖b_i‖/‖g_2L‖, 0 … 2L−1
+  SeedRows branch_cosine;  ///< of b_i and g_2L
+  Curve share_predicted;   ///< predicted ‖s‖²/‖g‖²: branches are orthogonal to the skip path
+  Curve log_skip_predicted;
+  std::vector<Finding> shares;  ///< share against prediction at every depth below the top
+  int worst = -1;               ///< of `shares`: index of the largest excess over its limit
+  double error = 0.0;           ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
+  double error_bound = 0.0;     ///< what rounding may make of it
+  double skip_change = 0.0;     ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
+  Claim claim;                  ///< G11: identity path for norms before, none for norms after
+};
+
+/// Decomposes the gradient of every stack of `config` for every seed. Throws ConfigError for a placement with two
+/// streams.
+std::vector<IdentityPath> identity_path(const Config& config, bool quiet);
+
+Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
+
+}  // namespace periscope

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/common/findings.h"
+#include "experiments/common/netcdf_file.h"
+#include "theory/predict.h"
+
+namespace periscope {
+
+/// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
+struct Outcome {
+  NetcdfDataset data;
+  std::string table;
+  bool rejected = false;
+};
+
+/// Theory's gradients of a stack for the labels of the run's seeds.
+theory::Prediction predict_gradients(const Config& config, const StackSpec& spec,
+                                     theory::GradientPaths paths = theory::GradientPaths::all);
+
+/// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Site or a Weight), measured or predicted.
+template <class Place>
+Curve log_norm(const Profile& profile, Place place) {
+  Curve curve = *profile.find(Statistic::log_grad_sq, place);
+  for (double& v : curve.value) v *= 0.5;
+  for (double& e : curve.standard_error) e *= 0.5;
+  return curve;
+}
+
+/// What T19 lets the mean over seeds of a log norm at `depth` differ by: half of what `judge` allows log_grad_sq, that
+/// is ½c·w of the way to the top and back, and `variance`, that of the log norm over seeds.
+double log_norm_bias(const Config& config, const theory::Prediction& prediction, std::size_t depth, double variance);
+
+/// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
+std::string plus_minus(const Estimate& estimate);
+/// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit.
+std::string verdict_words(const Finding& finding);
+
+/// Writes variables that share leading dimensions, one row per call of `append`.
+class Columns {
+ public:
+  Columns(NetcdfDataset& data, std::vector<std::string> dimensions) : data_(data), dimensions_(std::move(dimensions)) {}
+  /// Appends numbers (or words) to variable `name`, which exists from its first call on with the further dimensions
+  /// `tail`.
+  void add(const std::string& name, std::vector<double> values, const std::string& long_name,
+           const std::vector<std::string>& tail = {});
+  void add(const std::string& name, const std::string& word, const std::string& long_name);
+  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_verdict.
+  void add(const std::string& name, const Finding& finding, const std::string& long_name);
+  /// name_measured, name_stderr and name_predicted, name_predicted_stderr along one more dimension.
+  void add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,
+           const std::string& along);
+
+ private:
+  NetcdfVariable& variable(const std::string& name, const std::string& long_name, const std::vector<std::string>& tail,
+                           bool text);
+  NetcdfDataset& data_;
+  std::vector<std::string> dimensions_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,154 @@
+#include "experiments/gradients/score_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/provenance.h"
+#include "sim/backends.h"
+
+namespace periscope {
+namespace {
+
+Curve attention_only(const Curve& sublayers) {
+  Curve layers;
+  for (std::size_t l = 0; l < sublayers.value.size(); l += 2) {
+    layers.value.push_back(sublayers.value[l]);
+    layers.standard_error.push_back(sublayers.standard_error[l]);
+  }
+  return layers;
+}
+
+double variance_of(const Curve& measured, std::size_t i, int seeds) {
+  return seeds * measured.standard_error[i] * measured.standard_error[i];
+}
+
+Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds, int replicates,
+                double allowance) {
+  return {.measured = {measured.value[i], measured.standard_error[i]},
+          .seeds = seeds,
+          .predicted = {predicted.value[i], predicted.standard_error[i]},
+          .replicates = replicates,
+          .allowance = allowance};
+}
+
+ScorePath measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
+  ScorePath path;
+  path.spec = spec;
+  const int seeds = config.run.seeds;
+  const Profile measured = measure_stack(backend, spec, config.run, seeds, [&](const Reading&) {
+                             progress.step(std::string(spec.model.placement.name));
+                           }).profile();
+  path.share_measured = attention_only(*measured.find(Statistic::score_share, Site::A_out));
+  path.log_measured = *measured.find(Statistic::log_grad_sq, Site::x_out);
+  const theory::Prediction all = predict_gradients(config, spec);
+  path.refusal = all.refusal;
+  if (!path.refusal.empty()) return path;
+  const theory::Prediction values = predict_gradients(config, spec, theory::GradientPaths::without_scores);
+  path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Site::A_out));
+  path.log_with = *all.profile.find(Statistic::log_grad_sq, Site::x_out);
+  path.log_without = *values.profile.find(Statistic::log_grad_sq, Site::x_out);
+  for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
+    const double allowance = 2.0 * log_norm_bias(config, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
+    path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all.replicates, allowance));
+    path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values.replicates, allowance));
+  }
+  for (std::size_t l = 0; l < path.share_measured.value.size(); ++l) {
+    const double p = path.share_predicted.value[l];
+    const double slope = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
+    const double variance = variance_of(path.share_measured, l, seeds);
+    const double curvature = slope > 0.0 ? variance / (2.0 * slope) : 0.0;
+    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all.replicates,
+                                  slope * 2.0 * log_norm_bias(config, all, 2 * l, 0.0) + curvature));
+  }
+  return path;
+}
+
+const Finding& worst_of(const std::vector<Finding>& findings) {
+  return *std::ranges::max_element(findings, {}, [](const Finding& f) { return f.cell().excess() / f.critical; });
+}
+
+std::string table_of(const std::vector<ScorePath>& results) {
+  std::string table =
+      fmt::format("{:<13} {:<24} {:<22} {:<34} {}\n", "placement", "largest share: measured", "predicted, verdict",
+                  "gradient without it, at the input", "theory, with and without");
+  for (const ScorePath& path : results) {
+    if (!path.refusal.empty()) {
+      table += fmt::format("{:<13} {}\n", path.spec.model.placement.name, path.refusal);
+      continue;
+    }
+    const auto& shares = path.share_measured.value;
+    const auto top = static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin());
+    const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
+    table += fmt::format(
+        "{:<13} {:<24} {:<22} {:<34} {}, {}\n", path.spec.model.placement.name,
+        fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
+        fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(worst_of(path.shares).verdict)),
+        fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing), verdict_words(worst_of(path.with)),
+        verdict_words(worst_of(path.without)));
+  }
+  return table +
+         "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
+         "values.\nWithout the score path a theory of gradients is expected to disagree; only the whole theory's "
+         "verdicts count.\n";
+}
+
+}  // namespace
+
+std::vector<ScorePath> score_path(const Config& config, bool quiet) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  Progress progress("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
+  std::vector<ScorePath> results;
+  for (const StackSpec& spec : stacks) results.push_back(measure(config, *backend, spec, progress));
+  std::vector<Finding*> theory;
+  std::vector<Finding*> control;
+  for (ScorePath& path : results) {
+    for (Finding& f : path.shares) theory.push_back(&f);
+    for (Finding& f : path.with) theory.push_back(&f);
+    for (Finding& f : path.without) control.push_back(&f);
+  }
+  judge(theory, config.agreement.familywise_error);
+  judge(control, config.agreement.familywise_error);
+  return results;
+}
+
+Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
+  Outcome outcome{.data = {}, .table = table_of(results)};
+  NetcdfDataset& data = outcome.data;
+  data.attributes = provenance(config);
+  const auto layers = static_cast<std::size_t>(config.base.model.layers);
+  std::vector<double> depth;
+  for (std::size_t i = 0; i <= 2 * layers; ++i) depth.push_back(static_cast<double>(i));
+  data.dimensions = {{"case", results.size()}, {"depth", depth.size()}, {"layer", layers}};
+  data.variables = {
+      {"depth", {"depth"}, depth, "1", "sublayers passed"},
+      {"layer", {"layer"}, std::vector(depth.begin(), depth.begin() + static_cast<long>(layers)), "1", "layer"}};
+  Columns columns(data, {"case"});
+  for (const ScorePath& path : results) {
+    const bool judged = path.refusal.empty();
+    columns.add("placement", placement_label(path.spec), "normalization placement (T1)");
+    columns.add("refusal", path.refusal, "why there is no prediction");
+    columns.add("score_share", path.share_measured, path.share_predicted, "share of the score path S/(S+V)", "layer");
+    columns.add("log_grad_sq", path.log_measured, path.log_with, "log of the stream's squared gradient", "depth");
+    columns.add("log_grad_sq_without_scores_predicted", path.log_without.value, "prediction without the score path",
+                {"depth"});
+    columns.add("log_grad_sq_without_scores_predicted_stderr", path.log_without.standard_error,
+                "standard error of the prediction without the score path", {"depth"});
+    const auto word = [&](const std::vector<Finding>& findings) {
+      return std::string(judged ? name_of(worst_of(findings).verdict) : name_of(Verdict::not_checked));
+    };
+    columns.add("share_verdict", word(path.shares), "agreement of the share with theory (T19)");
+    columns.add("verdict", word(path.with), "agreement of the stream's gradient with theory (T19)");
+    columns.add("without_scores_verdict", word(path.without), "the same for a theory without the score path");
+    for (const auto* findings : {&path.shares, &path.with}) {
+      for (const Finding& f : *findings) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
+    }
+  }
+  return outcome;
+}
+
+}  // namespace periscope

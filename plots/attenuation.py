@@ -1,0 +1,42 @@
+"""Gradients from the top of a stack to its bottom, for uniform and real attention, beside claim G10."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import curves, score_path, style
+from plots.results import Result
+
+NEEDS = ("qk_factor", "layers_passed", "layer", "log_stream_predicted", "log_down_predicted", "claimed_rate")
+QUANTITIES = (("log_stream", "layers_passed", 0, r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
+              ("log_down", "layer", 1, r"$\|\partial\,\mathrm{loss}/\partial W_\mathrm{down}\|_F$", "Layer"))
+CLAIM = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    factors = list(dict.fromkeys(result["qk_factor"]))
+    figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
+    looks = style.looks(result["placement"])
+    for row, (name, along, first, label, x_label) in zip(grid, QUANTITIES, strict=True):
+        x = first + result[along]
+        for axes, factor in zip(row, factors, strict=True):
+            every = []
+            for k in np.flatnonzero(result["qk_factor"] == factor):
+                every.append(curves.norms(curves.case(result, name, k)))
+                curves.draw(axes, looks[k], x, every[-1], slice(None))
+                rate = result["claimed_rate"][k]
+                if result["claim"][k] == "G10":
+                    axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
+            curves.log_scale([axes], every)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k factor {factor:g}²")
+        row[0].set_ylabel(label)
+    shown = dict(zip(result["placement"], looks, strict=True))
+    keys = [style.key(look, True) for look in shown.values()]
+    keys.append(Line2D([], [], **CLAIM, label="claim G10, Post-LN: $(2/3)^{(L-l)/2}$"))
+    words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
+    words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "
+    yield "attenuation", style.finish(figure, keys, words + score_path.reading(result))

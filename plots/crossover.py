@@ -1,0 +1,41 @@
+"""The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plots import curves, score_path, style
+from plots.results import Result
+
+NEEDS = ("down_factor", "log_ratio_predicted", "log_rms_a_predicted", "log_law_measured", "log_crossing_measured")
+LAW = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "linestyle": "", "color": style.INK, "zorder": 3,
+       "markeredgecolor": style.INK}  # fmt: skip
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    looks = style.looks(result["placement"])
+    figure, ((axes,),) = style.panels(1, 1, 3.2, style.page(1))
+    axes.axhline(1, color=style.INK, linewidth=0.6, zorder=1)
+    every = []
+    for p, look in enumerate(looks):
+        ratio, size = (curves.norms(curves.case(result, n, p)) for n in ("log_ratio", "log_rms_a"))
+        every.append(ratio)
+        predicted = {k: ratio[k] for k in ("predicted", "predicted_stderr")}
+        curves.draw(axes, look, size["predicted"], predicted, slice(None))
+        axes.errorbar(size["measured"], ratio["measured"], 2 * ratio["stderr"], 2 * size["stderr"], linestyle="",
+                      marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9,
+                      zorder=2.5)  # fmt: skip
+        axes.plot(size["measured"], np.exp(result["log_law_measured"][p]), **LAW)
+        at, error = result["log_crossing_measured"][p], 2 * result["log_crossing_stderr"][p]
+        if np.isfinite(at):
+            axes.axvspan(np.exp(at - error), np.exp(at + error), color=look.colour, alpha=0.3, linewidth=0)
+    curves.log_scale([axes], every)
+    axes.set(xscale="log", xlabel="Size of the last MLP's output, rms $a$",
+             ylabel="Gradient of the last $W_\\mathrm{down}$\nover that of Pre-LN")
+    keys = [style.key(look, True) for look in looks]
+    keys.append(Line2D([], [], **LAW, label="T14, from measured sizes"))
+    words = "Bars in the background: where the measured ratio is 1, ± 2 standard errors. The order Post > Pre > Peri "
+    words += f"(G6): {result.attributes['order_claim']}: {result.attributes['order_condition']}. "
+    yield "crossover", style.finish(figure, keys, words + score_path.reading(result))

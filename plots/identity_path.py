@@ -1,0 +1,37 @@
+"""The gradient's paths: what comes down the skip connections alone, and every branch's term (G11)."""
+
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from plots import curves, score_path, style
+from plots.results import Result
+
+NEEDS = ("depth", "sublayer", "skip_share_predicted", "log_skip_predicted", "branch_term", "identity_error")
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    looks, depth = style.looks(result["placement"]), result["depth"]
+    figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
+    points = curves.turns(len(depth), len(looks))
+    shares, skips = [], []
+    for p, look in enumerate(looks):
+        shares.append(curves.case(result, "skip_share", p))
+        curves.draw(share, look, depth, shares[-1], points[p])
+        skips.append(curves.norms(curves.case(result, "log_skip", p)))
+        curves.draw(skip, look, depth, skips[-1], points[p])
+        branch.errorbar(result["sublayer"], result["branch_term"][p], 2 * result["branch_term_stderr"][p],
+                        color=look.colour, linestyle=look.dash, linewidth=0.8, elinewidth=0.7)  # fmt: skip
+    curves.log_scale([share], shares)
+    curves.log_scale([skip], skips)
+    branch.set_yscale("log")
+    share.set(title="Share of the skip path", ylabel=r"$\|s\|^2/(\|s\|^2+\|r\|^2)$", xlabel="Sublayers passed")
+    skip.set(title="Its gradient over the top's", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
+    branch.set(title="Every branch's term", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer")
+    for axes in (share, skip, branch):
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
+    words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(result['identity_error']):.1e}. Right: measured. "
+    keys = [style.key(look, True) for look in looks]
+    yield "identity-path", style.finish(figure, keys, words + score_path.reading(result))

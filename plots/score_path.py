@@ -1,0 +1,56 @@
+"""The score path: its share of attention's gradient, and a theory of gradients that leaves it out (T9)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import curves, style
+from plots.results import Result
+
+WITHOUT = "log_grad_sq_without_scores_predicted"
+NEEDS = ("layer", "depth", "score_share_predicted", "score_share_measured", WITHOUT)
+CONTROL = {"color": "0.45", "linestyle": (0, (2, 1.5)), "linewidth": 1.1}
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    yield "score-share", _shares(result)
+    yield "score-path", _gradients(result)
+
+
+def _shares(result: Result) -> Figure:
+    looks, layer = style.looks(result["placement"]), 1 + result["layer"]
+    figure, ((axes,),) = style.panels(1, 1, 2.8, style.page(1))
+    for p, look in enumerate(looks):
+        curves.draw(axes, look, layer, curves.case(result, "score_share", p), slice(None))
+    axes.set(xlabel="Layer", ylabel="Share of the score path\nin attention's gradient", ylim=(0, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    words = "S/(S+V): S is the squared gradient that reaches attention's input through queries and keys, V that "
+    words += "through values. " + reading(result)
+    return style.finish(figure, [style.key(look, True) for look in looks], words)
+
+
+def _gradients(result: Result) -> Figure:
+    looks, depth = style.looks(result["placement"]), result["depth"]
+    rows, columns = style.multiples(len(looks))
+    figure, grid = style.panels(rows, columns, 1.9, style.page(columns), sharex=True)
+    panels = [axes for row in grid for axes in row]
+    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+        curve = curves.norms({k: v / 2 for k, v in curves.case(result, "log_grad_sq", p).items()})
+        curves.draw(axes, look, depth, curve, slice(None, None, 2))
+        without = np.exp(result[WITHOUT][p] / 2)
+        axes.plot(depth, without, **CONTROL)
+        curves.log_scale([axes], [curve, {"predicted": without}])
+        axes.set_title(f"{look.label}: {result['verdict'][p]},\nwithout: {result['without_scores_verdict'][p]}")
+    style.label_outer(grid, len(looks), "Sublayers passed", r"$\|\partial\,\mathrm{loss}/\partial x\|$")
+    keys = [style.key(look, True) for look in looks]
+    keys.append(Line2D([], [], **CONTROL, label="without the score path"))
+    words = "Gradient of the hidden state, rms over tokens, geometric means over seeds. Titles: the verdicts on theory "
+    return style.finish(figure, keys, words + "with and without the score path. " + reading(result))
+
+
+def reading(result: Result) -> str:
+    words = "Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction. Markers: mean of "
+    return f"{words}{result.seeds} seeds, ± 2 standard errors. {result.setting()}"

@@ -1,0 +1,93 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "experiments/gradients/attenuation.h"
+#include "experiments/gradients/crossover.h"
+#include "experiments/gradients/depth.h"
+#include "experiments/gradients/identity_path.h"
+#include "experiments/gradients/score_path.h"
+
+/// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.
+namespace periscope {
+namespace {
+
+Config small(std::initializer_list<const char*> placements) {
+  Config config;
+  config.base.model = {.layers = 4, .width = 96, .heads = 6, .kv_heads = 6, .head_dim = 16, .mlp_width = 128};
+  config.base.init.scheme = InitScheme::lecun;
+  config.base.input.tokens = 10;
+  config.inputs = {InputKind::gaussian};
+  for (const char* name : placements) config.placements.push_back(*find_placement(name));
+  config.run.seeds = 24;
+  config.run.dtype = DType::f64;
+  config.run.backward = true;
+  config.theory.gradient_tolerance = 0.02;
+  config.gradients = {.layers = {2, 4, 8}, .qk_factors = {0.0}, .down_factors = {0.1, 0.5, 2.5, 10.0}};
+  return config;
+}
+
+Verdict judged_again(Finding& finding, double error = 0.01) {
+  Finding* all[] = {&finding};
+  judge(all, error);
+  return finding.verdict;
+}
+
+}  // namespace
+
+TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
+  const Config config = small({"pre"});
+  DepthResult result = gradient_depth(config, true);
+  CHECK_FALSE(depth_outcome(config, result).rejected);
+  Finding& exponent = result.laws[0].exponent;
+  CHECK(exponent.measured.value < -0.3);
+  exponent.predicted.value *= 2.0;
+  CHECK(judged_again(exponent) == Verdict::disagrees);
+  CHECK(depth_outcome(config, result).rejected);
+}
+
+TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
+  const Config config = small({"post"});
+  std::vector<Attenuation> results = gradient_attenuation(config, true);
+  CHECK_FALSE(attenuation_outcome(config, results).rejected);
+  CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
+  results[0].down_rate.predicted.value = claimed_attenuation_rate();
+  CHECK(judged_again(results[0].down_rate) == Verdict::disagrees);
+  CHECK(attenuation_outcome(config, results).rejected);
+}
+
+TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
+  const Config config = small({"peri", "post"});
+  std::vector<IdentityPath> results = identity_path(config, true);
+  CHECK_FALSE(identity_path_outcome(config, results).rejected);
+  for (IdentityPath& path : results) {
+    CHECK(path.claim.verdict == ClaimVerdict::holds);
+    Finding planted = path.shares[2];
+    planted.predicted.value = std::sqrt(planted.predicted.value);
+    CHECK(judged_again(planted) == Verdict::disagrees);
+  }
+  results[0].error = 1e-6;
+  CHECK(identity_path_outcome(config, results).rejected);
+}
+
+TEST_CASE("score path: theory with it agrees, theory without it does not") {
+  const Config config = small({"b-only"});
+  const std::vector<ScorePath> results = score_path(config, true);
+  CHECK_FALSE(score_path_outcome(config, results).rejected);
+  CHECK(results[0].without.front().verdict == Verdict::disagrees);
+}
+
+TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
+  const Config config = small({"post", "pre", "peri"});
+  CrossoverResult result = gradient_crossover(config, true);
+  CHECK_FALSE(crossover_outcome(config, result).rejected);
+  Crossover& peri = result.placements[1];
+  REQUIRE(peri.crosses);
+  CHECK_FALSE(result.placements[0].crosses);
+  CHECK(result.order.verdict == ClaimVerdict::holds_with_condition);
+  peri.crossing.predicted.value += std::log(2.0);
+  CHECK(judged_again(peri.crossing) == Verdict::disagrees);
+  CHECK(crossover_outcome(config, result).rejected);
+}
+
+}  // namespace periscope

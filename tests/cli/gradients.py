@@ -1,0 +1,105 @@
+"""Every gradient experiment once, small: exit codes, JSON, result files. Usage: gradients.py BINARY"""
+
+import pathlib
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run, run_json
+
+KEYS = """
+[gradients]
+layers = [1, 2, 4]
+qk_factors = [0.0, 1.0]
+down_factors = [0.05, 0.5, 5.0]
+"""
+FILES = {"depth": "gradient_depth", "attenuation": "gradient_attenuation", "identity-path": "identity_path",
+         "score-path": "score_path", "crossover": "gradient_crossover"}
+
+
+class Gradients(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.config = self.folder / "small.toml"
+        self.config.write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
+
+    def experiment(self, name, *flags):
+        result, code = run_json("gradients", name, "--config", self.config, "--quiet", "--dtype", "f64", *flags)
+        self.assertIn("config_sha256", result["provenance"])
+        return result["variables"], code
+
+    def test_every_experiment_agrees_and_writes_its_file(self):
+        for name, file in FILES.items():
+            with self.subTest(experiment=name):
+                out = self.folder / name
+                variables, code = self.experiment(name, "--out", out)
+                self.assertEqual(code, 0)
+                self.assertEqual([p.name for p in out.iterdir()], [f"{file}.nc"])
+                placements = {"crossover": ["post", "peri"], "attenuation": ["post", "pre", "peri"] * 2}
+                self.assertEqual(variables["placement"], placements.get(name, ["post", "pre", "peri"]))
+
+    def test_tables_go_to_stderr(self):
+        for name in FILES:
+            done = run("gradients", name, "--config", self.config)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), name)
+            for word in ("placement", "peri", "agrees"):
+                self.assertIn(word, done.stderr)
+
+    def test_threads_do_not_change_results(self):
+        for name in FILES:
+            one, two = (self.experiment(name, "--threads", threads)[0] for threads in (1, 2))
+            self.assertEqual(one, two, name)
+
+    def test_a_theory_that_is_wrong_is_rejected(self):
+        # Width 4 without a finite-width term: the limit of infinite width is wrong. (How the verdicts on slopes and paths
+        # fail is tested in tests/agreement: at this width their spread over seeds allows almost anything.)
+        narrow = ["--set", "model.width=4", "--set", "model.heads=1", "--set", "model.kv_heads=1", "--set",
+                  "model.head_dim=4", "--set", "model.mlp_width=4", "--set", "init.scheme=he", "--set",
+                  "agreement.finite_width_gradient=0.0", "--set", "model.layers=6", "--set", "init.qk_factor=2.0",
+                  "--seeds", 80]
+        for name in ("score-path", "crossover"):
+            with self.subTest(experiment=name):
+                _, code = self.experiment(name, *narrow)
+                self.assertEqual(code, 4)
+
+    def test_identity_and_its_bound(self):
+        variables, _ = self.experiment("identity-path")
+        for error, bound in zip(variables["identity_error"], variables["identity_bound"]):
+            self.assertLess(error, bound)
+            self.assertLess(bound, 1e-9)
+        self.assertEqual(variables["skip_share_measured"][1][-1], 1.0)
+
+    def test_uniform_attention_has_no_score_path(self):
+        variables, code = self.experiment("score-path", "--set", "init.qk_factor=0.0")
+        self.assertEqual(code, 0)
+        for version in ("measured", "predicted"):
+            self.assertEqual({v for row in variables[f"score_share_{version}"] for v in row}, {0.0})
+        self.assertEqual(variables["log_grad_sq_predicted"], variables["log_grad_sq_without_scores_predicted"])
+
+    def test_what_cannot_be_run_is_refused(self):
+        for name, setting, words in (("depth", "gradients.layers=[1,2]", ["gradients.layers", "at least 3"]),
+                                     ("depth", "gradients.layers=[4,2,1]", ["gradients.layers", "rising"]),
+                                     ("crossover", "model.placement=peri", ["model.placement", "pre"]),
+                                     ("crossover", "gradients.down_factors=[0.0,1.0]", ["gradients.down_factors"]),
+                                     ("attenuation", "gradients.qk_factors=[-1.0]", ["init.qk_factor = -1"]),
+                                     ("identity-path", "model.placement=residual", ["residual", "one stream"])):
+            done = run("gradients", name, "--config", self.config, "--set", setting)
+            self.assertEqual(done.returncode, 2, name)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        self.assertEqual(run("gradients").returncode, 2)
+
+    def test_a_theory_that_overflows_is_no_verdict(self):
+        blow_up = ["--set", 'model.placement=["none","pre"]', "--set", "model.layers=40", "--set", "init.scheme=he",
+                   "--set", "gradients.layers=[10,20,40]"]
+        for name in FILES:
+            with self.subTest(experiment=name):
+                variables, code = self.experiment(name, *blow_up)
+                self.assertIn(code, (0, 4))
+                self.assertIn("overflows", variables["refusal"][0])
+
+
+if __name__ == "__main__":
+    unittest.main()
