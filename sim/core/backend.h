@@ -46,6 +46,15 @@ struct RowMoments {
   std::vector<double> maximum;        ///< max |x|
 };
 
+/// An element of a tensor, and where it stands.
+struct Entry {
+  Tensor::Index row;
+  Tensor::Index col;
+  double value;  ///< with its sign
+
+  bool operator==(const Entry&) const = default;
+};
+
 /// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
 struct NormGradient {
   Tensor dx;
@@ -178,6 +187,14 @@ class Backend {
   /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller);
   /// NaN counts as infinite.
   [[nodiscard]] virtual std::vector<double> top_magnitudes(const Tensor& x, int count) const = 0;
+  /// The `count` elements with the largest |x_ij|, in descending order, equal ones in the order of rows and columns
+  /// (fewer if the tensor is smaller); NaN counts as infinite.
+  [[nodiscard]] virtual std::vector<Entry> top_entries(const Tensor& x, int count) const = 0;
+  /// The median of |x_ij| over all elements, of an even number the mean of the two in the middle; NaN counts as
+  /// infinite.
+  [[nodiscard]] virtual double median_magnitude(const Tensor& x) const = 0;
+  /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
+  [[nodiscard]] virtual std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const = 0;
 };
 
 }  // namespace periscope

@@ -202,6 +202,17 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_magnitudes(x.data<T>(), x.size(), count); });
   }
+  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_entries(x.data<T>(), x.rows(), x.cols(), count); });
+  }
+  [[nodiscard]] double median_magnitude(const Tensor& x) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::median_magnitude(x.data<T>(), x.size()); });
+  }
+  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    return dispatch(logits.dtype(),
+                    [&]<class T>(T) { return cpu::token_losses(logits.data<T>(), labels, logits.cols()); });
+  }
 
  private:
   static Tensor like(const Tensor& x) { return host_tensor(x.rows(), x.cols(), x.dtype()); }

@@ -236,6 +236,16 @@ class ReferenceBackend final : public Backend {
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return reference::top_magnitudes(x.data<double>(), x.size(), count);
   }
+  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const override {
+    return reference::top_entries(x.data<double>(), x.rows(), x.cols(), count);
+  }
+  [[nodiscard]] double median_magnitude(const Tensor& x) const override {
+    return reference::median_magnitude(x.data<double>(), x.size());
+  }
+  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    return reference::token_losses(logits.data<double>(), labels.data(), logits.rows(), logits.cols());
+  }
 };
 
 }  // namespace
