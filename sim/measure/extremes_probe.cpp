@@ -1,0 +1,16 @@
+#include "sim/measure/extremes_probe.h"
+
+#include <cmath>
+
+namespace periscope {
+
+bool is_massive(const Entry& entry, double median) {
+  return !(std::abs(entry.value) <= 100.0) && !(std::abs(entry.value) < 1000.0 * median);
+}
+
+void ExtremesProbe::record(int depth, const Tensor& x) {
+  depths_.resize(static_cast<std::size_t>(context_.model.sublayers()) + 1);
+  depths_[static_cast<std::size_t>(depth)] = {context_.ops.top_entries(x, count_), context_.ops.median_magnitude(x)};
+}
+
+}  // namespace periscope
