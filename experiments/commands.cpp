@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <memory>
 
-#include "experiments/common/options.h"
+#include "experiments/common/command.h"
 #include "experiments/common/provenance.h"
 #include "experiments/common/stack_dataset.h"
 #include "experiments/common/verdict_table.h"
@@ -14,15 +13,13 @@
 #include "experiments/export_csv.h"
 #include "experiments/info.h"
 #include "experiments/list.h"
+#include "experiments/probe/probe_commands.h"
 #include "experiments/propagate.h"
 #include "experiments/toy_vector.h"
 #include "experiments/write_checkpoint.h"
-#include "sim/spec/error.h"
 
 namespace periscope {
 namespace {
-
-void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json.dump()); }
 
 /// What `propagate` and `theory` do with their results.
 void report(const std::string& name, const CommonOptions& options, const Config& config,
@@ -34,15 +31,6 @@ void report(const std::string& name, const CommonOptions& options, const Config&
   }
   if (options.json) print_json({{"cells", cells_json(results)}, {"provenance", provenance(config)}});
   if (!options.quiet) fmt::print(stderr, "{}", verdict_table(results, config.agreement, use_colour()));
-}
-
-/// A command with the common flags whose body gets the flags and returns the exit code.
-void add(CLI::App& app, int& code, const std::string& name, const std::string& about,
-         std::function<ExitCode(const CommonOptions&)> body) {
-  CLI::App* command = app.add_subcommand(name, about);
-  const auto options = std::make_shared<CommonOptions>();
-  options->add_to(*command);
-  command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
 }
 
 /// What `propagate` takes besides the common flags.
@@ -119,32 +107,36 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 
 void add_commands(CLI::App& app, int& code) {
   const auto own = std::make_shared<PropagateOptions>();
-  add(app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
-      [=](const CommonOptions& options) { return run_propagate(options, *own); });
+  add_command(app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
+              [=](const CommonOptions& options) { return run_propagate(options, *own); });
   CLI::App* propagate = app.get_subcommand("propagate");
   propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
   propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
   propagate->add_option("--dump", own->dump,
                         "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");
   const auto theory_backward = std::make_shared<bool>(false);
-  add(app, code, "theory", "Print the prediction alone",
-      [=](const CommonOptions& options) { return run_theory(options, *theory_backward); });
+  add_command(app, code, "theory", "Print the prediction alone",
+              [=](const CommonOptions& options) { return run_theory(options, *theory_backward); });
   app.get_subcommand("theory")->add_flag("--backward", *theory_backward, "Predict gradients too");
-  add(app, code, "converge", "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
-      run_converge);
-  add(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it", run_toy);
-  add(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
+  add_command(app, code, "converge",
+              "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?", run_converge);
+  add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
+              run_toy);
+  add_command(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
+
+  add_probe_commands(app, code);
 
   const auto checkpoint = std::make_shared<std::string>();
-  add(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
-      [=](const CommonOptions& options) { return run_info(options, *checkpoint); });
+  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
+              [=](const CommonOptions& options) { return run_info(options, *checkpoint); });
   app.get_subcommand("info")
       ->add_option("folder", *checkpoint, "Folder with config.json and safetensors files")
       ->required();
 
   const auto family = std::make_shared<std::string>();
-  add(app, code, "write-checkpoint", "Write a random stack as a checkpoint that other programs read, into --out",
-      [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
+  add_command(app, code, "write-checkpoint",
+              "Write a random stack as a checkpoint that other programs read, into --out",
+              [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
   app.get_subcommand("write-checkpoint")->add_option("--family", *family, "llama, gpt2, … (see `info`)")->required();
 
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");

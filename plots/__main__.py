@@ -6,9 +6,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from plots import agreement, angular, convergence, dilution, results, token_cosine, variance
+from plots import agreement, angular, convergence, dilution, probe, results, token_cosine, variance
 
-KINDS = (variance, token_cosine, dilution, agreement, angular, convergence)
+KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, probe)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,9 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   ConvergeOptions converge;
+  std::set<std::string> given;  ///< the keys that the file and the settings name, as in "model.width"
 
+  [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
 };
