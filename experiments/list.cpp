@@ -73,6 +73,8 @@ constexpr std::array experiments{
                "is the rest of the difference finite width and noise?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
+    Experiment{"probe DIR --text FILE", "a checkpoint on tokens: measured, beside theory at initialisation"},
+    Experiment{"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };
 

@@ -14,17 +14,19 @@ from plots import style
 from plots.results import Result
 
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
-         "extreme_value", "extreme_over_median", "margin")  # fmt: skip
+         "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
 TRAINED, THEORY = "#D55E00", "#0072B2"
 TERMS = (
     ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
     ("growth_branch_share", "branch $\\beta^2 s^2$", "#E69F00"),
-    ("growth_cross_share", "cosine term $2\\alpha\\beta\\sqrt{q}\\,s\\cos$", "#CC79A7"),
+    ("growth_cross_share", "cosine term $2\\alpha\\beta\\sqrt{q}\\,s\\,\\cos$", "#CC79A7"),
 )
 MODULES = (("attention", "o"), ("MLP", "s"))
-SITES = {"x_in": ("#0072B2", "o"), "A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79A7", "D"),
-         "x_out": ("#000000", "v"), "r_out": ("#882255", ">")}  # fmt: skip
-FORMATS = {"fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
+AROUND = {"A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79A7", "D"), "x_out": ("#000000", "v"),
+          "r_out": ("#882255", ">")}  # fmt: skip
+INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "mixed": ("#000000", "D"),
+          "gate": ("#E69F00", "v"), "up": ("#D55E00", "<"), "hidden": ("#CC79A7", "P")}  # fmt: skip
+FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 
 def draw(result: Result) -> Iterator[tuple[str, Figure]]:
@@ -34,7 +36,7 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
     yield "margins", _margins(result)
 
 
-def caption(result: Result, words: str) -> str:
+def caption(result: Result, words: str, theory: bool = False) -> str:
     stack = result.config["stacks"][0]
     model, init = stack["model"], stack["init"]
     placement = model["placement"] if isinstance(model["placement"], str) else "free form"
@@ -43,7 +45,7 @@ def caption(result: Result, words: str) -> str:
         f"{result.attributes['model']} ({result.attributes['family']}, {label}): {model['layers']} layers, width "
         f"{model['width']}, {len(result['token'])} tokens, {result.config['run']['dtype']}. "
     )
-    if _has_theory(result):
+    if theory and _has_theory(result):
         scheme = f"{init['scheme']} init" + (f", std {init['std']:g}" if init["scheme"] == "normal" else "")
         setting += f"Theory: {scheme}. "
     return f"{words} {setting}Periscope {result.attributes['version']}, commit {result.attributes['commit']}."
@@ -80,7 +82,7 @@ def _trained(result: Result) -> Figure:
         curves = [result[f"{name}_measured"]]
         axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
         if f"{name}_at_init" in result:
-            predicted, error = result[f"{name}_at_init"], 2 * result[f"{name}_at_init_stderr"]
+            predicted, error = result[f"{name}_at_init"], result[f"{name}_at_init_band"]
             axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
             axes.fill_between(depth, predicted - error, predicted + error, color=THEORY, alpha=0.25, lw=0)
             curves.append(predicted)
@@ -92,8 +94,8 @@ def _trained(result: Result) -> Figure:
     if _has_theory(result):
         keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
         words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
-                 "wider than the line: ± 2 standard errors of the prediction.")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words))
+                 "wider than the line: 2 standard errors of the prediction, and T19's finite-width term.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words, theory=True))
 
 
 def _growth(result: Result) -> Figure:
@@ -134,7 +136,7 @@ def _massive(result: Result) -> Figure:
     depth, values, ratio = result["depth"], np.abs(result["extreme_value"]), result["extreme_over_median"]
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
     left, right = row
-    left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=3, linestyle="")
+    left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=4.5, markeredgewidth=0, linestyle="")
     left.plot(depth, ratio[:, 0], color=TRAINED, marker="o", markersize=4, linewidth=0.8)
     _log(left, ratio)
     low, high = left.get_ylim()
@@ -164,27 +166,40 @@ def _massive(result: Result) -> Figure:
 
 
 def _margins(result: Result) -> Figure:
-    sublayer = result["sublayer"]
-    formats, sites = list(result["format"]), list(result["site"])
-    shown = [f for f in FORMATS if f in formats and f not in ("fp32", "bf16")]
-    figure, (row,) = style.panels(1, len(shown), 2.6, style.PAGE, sharey=True)
-    drawn = []
-    for axes, name in zip(row, shown, strict=True):
-        for site, (colour, marker) in SITES.items():
-            curve = result["margin"][formats.index(name), sites.index(site)]
-            if np.isfinite(curve).any():
-                axes.plot(sublayer, curve, color=colour, marker=marker, markersize=3, linewidth=0.7)
-                drawn.append((site, curve))
-        axes.axhline(1, color="#B00000", linewidth=1.0)
-        largest = result["format_largest"][formats.index(name)]
-        axes.set(title=f"{FORMATS[name]}, up to {largest:g}", xlabel="Sublayer")
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _log(row[0], np.array([0.7]), *[c for _, c in drawn])
-    row[0].set_ylabel("Margin: format's largest\nnumber over max $|x|$")
-    seen = dict(drawn)
-    keys = [Line2D([], [], color=c, marker=m, markersize=3, linewidth=0.7, label=s) for s, (c, m) in SITES.items()
-            if s in seen]  # fmt: skip
-    keys.append(Line2D([], [], color="#B00000", linewidth=1.0, label="overflow"))
-    words = "How far every site of every sublayer is from the largest number of a format, on these tokens. "
-    words += "FP32 and BF16, up to 3e38, are not shown."
+    sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE, sharey=True)
+    keys, drawn = [], []
+    for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
+        found = {name: result["signal_maximum"][signals.index(name)] for name in looks if name in signals}
+        for words, curve in _distinct(found).items():
+            colour, marker = looks[words.split(", ")[-1]]
+            there = np.isfinite(curve)
+            look = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
+            axes.plot(sublayer[there], curve[there], **look)
+            keys.append(Line2D([], [], label=words, **look))
+            drawn.append(curve)
+        axes.set(title=title, xlabel="Sublayer")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
+    _log(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
+    for axes in row:
+        for name, value in largest.items():
+            axes.axhline(value, color="#B00000", linewidth=0.8, linestyle=":" if name == "fp8_e5m2" else "-")
+    for name, below in (("fp16", False), ("fp8_e5m2", True), ("fp8_e4m3", True)):
+        row[0].annotate(f"{FORMATS[name]}: {largest[name]:g}", (0.02, largest[name]), (0, -2 if below else 1),
+                        xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=6.5, color="#B00000",
+                        va="top" if below else "bottom")  # fmt: skip
+    row[0].set_ylabel("Largest $|x|$")
+    words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
+             "numbers of formats: the distance is the margin.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))
+
+
+def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Curves that are there, equal ones once under their joint name: without a norm two sites are one signal."""
+    names: dict[str, list[str]] = {}
+    for name, curve in curves.items():
+        if np.isfinite(curve).any():
+            same = next((n for n in names if np.array_equal(curves[n], curve, equal_nan=True)), name)
+            names.setdefault(same, []).append(name)
+    return {", ".join(equal): curves[first] for first, equal in names.items()}

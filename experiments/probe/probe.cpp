@@ -31,19 +31,29 @@ bool violates_growth_identity(const ModelReading& reading) {
 
 bool diverged(const ModelReading& reading) { return reading.reading.diverged_at >= 0; }
 
-const std::vector<double>& maxima(const ModelReading& reading, Site site) {
-  static const std::vector<double> none;
-  const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
-  return curve == nullptr ? none : curve->value;
+std::vector<SignalMaxima> signal_maxima(const ModelReading& reading) {
+  std::vector<SignalMaxima> all;
+  const auto add_site = [&](Site site) {
+    const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
+    if (curve != nullptr) all.push_back({std::string(site_names[static_cast<std::size_t>(site)]), curve->value});
+  };
+  add_site(Site::x_in);
+  add_site(Site::A_out);
+  for (const auto& [place, values] : reading.inside_maxima) {
+    all.push_back({std::string(inside_names[static_cast<std::size_t>(place)]), values});
+  }
+  for (const Site site : {Site::f_out, Site::B_out, Site::x_out, Site::r_out}) add_site(site);
+  return all;
 }
 
-Margin smallest_margin(const ModelReading& reading, double largest) {
-  Margin smallest{.value = std::numeric_limits<double>::infinity(), .site = Site::x_out, .index = 0};
-  for (std::size_t s = 0; s < site_names.size(); ++s) {
-    const std::vector<double>& values = maxima(reading, static_cast<Site>(s));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double margin = std::isnan(values[i]) ? 0.0 : largest / values[i];
-      if (margin < smallest.value) smallest = {margin, static_cast<Site>(s), static_cast<int>(i)};
+// A NaN within a signal counts as infinite inside a module (top_magnitudes); at a site the statistic is NaN, but what
+// made it is an infinity or a NaN inside, so the margin is 0 all the same.
+Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest) {
+  Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
+  for (const SignalMaxima& signal : maxima) {
+    for (std::size_t i = 0; i < signal.values.size(); ++i) {
+      const double margin = largest / signal.values[i];
+      if (margin < smallest.value) smallest = {margin, signal.name, static_cast<int>(i)};
     }
   }
   return smallest;

@@ -20,6 +20,7 @@ struct ProbeResult {
   bool backward = false;
   TokenInput input;
   ModelReading measured;
+  AgreementOptions agreement;  ///< T19's finite-width terms
   theory::Prediction initial;  ///< theory at initialisation; a refusal says why there is none
   std::vector<std::string> notes;
 };
@@ -38,16 +39,22 @@ struct ProbeResult {
 /// True if the stream stopped being finite.
 [[nodiscard]] bool diverged(const ModelReading& reading);
 
-/// The largest |x| of a site over all tokens and features: of every sublayer, or of x_out at depths 0 … 2L.
-[[nodiscard]] const std::vector<double>& maxima(const ModelReading& reading, Site site);
+/// The largest |x| of a signal over all tokens and features.
+struct SignalMaxima {
+  std::string name;            ///< of its Site or its place Inside a module
+  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
+};
 
-/// A format's largest number over the largest |x| of all sites, and where that is.
+/// Of every signal, in the order of the dataflow.
+[[nodiscard]] std::vector<SignalMaxima> signal_maxima(const ModelReading& reading);
+
+/// A format's largest number over the largest |x| of all signals, and where that is.
 struct Margin {
   double value;
-  Site site;
-  int index;  ///< as in Curve
+  std::string signal;
+  int index;  ///< as in SignalMaxima
 };
-[[nodiscard]] Margin smallest_margin(const ModelReading& reading, double largest);
+[[nodiscard]] Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest);
 
 /// The forms of a result: a table for people, JSON, NetCDF.
 [[nodiscard]] std::string probe_table(const ProbeResult& result);

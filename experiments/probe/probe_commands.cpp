@@ -73,11 +73,11 @@ Config load_for_checkpoint(const CommonOptions& options) {
   Config config = options.load();
   for (const std::string& key : config.given) {
     if (key.starts_with("init.") || key.starts_with("run.") || key.starts_with("theory.") ||
-        key == "input.second_moment") {
+        key.starts_with("agreement.") || key == "input.second_moment") {
       continue;
     }
-    throw ConfigError(
-        fmt::format("{}: not for a checkpoint; expected keys of init, run and theory, or input.second_moment", key));
+    throw ConfigError(fmt::format(
+        "{}: not for a checkpoint; expected keys of init, run, theory and agreement, or input.second_moment", key));
   }
   config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   return config;
@@ -155,6 +155,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
                      .backward = own.backward,
                      .input = std::move(input),
                      .measured = std::move(measured),
+                     .agreement = config.agreement,
                      .initial = std::move(prediction),
                      .notes = {}};
   result.notes = notes_of(checkpoint, result.input);

@@ -18,10 +18,13 @@ using Words = std::vector<std::string>;
 class Builder {
  public:
   explicit Builder(const ProbeResult& result)
-      : r_(result), sublayers_(result.measured.growth.size()), ranks_(result.measured.extremes.front().top.size()) {
-    data_.dimensions = {{"depth", sublayers_ + 1},        {"other_depth", sublayers_ + 1}, {"sublayer", sublayers_},
-                        {"site", site_names.size()},      {"token", r_.input.ids.size()},  {"rank", ranks_},
-                        {"format", number_formats.size()}};
+      : r_(result),
+        sublayers_(result.measured.growth.size()),
+        ranks_(result.measured.extremes.front().top.size()),
+        maxima_(signal_maxima(result.measured)) {
+    data_.dimensions = {{"depth", sublayers_ + 1},   {"other_depth", sublayers_ + 1},  {"sublayer", sublayers_},
+                        {"site", site_names.size()}, {"token", r_.input.ids.size()},   {"rank", ranks_},
+                        {"signal", maxima_.size()},  {"format", number_formats.size()}};
     if (has_gradients()) {
       data_.dimensions.insert(data_.dimensions.end(), {{"weight", layer_weights}, {"layer", sublayers_ / 2}});
     }
@@ -33,6 +36,7 @@ class Builder {
     curves(r_.measured.reading.profile, &Curve::value, "measured", "measured");
     curves(r_.initial.profile, &Curve::value, "at_init", "theory at initialisation");
     curves(r_.initial.profile, &Curve::standard_error, "at_init_stderr", "standard error of theory at initialisation");
+    for (const Statistic s : {Statistic::second_moment, Statistic::variance, Statistic::grad_sq}) band(s);
     growth();
     extremes();
     margins();
@@ -63,6 +67,9 @@ class Builder {
     counting("rank", ranks_, 1, "place in the order of magnitudes");
     counting("token", r_.input.ids.size(), 0, "position in the sequence");
     add("site", {"site"}, Words(site_names.begin(), site_names.end()), "place in the dataflow (T1)");
+    Words signals;
+    for (const SignalMaxima& signal : maxima_) signals.push_back(signal.name);
+    add("signal", {"signal"}, signals, "place in the dataflow, also inside a module");
     Words formats;
     Values largest;
     for (const NumberFormat& format : number_formats) {
@@ -126,6 +133,19 @@ class Builder {
     }
   }
 
+  /// How far a random stack may be from theory: two standard errors and T19's finite-width term.
+  void band(Statistic statistic) {
+    const Curve* curve = r_.initial.profile.find(statistic, Site::x_out);
+    if (curve == nullptr) return;
+    const double c = statistic == Statistic::grad_sq ? r_.agreement.finite_width_gradient : r_.agreement.finite_width;
+    Values half;
+    for (std::size_t i = 0; i < curve->value.size(); ++i) {
+      half.push_back(2.0 * curve->standard_error[i] + c * r_.initial.finite_width[i] * curve->value[i]);
+    }
+    add(fmt::format("{}_at_init_band", statistic_names[static_cast<std::size_t>(statistic)]), {"depth"},
+        std::move(half), "half width of theory's band: 2 standard errors, and the finite-width term of T19");
+  }
+
   /// One number per sublayer.
   template <class Of>
   void growth(const std::string& name, std::string long_name, const Of& of) {
@@ -176,21 +196,23 @@ class Builder {
   }
 
   void margins() {
-    Values all;
-    for (const NumberFormat& format : number_formats) {
-      for (std::size_t site = 0; site < site_names.size(); ++site) {
-        Values values = maxima(r_.measured, static_cast<Site>(site));
-        if (values.size() > sublayers_) values.erase(values.begin());
-        values.resize(sublayers_, nan);
-        for (const double largest : values) all.push_back(format.largest / largest);
-      }
+    Values largest;
+    Values margin;
+    for (const SignalMaxima& signal : maxima_) {
+      const std::size_t input = signal.values.size() - sublayers_;  // of x_out: drop the stack's input
+      largest.insert(largest.end(), signal.values.begin() + static_cast<std::ptrdiff_t>(input), signal.values.end());
     }
-    add("margin", {"format", "site", "sublayer"}, std::move(all), "a format's largest number over max |x|");
+    for (const NumberFormat& format : number_formats) {
+      for (const double x : largest) margin.push_back(format.largest / x);
+    }
+    add("signal_maximum", {"signal", "sublayer"}, std::move(largest), "max |x| over all tokens and features");
+    add("margin", {"format", "signal", "sublayer"}, std::move(margin), "a format's largest number over max |x|");
   }
 
   const ProbeResult& r_;
   std::size_t sublayers_;
   std::size_t ranks_;
+  std::vector<SignalMaxima> maxima_;
   NetcdfDataset data_;
 };
 

@@ -75,19 +75,17 @@ Json massive_json(const ProbeResult& r) {
 }
 
 Json margins_json(const ModelReading& r) {
+  const std::vector<SignalMaxima> maxima = signal_maxima(r);
   Json formats = Json::object();
   for (const NumberFormat& format : number_formats) {
-    Json sites = Json::object();
-    for (std::size_t s = 0; s < site_names.size(); ++s) {
-      Json values = Json::array();
-      for (const double largest : maxima(r, static_cast<Site>(s))) values.push_back(format.largest / largest);
-      if (!values.empty()) sites[std::string(site_names[s])] = values;
+    Json signals = Json::object();
+    for (const SignalMaxima& signal : maxima) {
+      for (const double largest : signal.values) signals[signal.name].push_back(format.largest / largest);
     }
-    const Margin m = smallest_margin(r, format.largest);
-    formats[std::string(format.name)] = {
-        {"largest", format.largest},
-        {"smallest", {{"margin", m.value}, {"site", site_names[static_cast<std::size_t>(m.site)]}, {"index", m.index}}},
-        {"sites", sites}};
+    const Margin m = smallest_margin(maxima, format.largest);
+    formats[std::string(format.name)] = {{"largest", format.largest},
+                                         {"smallest", {{"margin", m.value}, {"signal", m.signal}, {"index", m.index}}},
+                                         {"signals", signals}};
   }
   return formats;
 }

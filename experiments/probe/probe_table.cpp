@@ -29,17 +29,18 @@ std::string heading(const ProbeResult& r) {
 
 /// A row per sublayer: the stream, the identity T15, and the branch's size.
 std::string growth_rows(const ProbeResult& r) {
+  const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Site::x_out)->value;
   std::string text =
-      fmt::format("{:<13}{:>10}{:>10}{:>11}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}\n", "sublayer", "init E[x²]", "E[x²]",
+      fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "sublayer", "init E[x²]", "E[x²]",
                   "= α²E[x²]", "+ β²E[b²]", "+ cross", "cross/b²", "b² by γ", "max |x|", "margin");
-  text += fmt::format("{:<13}{:>10}{:>10}{:>62}{:>9}\n", "input",
+  text += fmt::format("{:<13} {:>10} {:>9} {:>59} {:>9}\n", "input",
                       digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, 0)),
                       digits(at(r.measured.reading.profile, Statistic::second_moment, Site::x_out, 0)),
-                      digits(maxima(r.measured, Site::x_out).at(0)), "");
+                      digits(stream.at(0)), digits(65504.0 / stream.at(0)));
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
-    const double largest = maxima(r.measured, Site::x_out).at(l + 1);
-    text += fmt::format("{:<13}{:>10}{:>10}{:>11}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}\n",
+    const double largest = stream.at(l + 1);
+    text += fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
                         fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
                         digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, l + 1)), digits(g.sum),
                         digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
@@ -65,12 +66,13 @@ std::string massive_rows(const ProbeResult& r) {
 
 std::string margin_rows(const ProbeResult& r) {
   std::string text = "smallest margin of each format: its largest number over max |x|\n";
+  const std::vector<SignalMaxima> maxima = signal_maxima(r.measured);
   for (const NumberFormat& format : number_formats) {
-    const Margin m = smallest_margin(r.measured, format.largest);
-    const bool depth = m.site == Site::x_out || m.site == Site::r_out;
-    text += fmt::format("  {:<9} {:>10} / {:<10} = {:<10} at {}, {} {}{}\n", format.name, digits(format.largest),
-                        digits(format.largest / m.value), digits(m.value), site_names[static_cast<std::size_t>(m.site)],
-                        depth ? "depth" : "sublayer", m.index, m.value < 1.0 ? "  overflows" : "");
+    const Margin m = smallest_margin(maxima, format.largest);
+    const bool depth = m.signal == "x_out" || m.signal == "r_out";
+    text += fmt::format("  {:<9} {:>11} / {:<10} = {:<10} at {}, {} {}{}\n", format.name,
+                        fmt::format("{:.6g}", format.largest), digits(format.largest / m.value), digits(m.value),
+                        m.signal, depth ? "depth" : "sublayer", m.index, m.value < 1.0 ? "  overflows" : "");
   }
   return text;
 }
@@ -92,9 +94,12 @@ std::string gradient_rows(const ProbeResult& r) {
 std::string probe_table(const ProbeResult& r) {
   std::string text = heading(r) + growth_rows(r);
   text +=
-      "init: theory at initialisation of the same shape. E[x²]: mean over tokens of the stream's second moment, after "
-      "norm C before it;\nT15: it is the sum of the three terms; Eq. 4 leaves the cross term out. b² by γ: from norm "
-      "B's gains alone. margin: 65504 (fp16) / max |x|.\n";
+      "init: theory at initialisation of the same shape. E[x²]: second moment of the stream after the sublayer (before "
+      "norm "
+      "C), mean over tokens;\nT15: it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the "
+      "last "
+      "one. br. by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
+      "|x|.\n";
   text += massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
   if (diverged(r.measured)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -99,6 +100,11 @@ class Backend {
   /// Row-major values, rounded to dtype.
   [[nodiscard]] virtual Tensor from_host(Tensor::Index rows, Tensor::Index cols, DType dtype,
                                          std::span<const double> values) const = 0;
+  /// Writes rows first … first + count − 1, row-major, into values.
+  using FillRows = std::function<void(Tensor::Index first, Tensor::Index count, std::span<double> values)>;
+  /// The same from a source that is asked for some rows at a time, in order: the host holds a piece of it.
+  [[nodiscard]] virtual Tensor from_rows(Tensor::Index rows, Tensor::Index cols, DType dtype,
+                                         const FillRows& fill) const = 0;
   [[nodiscard]] virtual std::vector<double> to_host(const Tensor& x) const = 0;
 
   // -- random -------------------------------------------------------------------------------------

@@ -37,6 +37,20 @@ class CpuBackend final : public Backend {
     });
     return y;
   }
+  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const override {
+    constexpr Index piece = Index{1} << 18;  // elements
+    const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
+    std::vector<double> values(static_cast<std::size_t>(std::min(step, rows) * cols));
+    Tensor y = host_tensor(rows, cols, dtype);
+    for (Index first = 0; first < rows; first += step) {
+      const std::span<double> part(values.data(), static_cast<std::size_t>(std::min(step, rows - first) * cols));
+      fill(first, std::min(step, rows - first), part);
+      dispatch(dtype, [&]<class T>(T) {
+        std::ranges::transform(part, y.data<T>() + first * cols, [](double v) { return static_cast<T>(v); });
+      });
+    }
+    return y;
+  }
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return std::vector<double>(x.data<T>(), x.data<T>() + x.size()); });
   }

@@ -42,6 +42,7 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   r.growth = growth.sublayers();
   r.branch_from_gains = branch_size_from_gains(context);
   r.extremes = extremes.depths();
+  r.inside_maxima = extremes.inside();
   return r;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "sim/measure/extremes_probe.h"
@@ -20,14 +21,15 @@ struct ModelPass {
 
 /// What the pass showed, whatever the weights.
 struct ModelReading {
-  Reading reading;                        ///< every statistic; with backward also of gradients
-  std::vector<Growth> growth;             ///< T15, by sublayer
-  std::vector<double> branch_from_gains;  ///< by sublayer, see branch_size_from_gains
-  std::vector<StreamExtremes> extremes;   ///< by depth
-  std::vector<double> token_losses;       ///< NaN for a token without label
-  double loss;                            ///< their mean over the tokens that have one; NaN if none has
-  Tensor input;                           ///< before the embedding norm [T, D]
-  Tensor logits;                          ///< [T, V]
+  Reading reading;                                      ///< every statistic; with backward also of gradients
+  std::vector<Growth> growth;                           ///< T15, by sublayer
+  std::vector<double> branch_from_gains;                ///< by sublayer, see branch_size_from_gains
+  std::vector<StreamExtremes> extremes;                 ///< by depth
+  std::map<Inside, std::vector<double>> inside_maxima;  ///< max |x| by sublayer, NaN where there is no such signal
+  std::vector<double> token_losses;                     ///< NaN for a token without label
+  double loss;                                          ///< their mean over the tokens that have one; NaN if none has
+  Tensor input;                                         ///< before the embedding norm [T, D]
+  Tensor logits;                                        ///< [T, V]
 };
 
 /// Forward, and if asked for backward. A forward pass keeps the stream, one matrix and the logits; a backward pass

@@ -16,6 +16,9 @@ class ObserverGroup final : public Observer {
   void on_site(int sublayer, Site site, const Tensor& x) override {
     for (Observer* o : members_) o->on_site(sublayer, site, x);
   }
+  void on_inside(int sublayer, Inside place, const Tensor& x) override {
+    for (Observer* o : members_) o->on_inside(sublayer, place, x);
+  }
 
  private:
   std::vector<Observer*> members_;

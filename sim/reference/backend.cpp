@@ -37,6 +37,11 @@ class ReferenceBackend final : public Backend {
     for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = values[static_cast<std::size_t>(i)];
     return y;
   }
+  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const override {
+    std::vector<double> values(static_cast<std::size_t>(rows * cols));
+    fill(0, rows, values);
+    return from_host(rows, cols, dtype, values);
+  }
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
     return {x.data<double>(), x.data<double>() + x.size()};
   }

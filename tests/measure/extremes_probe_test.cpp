@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -28,6 +29,34 @@ TEST_CASE("extremes: which token, which feature, how far above the median, at ev
   CHECK(probe.depths()[0].median == 3.5);
   CHECK(probe.depths()[1].top == std::vector<Entry>{{0, 1, -7.0}, {1, 1, 7.0}});
   CHECK(probe.depths()[1].median == 1.5);
+}
+
+TEST_CASE("the largest magnitudes inside attention and MLP are those of the modules' own signals") {
+  for (const MlpKind mlp : {MlpKind::swiglu, MlpKind::relu}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.mlp = mlp;
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
+    ExtremesProbe probe(context, 1);
+    const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
+    (void)stack_forward(context, input, probe);
+    const SublayerSignals attention = sublayer_forward(context, 0, input);
+    const SublayerSignals second = sublayer_forward(context, 1, attention.x_out);
+    const auto check = [&](Inside place, int sublayer, const Tensor& x) {
+      const Values& maxima = probe.inside().at(place);
+      REQUIRE(maxima.size() == 4);
+      CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(x, 1)[0]);
+      CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
+    };
+    check(Inside::q, 0, attention.attention.q);
+    check(Inside::k, 0, attention.attention.k);
+    check(Inside::v, 0, attention.attention.v);
+    check(Inside::mixed, 0, attention.attention.mixed);
+    check(Inside::up, 1, second.mlp.up);
+    check(Inside::hidden, 1, second.mlp.hidden);
+    CHECK(probe.inside().contains(Inside::gate) == (mlp == MlpKind::swiglu));
+    if (mlp == MlpKind::swiglu) check(Inside::gate, 1, second.mlp.gate);
+  }
 }
 
 TEST_CASE("massive: above 100 and a thousand times the median; what is not finite is") {
