@@ -4,9 +4,9 @@
 
 #include "experiments/common/atomic_file.h"
 #include "experiments/common/measure_stack.h"
+#include "experiments/common/tensor_dump.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
-#include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
@@ -37,41 +37,9 @@ std::vector<Parameter> parameters_of(const StackSpec& spec, const WeightSource& 
   return all;
 }
 
-/// Writes a file's tensors as they arise.
-class TensorFile {
+class GradientDump final : public StreamGradientDump {
  public:
-  TensorFile(const Backend& ops, const std::string& path, const Entries& entries) : ops_(ops), writer_(path, entries) {}
-  void put(const std::string& name, const Tensor& x) { writer_.put(name, ops_.to_host(x)); }
-  void put(const std::string& name, double x) { writer_.put(name, std::span<const double>(&x, 1)); }
-  void put(const std::string& name, const std::vector<int>& ids) {
-    writer_.put(name, std::vector<std::int64_t>(ids.begin(), ids.end()));
-  }
-  void close() { writer_.close(); }
-
- private:
-  const Backend& ops_;
-  SafetensorsWriter writer_;
-};
-
-class StreamDump final : public Observer {
- public:
-  explicit StreamDump(TensorFile& file) : file_(file) {}
-  void on_input(const Tensor& x) override { file_.put("stream.0", x); }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
-    if (site == Site::x_out) file_.put(fmt::format("stream.{}", sublayer + 1), x);
-  }
-
- private:
-  TensorFile& file_;
-};
-
-class GradientDump final : public GradientObserver {
- public:
-  explicit GradientDump(TensorFile& file) : file_(file) {}
-  void on_input(const Tensor& dx) override { file_.put("grad.stream.0", dx); }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
-    if (site == Site::x_out) file_.put(fmt::format("grad.stream.{}", sublayer + 1), dx);
-  }
+  using StreamGradientDump::StreamGradientDump;
   void on_weight(int layer, Weight weight, const Tensor& dw) override {
     file_.put("grad.weight." + name_of(MatrixPlace{layer, weight}), dw);
   }
@@ -80,9 +48,6 @@ class GradientDump final : public GradientObserver {
     file_.put(name + ".gain", dgain);
     if (!dbias.empty()) file_.put(name + ".bias", dbias);
   }
-
- private:
-  TensorFile& file_;
 };
 
 void write_model(const StackContext& c, const StackSpec& spec, const std::string& path) {
@@ -105,20 +70,14 @@ void write_model(const StackContext& c, const StackSpec& spec, const std::string
 Entries activation_entries(const StackSpec& spec, const WeightSource& weights, bool backward) {
   const ModelSpec& m = spec.model;
   const std::int64_t tokens = spec.input.tokens;
-  const std::vector<std::int64_t> stream{tokens, m.width};
-  Entries entries{{"input", SafetensorsType::f64, stream}};
+  Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
   if (spec.input.kind != InputKind::gaussian) entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
   entries.push_back({"labels", SafetensorsType::i64, {tokens}});
-  const auto add_streams = [&](const std::string& prefix) {
-    for (int i = 0; i <= m.sublayers(); ++i) {
-      entries.push_back({fmt::format("{}stream.{}", prefix, i), SafetensorsType::f64, stream});
-    }
-  };
-  add_streams("");
+  add_stream_entries(m, tokens, "", entries);
   entries.push_back({"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}});
   entries.push_back({"loss", SafetensorsType::f64, {1}});
   if (!backward) return entries;
-  add_streams("grad.");
+  add_stream_entries(m, tokens, "grad.", entries);
   for (const auto& [name, shape] : parameters_of(spec, weights)) {
     entries.push_back({"grad.weight." + name, SafetensorsType::f64, shape});
   }

@@ -91,6 +91,8 @@ constexpr std::array experiments{
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
     Experiment{"verify --cases 20000", "bounds on gradients and growth (T14-T16): attacked, and false claims refuted"},
+    Experiment{"probe DIR --text FILE", "a checkpoint on tokens: measured, beside theory at initialisation"},
+    Experiment{"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };
 

@@ -19,6 +19,7 @@ from plots import (
     gradient_depth,
     identity_path,
     massive,
+    probe,
     results,
     score_path,
     token_cosine,
@@ -27,7 +28,8 @@ from plots import (
 )
 
 KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, gradient, weight_gradients, score_path,
-         gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive)  # fmt: skip
+         gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
+         probe)  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -21,6 +21,14 @@ Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direc
 
 }  // namespace
 
+double PatternLaw::scale() const {
+  return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+Index PatternLaw::first_seen(Index t) const {
+  return scores.window > 0 ? std::max<Index>(0, t - scores.window + 1) : 0;
+}
+
 PatternEngine engine_of(PatternStream stream) {
   return PatternEngine(r123::Threefry4x64::ukey_type{{stream.seed, stream.replicate, stream.sublayer, 0}});
 }
@@ -49,10 +57,12 @@ ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
 AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
   if (!law.rope) return;
   const int half = law.head_dim / 2;
+  const std::vector<double> frequencies =
+      law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies;
   cos_.resize(tokens, half);
   sin_.resize(tokens, half);
   for (int i = 0; i < half; ++i) {
-    const double frequency = std::pow(rope_base, -2.0 * i / law.head_dim);
+    const double frequency = frequencies[static_cast<std::size_t>(i)];
     for (Index t = 0; t < tokens; ++t) {
       cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
       sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
@@ -90,16 +100,31 @@ Projection AttentionHead::draw_key(PatternEngine& engine, const ScaledKernel& k)
 }
 
 Sample AttentionHead::pattern(const Projection& query, const Projection& key) const {
-  Sample z = query.rotated * key.rotated.transpose() / std::sqrt(static_cast<float>(law_.head_dim));
+  Sample z = static_cast<float>(law_.scale()) * query.rotated * key.rotated.transpose();
+  if (law_.scores.soft_cap > 0.0) {
+    const auto cap = static_cast<float>(law_.scores.soft_cap);
+    z = cap * (z / cap).array().tanh().matrix();
+  }
   const Index tokens = z.rows();
   for (Index t = 0; t < tokens; ++t) {
-    const Index visible = law_.causal ? t + 1 : tokens;
-    auto seen = z.row(t).head(visible).array();
+    const Index first = law_.first_seen(t);
+    const Index end = law_.causal ? t + 1 : tokens;
+    auto seen = z.row(t).segment(first, end - first).array();
     seen = (seen - seen.maxCoeff()).exp();
     seen /= seen.sum();
-    z.row(t).tail(tokens - visible).setZero();
+    z.row(t).head(first).setZero();
+    z.row(t).tail(tokens - end).setZero();
   }
   return z;
+}
+
+Sample AttentionHead::logit_slope(const Projection& query, const Projection& key) const {
+  const Index tokens = query.rotated.rows();
+  const auto scale = static_cast<float>(law_.scale());
+  if (law_.scores.soft_cap == 0.0) return Sample::Constant(tokens, tokens, scale);
+  const float inner = scale / static_cast<float>(law_.scores.soft_cap);
+  const Sample t = (inner * query.rotated * key.rotated.transpose()).array().tanh();
+  return scale * (1.0F - t.array().square());
 }
 
 Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int heads) const {

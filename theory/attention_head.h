@@ -4,6 +4,7 @@
 #include <Random123/conventional/Engine.hpp>
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/spec/model_spec.h"
 #include "theory/gaussian.h"
@@ -21,6 +22,13 @@ struct PatternLaw {
   double norm_eps;
   bool rope;
   bool causal;
+  ScoreRule scores = {};                      ///< factor, soft cap and window of the logits
+  std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
+
+  /// Factor on q·k.
+  [[nodiscard]] double scale() const;
+  /// The first token that token t sees.
+  [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
 };
 
 /// Names the random numbers of one average: its replicate and its sublayer.
@@ -68,8 +76,10 @@ class AttentionHead {
   [[nodiscard]] Projection draw_query(PatternEngine& engine, const ScaledKernel& k) const;
   [[nodiscard]] Projection draw_key(PatternEngine& engine, const ScaledKernel& k) const;
 
-  /// softmax(q kᵀ/√head_dim), masked [T, T].
+  /// softmax(z), masked, of the logits z = scale·q kᵀ or, under a soft cap c, c·tanh(scale·q kᵀ/c) [T, T].
   [[nodiscard]] Sample pattern(const Projection& query, const Projection& key) const;
+  /// ∂z/∂(q kᵀ), elementwise: scale·(1 − tanh²(scale·q kᵀ/c)) [T, T].
+  [[nodiscard]] Sample logit_slope(const Projection& query, const Projection& key) const;
   /// The gradient with respect to the un-normalised, un-rotated projection, from that of `rotated`. Under
   /// QK-norm over the whole projection the other heads' share of the projection is left out: O(1/heads).
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;

@@ -19,17 +19,18 @@ M sandwich(const M& a, const M& k, bool causal) {
 
 bool is_uniform(const PatternLaw& law) { return law.query_variance == 0.0 || law.key_variance == 0.0; }
 
-Matrix uniform_pattern(Index tokens, bool causal) {
+Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
   Matrix a = Matrix::Zero(tokens, tokens);
   for (Index t = 0; t < tokens; ++t) {
-    const Index visible = causal ? t + 1 : tokens;
-    a.row(t).head(visible).setConstant(1.0 / static_cast<double>(visible));
+    const Index first = law.first_seen(t);
+    const Index visible = (law.causal ? t + 1 : tokens) - first;
+    a.row(t).segment(first, visible).setConstant(1.0 / static_cast<double>(visible));
   }
   return a;
 }
 
 Matrix AttentionAverage::mixed_kernel(const Matrix& k, int samples, PatternStream stream) const {
-  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_.causal), k, law_.causal);
+  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k, law_.causal);
   PatternEngine engine = engine_of(stream);
   const ScaledKernel scaled(k);
   Matrix sum = Matrix::Zero(k.rows(), k.cols());
@@ -50,7 +51,6 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
   PatternEngine other = engine_of(stream);
   const ScaledKernel input(k);
   const ScaledKernel output(g);
-  const float logit_scale = 1.0F / std::sqrt(static_cast<float>(law_.head_dim));
   for (int i = 0; i < samples; ++i) {
     const Projection query = head_.draw_query(engine, input);
     const Projection key = head_.draw_key(engine, input);
@@ -61,7 +61,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
     const Sample cotangent = output.unit_factor * white_noise(other, tokens, law_.head_dim);
     const Sample da = cotangent * value.transpose();
     const Eigen::VectorXf mean = a.cwiseProduct(da).rowwise().sum();
-    const Sample dz = logit_scale * a.cwiseProduct(da.colwise() - mean);
+    const Sample dz = a.cwiseProduct(da.colwise() - mean).cwiseProduct(head_.logit_slope(query, key));
     const Sample dq = head_.pull_back(query, dz * key.rotated, law_.query_heads);
     const Sample dk = head_.pull_back(key, dz.transpose() * query.rotated, law_.key_heads);
     sum.query += (dq * dq.transpose()).cast<double>();

@@ -7,8 +7,9 @@ namespace periscope::theory {
 /// True if the pattern is uniform for every input (σ_q σ_k = 0), so that averages over it have a closed form.
 bool is_uniform(const PatternLaw& law);
 
-/// The pattern of σ_q σ_k = 0: A_ts = 1/t over the visible tokens (causal), or 1/T.
-Matrix uniform_pattern(Eigen::Index tokens, bool causal);
+/// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the
+/// window.
+Matrix uniform_pattern(Eigen::Index tokens, const PatternLaw& law);
 
 /// Gradient kernels of one attention head, each [T, T].
 struct HeadGradients {

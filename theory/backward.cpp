@@ -31,12 +31,7 @@ class Backward {
  public:
   Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
            GradientPaths paths)
-      : spec_(spec),
-        chain_(chain),
-        trace_(trace),
-        profile_(profile),
-        paths_(paths),
-        attention_(pattern_law(spec), spec.input.tokens) {
+      : spec_(spec), chain_(chain), trace_(trace), profile_(profile), paths_(paths), attention_(spec) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Site::x_out}].value.assign(2 * layers + 1, 0.0);
     profile_.curves[{Statistic::score_share, Site::A_out}].value.assign(2 * layers,
@@ -95,7 +90,7 @@ class Backward {
     const double v = squared(std_of(Weight::v));
     const double o = squared(std_of(Weight::o));
     const PatternStream stream{chain_.seed, chain_.replicate, static_cast<std::uint64_t>(l)};
-    const HeadGradients head = attention_.gradients(input, g, chain_.samples, stream);
+    const HeadGradients head = attention_.at(l / 2).gradients(input, g, chain_.samples, stream);
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;
     const Matrix key = v * m.width * o * m.heads * head.key;
@@ -148,7 +143,7 @@ class Backward {
   const ForwardTrace& trace_;
   Profile& profile_;
   GradientPaths paths_;
-  AttentionAverage attention_;
+  StackAttention attention_;
   Matrix g_;      // E⟨∂loss/∂x_t, ∂loss/∂x_t'⟩ of the stream
   Matrix g_r_;    // ResiDual: of the second stream, the same at every depth
   Matrix cross_;  // ResiDual: E⟨∂loss/∂x_t, ∂loss/∂r_t'⟩

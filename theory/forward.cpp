@@ -79,7 +79,7 @@ double value_gain(const StackSpec& spec) {
 
 }  // namespace
 
-PatternLaw pattern_law(const StackSpec& spec) {
+PatternLaw pattern_law(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
   return {.query_variance = squared(stddev_of(spec, Weight::q)) * m.width,
           .key_variance = squared(stddev_of(spec, Weight::k)) * m.width,
@@ -89,7 +89,14 @@ PatternLaw pattern_law(const StackSpec& spec) {
           .qk_norm = m.qk_norm,
           .norm_eps = m.norm_eps,
           .rope = m.rope,
-          .causal = m.causal};
+          .causal = m.causal,
+          .scores = m.scores_at(layer),
+          .rope_frequencies = m.rope_frequencies_at(layer)};
+}
+
+StackAttention::StackAttention(const StackSpec& spec) {
+  const int laws = spec.model.attention.empty() ? 1 : spec.model.layers;
+  for (int layer = 0; layer < laws; ++layer) averages_.emplace_back(pattern_law(spec, layer), spec.input.tokens);
 }
 
 TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
@@ -109,11 +116,11 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   const ModelSpec& m = spec.model;
   const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
   ProfileWriter writer(spec);
-  const AttentionAverage attention(pattern_law(spec), spec.input.tokens);
+  const StackAttention attention(spec);
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
     return TokenKernel::of_independent_features(
-        value_gain(spec) * attention.mixed_kernel(input.product, chain.samples, stream), m.width);
+        value_gain(spec) * attention.at(sublayer / 2).mixed_kernel(input.product, chain.samples, stream), m.width);
   };
   TokenKernel x = input_kernel(spec, chain.ids);
   if (m.embedding_norm) x = norm(x);

@@ -35,8 +35,20 @@ struct ForwardTrace {
   Vector r_final;  ///< mean square + eps of the final norm's input [T]
 };
 
-/// T3's law of one head of the stack.
-PatternLaw pattern_law(const StackSpec& spec);
+/// T3's law of one head of a layer.
+PatternLaw pattern_law(const StackSpec& spec, int layer);
+
+/// The attention averages of a stack's layers, for sequences of input.tokens.
+class StackAttention {
+ public:
+  explicit StackAttention(const StackSpec& spec);
+  [[nodiscard]] const AttentionAverage& at(int layer) const {
+    return averages_[averages_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  }
+
+ private:
+  std::vector<AttentionAverage> averages_;  // one if all layers have the plain rule
+};
 
 /// Runs the recursion through all sublayers and reads every statistic at every site, without standard
 /// errors. Statistics follow from the kernels as theory/README.md says; where T18 gives no expectation

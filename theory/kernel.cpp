@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/spec/weight.h"
+
 namespace periscope::theory {
 
 TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps) {
@@ -30,12 +32,23 @@ TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Eigen::Index>(input.tokens);
+  const EmbeddingSpec& e = spec.model.embedding;
+  double looked_up = e.scale * e.scale;
+  if (spec.model.projects_embedding()) {
+    const double std = stddev_of(spec, Weight::project_in);
+    looked_up *= std * std * spec.model.embedding_width();
+  }
+  const double position = e.positions > 0 ? 1.0 : 0.0;
+  const double token_type = e.token_types > 0 ? 1.0 : 0.0;
   Matrix k(tokens, tokens);
   for (Eigen::Index t = 0; t < tokens; ++t) {
     for (Eigen::Index s = 0; s < tokens; ++s) {
-      const bool same = ids.empty() ? t == s : ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
-      const double distinct = ids.empty() ? input.correlation : 0.0;
-      k(t, s) = input.second_moment * (same ? 1.0 : distinct);
+      if (ids.empty()) {
+        k(t, s) = input.second_moment * (t == s ? 1.0 : input.correlation);
+        continue;
+      }
+      const bool same = ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
+      k(t, s) = input.second_moment * (looked_up * (same ? 1.0 : 0.0) + (t == s ? position : 0.0) + token_type);
     }
   }
   return TokenKernel::of_independent_features(k, spec.model.width);

@@ -30,8 +30,9 @@ Vector norm_denominator(const TokenKernel& x, NormKind kind, double eps);
 /// T6: the kernel of a·x + b·y for y independent of x and centred.
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
-/// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input; for token ids,
-/// second_moment where the ids are equal (rows of one random table).
+/// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input. For token ids, whose tables have entries
+/// of that second moment, as EmbeddingSpec says: scale²·second_moment where the ids are equal, times σ²·fan-in of a
+/// projection, plus second_moment on the diagonal for learned positions and everywhere for a token type.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 
 /// Mean over the pairs of distinct tokens of K_tt'/√(K_tt K_t't'). NaN for one token.

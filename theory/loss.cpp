@@ -1,5 +1,6 @@
 #include "theory/loss.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/spec/weight.h"
@@ -7,17 +8,42 @@
 namespace periscope::theory {
 namespace {
 
-/// How often two tokens have the same label, mean over the sequences [T, T].
-Matrix label_collisions(const std::vector<std::vector<int>>& labels, Eigen::Index tokens) {
-  Matrix same = Matrix::Zero(tokens, tokens);
+/// Who has a label, and who has the same: means over the sequences of 1/n² for pairs of tokens, n the sequence's
+/// number of labels [T, T].
+struct LabelPairs {
+  Matrix both;
+  Matrix same;
+};
+
+LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Eigen::Index tokens) {
+  LabelPairs pairs{Matrix::Zero(tokens, tokens), Matrix::Zero(tokens, tokens)};
   for (const std::vector<int>& sequence : labels) {
+    const auto n = static_cast<double>(std::ranges::count_if(sequence, [](int v) { return v >= 0; }));
+    const double weight = 1.0 / (n * n * static_cast<double>(labels.size()));
     for (Eigen::Index t = 0; t < tokens; ++t) {
       for (Eigen::Index s = 0; s < tokens; ++s) {
-        same(t, s) += sequence[static_cast<std::size_t>(t)] == sequence[static_cast<std::size_t>(s)] ? 1.0 : 0.0;
+        const int a = sequence[static_cast<std::size_t>(t)];
+        const int b = sequence[static_cast<std::size_t>(s)];
+        if (a < 0 || b < 0) continue;
+        pairs.both(t, s) += weight;
+        if (a == b) pairs.same(t, s) += weight;
       }
     }
   }
-  return same / static_cast<double>(labels.size());
+  return pairs;
+}
+
+/// Variance of a logit per unit of the output's kernel.
+double logit_gain(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  if (!m.unembedding) return 1.0;
+  const double std = stddev_of(spec, Weight::unembedding);
+  double gain = std * std * m.embedding_width();
+  if (m.projects_embedding()) {
+    const double project = stddev_of(spec, Weight::project_out);
+    gain *= project * project * m.width;
+  }
+  return gain;
 }
 
 }  // namespace
@@ -27,21 +53,38 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   const ModelSpec& m = spec.model;
   const Eigen::Index tokens = output.rows();
   const int classes = m.unembedding ? m.vocab : m.width;
-  const double std = stddev_of(spec, Weight::unembedding);
-  const double gain = m.unembedding ? std * std * m.width : 1.0;
+  const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);
+  const double gain = logit_gain(spec);
   const ScaledKernel logits(gain * output);
   PatternEngine engine = engine_of(stream);
   Matrix inner = Matrix::Zero(tokens, tokens);
+  Matrix slopes = Matrix::Zero(tokens, tokens);
   for (int i = 0; i < samples; ++i) {
     Sample p =
         static_cast<float>(std::sqrt(logits.scale)) * (logits.unit_factor * white_noise(engine, tokens, classes));
+    Sample slope;
+    if (cap > 0.0F) {
+      slope = (p / cap).array().tanh();
+      p = cap * slope;
+      slope = 1.0F - slope.array().square();
+    }
     p.colwise() -= p.rowwise().maxCoeff().eval();
     p = p.array().exp();
     p.array().colwise() /= p.rowwise().sum().array().eval();
+    if (cap > 0.0F) {
+      p = p.cwiseProduct(slope);
+      const Matrix once = (p * slope.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+      inner -= once + once.transpose();
+      slopes += (slope * slope.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+    }
     inner += (p * p.transpose()).cast<double>() / samples;
   }
-  const Matrix product = inner + label_collisions(labels, tokens) - Matrix::Constant(tokens, tokens, 2.0 / classes);
-  return gain / (static_cast<double>(tokens) * static_cast<double>(tokens)) * product;
+  if (cap == 0.0F) {
+    inner -= Matrix::Constant(tokens, tokens, 2.0 / classes);
+    slopes.setOnes();
+  }
+  const LabelPairs pairs = label_pairs(labels, tokens);
+  return gain * (pairs.both.cwiseProduct(inner) + pairs.same.cwiseProduct(slopes));
 }
 
 }  // namespace periscope::theory

@@ -6,10 +6,12 @@
 
 namespace periscope::theory {
 
-/// E⟨g_t, g_t'⟩ at the stack's output for cross-entropy, mean over T tokens (T7), g = ∂loss/∂o. With an
-/// unembedding: σ_U²D ⟨p_t−y_t, p_t'−y_t'⟩/T², else without the factor. ⟨p, p'⟩ is the mean over `samples`
-/// sampled logit matrices [T, V] with covariance σ_U²D·output (without unembedding: output) over tokens, which
-/// holds for any logit variance; ⟨p, y'⟩ = 1/V; ⟨y, y'⟩ are the labels' own collisions, mean over the sequences.
+/// E⟨g_t, g_t'⟩ at the stack's output for cross-entropy, mean over the n tokens that have a label (T7), g = ∂loss/∂o.
+/// With an unembedding: gain·⟨s_t∘(p_t−y_t), s_t'∘(p_t'−y_t')⟩/n², gain = σ_U²·its fan-in, times σ²D of a
+/// projection before it; else without the factor. s is 1 or, under a soft cap of the logits, its slope. ⟨s∘p, s'∘p'⟩,
+/// ⟨s∘p, s'⟩/V and ⟨s, s'⟩/V are means over `samples` sampled logit matrices [T, V] with covariance gain·output over
+/// tokens, which holds for any logit variance; the labels enter by their own collisions, mean over the sequences. A
+/// negative label is none. BERT's head transform is not modelled.
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
                      int samples, PatternStream stream);
 

@@ -181,6 +181,10 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   Config config;
   config.inputs = {InputKind::gaussian};
   config.placements = {config.base.model.placement};
+  for (const auto& [name, node] : table) {
+    if (!node.is_table()) continue;
+    for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
+  }
   TomlReader root(&table, "", file);
   read_model(root.table("model"), file, config);
   read_init(root.table("init"), config.base.init);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,9 @@ struct Config {
   TheoryOptions theory;
   ConvergeOptions converge;
   GradientOptions gradients;
+  std::set<std::string> given;  ///< the keys that the file and the settings name, as in "model.width"
 
+  [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
 };

@@ -5,32 +5,52 @@
 namespace periscope {
 namespace {
 
-/// Rows first … first + rows − 1 of a tensor that holds them as its columns, row-major.
-void read_transposed(const TensorFiles& files, const StoredPart& part, std::size_t rows, std::size_t cols,
-                     std::span<double> values) {
+/// Rows first … first + rows − 1 of what a part holds, each of `cols` input features, row-major. A transposed tensor
+/// holds them as its columns.
+void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t first, std::size_t rows,
+               std::size_t cols, std::span<double> values) {
+  first += static_cast<std::uint64_t>(part.first);
+  if (!part.transposed) {
+    files.read(part.tensor, first * cols, values);
+    return;
+  }
   const auto stride = static_cast<std::uint64_t>(files.find(part.tensor).shape.at(1));
   std::vector<double> column(rows);
   for (std::size_t j = 0; j < cols; ++j) {
-    files.read(part.tensor, j * stride + static_cast<std::uint64_t>(part.first), column);
+    files.read(part.tensor, j * stride + first, column);
     for (std::size_t i = 0; i < rows; ++i) values[i * cols + j] = column[i];
   }
 }
 
 }  // namespace
 
+const StoredPart& CheckpointWeights::part(int layer, Weight weight) const {
+  const StoredPart* found = checkpoint_.map().find(layer, weight);
+  if (found == nullptr) throw std::logic_error("the checkpoint has no such matrix");
+  return *found;
+}
+
 Tensor CheckpointWeights::matrix(int layer, Weight weight) const {
-  const StoredPart* part = checkpoint_.map().find(layer, weight);
-  if (part == nullptr) throw std::logic_error("the checkpoint has no such matrix");
+  const StoredPart& stored = part(layer, weight);
   const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), weight);
-  const auto rows = static_cast<std::size_t>(fan_out);
   const auto cols = static_cast<std::size_t>(fan_in);
-  std::vector<double> values(rows * cols);
-  if (part->transposed) {
-    read_transposed(checkpoint_.files(), *part, rows, cols, values);
-  } else {
-    checkpoint_.files().read(part->tensor, static_cast<std::uint64_t>(part->first) * cols, values);
-  }
-  return backend_.from_host(fan_out, fan_in, dtype_, values);
+  const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+    read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), cols,
+              values);
+  };
+  return backend_.from_rows(fan_out, fan_in, dtype_, fill);
+}
+
+Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+  const StoredPart& stored = part(0, table);
+  const auto cols = static_cast<std::size_t>(shape_of(checkpoint_.model(), table).fan_in);
+  const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const int id = ids[static_cast<std::size_t>(first) + i];
+      read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(id), 1, cols, values.subspan(i * cols, cols));
+    }
+  };
+  return ops.from_rows(static_cast<Tensor::Index>(ids.size()), static_cast<Tensor::Index>(cols), dtype_, fill);
 }
 
 Tensor CheckpointWeights::bias(int layer, Weight weight) const {

@@ -13,11 +13,14 @@ class CheckpointWeights final : public WeightSource {
       : backend_(backend), checkpoint_(checkpoint), dtype_(dtype) {}
 
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  /// Reads no other rows of the file.
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   /// A norm without stored vectors has a gain of 1 and no bias.
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:
+  [[nodiscard]] const StoredPart& part(int layer, Weight weight) const;
   [[nodiscard]] Tensor vector(const StoredPart& part, int length) const;
 
   const Backend& backend_;

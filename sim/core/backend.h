@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -44,6 +45,15 @@ struct RowMoments {
   std::vector<double> variance;       ///< Σ(x−mean)²/D
   std::vector<double> kurtosis;       ///< D Σ(x−mean)⁴ / (Σ(x−mean)²)²
   std::vector<double> maximum;        ///< max |x|
+};
+
+/// An element of a tensor, and where it stands.
+struct Entry {
+  Tensor::Index row;
+  Tensor::Index col;
+  double value;  ///< with its sign
+
+  bool operator==(const Entry&) const = default;
 };
 
 /// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
@@ -90,6 +100,11 @@ class Backend {
   /// Row-major values, rounded to dtype.
   [[nodiscard]] virtual Tensor from_host(Tensor::Index rows, Tensor::Index cols, DType dtype,
                                          std::span<const double> values) const = 0;
+  /// Writes rows first … first + count − 1, row-major, into values.
+  using FillRows = std::function<void(Tensor::Index first, Tensor::Index count, std::span<double> values)>;
+  /// The same from a source that is asked for some rows at a time, in order: the host holds a piece of it.
+  [[nodiscard]] virtual Tensor from_rows(Tensor::Index rows, Tensor::Index cols, DType dtype,
+                                         const FillRows& fill) const = 0;
   [[nodiscard]] virtual std::vector<double> to_host(const Tensor& x) const = 0;
 
   // -- random -------------------------------------------------------------------------------------
@@ -178,6 +193,14 @@ class Backend {
   /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller);
   /// NaN counts as infinite.
   [[nodiscard]] virtual std::vector<double> top_magnitudes(const Tensor& x, int count) const = 0;
+  /// The `count` elements with the largest |x_ij|, in descending order, equal ones in the order of rows and columns
+  /// (fewer if the tensor is smaller); NaN counts as infinite.
+  [[nodiscard]] virtual std::vector<Entry> top_entries(const Tensor& x, int count) const = 0;
+  /// The median of |x_ij| over all elements, of an even number the mean of the two in the middle; NaN counts as
+  /// infinite.
+  [[nodiscard]] virtual double median_magnitude(const Tensor& x) const = 0;
+  /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
+  [[nodiscard]] virtual std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const = 0;
 };
 
 }  // namespace periscope

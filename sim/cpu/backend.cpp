@@ -37,6 +37,20 @@ class CpuBackend final : public Backend {
     });
     return y;
   }
+  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const override {
+    constexpr Index piece = Index{1} << 18;  // elements
+    const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
+    std::vector<double> values(static_cast<std::size_t>(std::min(step, rows) * cols));
+    Tensor y = host_tensor(rows, cols, dtype);
+    for (Index first = 0; first < rows; first += step) {
+      const std::span<double> part(values.data(), static_cast<std::size_t>(std::min(step, rows - first) * cols));
+      fill(first, std::min(step, rows - first), part);
+      dispatch(dtype, [&]<class T>(T) {
+        std::ranges::transform(part, y.data<T>() + first * cols, [](double v) { return static_cast<T>(v); });
+      });
+    }
+    return y;
+  }
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return std::vector<double>(x.data<T>(), x.data<T>() + x.size()); });
   }
@@ -201,6 +215,17 @@ class CpuBackend final : public Backend {
   }
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_magnitudes(x.data<T>(), x.size(), count); });
+  }
+  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_entries(x.data<T>(), x.rows(), x.cols(), count); });
+  }
+  [[nodiscard]] double median_magnitude(const Tensor& x) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::median_magnitude(x.data<T>(), x.size()); });
+  }
+  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    return dispatch(logits.dtype(),
+                    [&]<class T>(T) { return cpu::token_losses(logits.data<T>(), labels, logits.cols()); });
   }
 
  private:

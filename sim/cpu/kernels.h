@@ -67,5 +67,11 @@ template <class T>
 double token_cosine(const T* x, Index rows, Index cols, int sequences);
 template <class T>
 std::vector<double> top_magnitudes(const T* x, Index size, int count);
+template <class T>
+std::vector<Entry> top_entries(const T* x, Index rows, Index cols, int count);
+template <class T>
+double median_magnitude(const T* x, Index size);
+template <class T>
+std::vector<double> token_losses(const T* logits, std::span<const int> labels, Index classes);
 
 }  // namespace periscope::cpu

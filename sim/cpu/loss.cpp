@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -34,7 +35,24 @@ double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, I
   return labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
 }
 
+template <class T>
+std::vector<double> token_losses(const T* logits, std::span<const int> labels, Index classes) {
+  std::vector<double> losses(labels.size(), std::numeric_limits<double>::quiet_NaN());
+  const auto rows = static_cast<Index>(labels.size());
+#pragma omp parallel for schedule(static)
+  for (Index t = 0; t < rows; ++t) {
+    const auto place = static_cast<std::size_t>(t);
+    if (labels[place] == no_label) continue;
+    const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
+    const double largest = row.maxCoeff();
+    losses[place] = std::log((row - largest).exp().sum()) - (row(labels[place]) - largest);
+  }
+  return losses;
+}
+
 template double cross_entropy<double>(const double*, std::span<const int>, double*, Index);
 template double cross_entropy<float>(const float*, std::span<const int>, float*, Index);
+template std::vector<double> token_losses<double>(const double*, std::span<const int>, Index);
+template std::vector<double> token_losses<float>(const float*, std::span<const int>, Index);
 
 }  // namespace periscope::cpu

@@ -62,18 +62,63 @@ double token_cosine(const T* x, Index rows, Index cols, int sequences) {
   return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
 }
 
+namespace {
+
+// NaN has no order: it would break a selection, and it is the largest thing to report.
+template <class T>
+T ordered_magnitude(T v) {
+  return std::isnan(v) ? std::numeric_limits<T>::infinity() : std::abs(v);
+}
+
+template <class T>
+std::vector<T> ordered_magnitudes(const T* x, Index size) {
+  std::vector<T> magnitudes(at(size));
+  std::transform(x, x + size, magnitudes.begin(), ordered_magnitude<T>);
+  return magnitudes;
+}
+
+}  // namespace
+
 template <class T>
 std::vector<double> top_magnitudes(const T* x, Index size, int count) {
-  std::vector<T> magnitudes(at(size));
-  std::transform(x, x + size, magnitudes.begin(), [](T v) { return std::abs(v); });
-  // NaN has no order: it would break the selection, and it is the largest thing to report.
-  for (T& v : magnitudes) {
-    if (std::isnan(v)) v = std::numeric_limits<T>::infinity();
-  }
+  std::vector<T> magnitudes = ordered_magnitudes(x, size);
   const auto kept = magnitudes.begin() + std::min<Index>(size, count);
   std::nth_element(magnitudes.begin(), kept - 1, magnitudes.end(), std::greater<>());
   std::sort(magnitudes.begin(), kept, std::greater<>());
   return {magnitudes.begin(), kept};
+}
+
+// One pass with a heap of the places of the best so far, the worst of them on top: nearly all elements fail its test.
+template <class T>
+std::vector<Entry> top_entries(const T* x, Index rows, Index cols, int count) {
+  const auto better = [x](Index a, Index b) {
+    const T of_a = ordered_magnitude(x[a]);
+    const T of_b = ordered_magnitude(x[b]);
+    return of_a > of_b || (of_a == of_b && a < b);
+  };
+  std::vector<Index> best;
+  for (Index i = 0; i < rows * cols; ++i) {
+    if (best.size() == static_cast<std::size_t>(count)) {
+      if (!better(i, best.front())) continue;
+      std::pop_heap(best.begin(), best.end(), better);
+      best.pop_back();
+    }
+    best.push_back(i);
+    std::push_heap(best.begin(), best.end(), better);
+  }
+  std::sort_heap(best.begin(), best.end(), better);
+  std::vector<Entry> entries;
+  for (const Index i : best) entries.push_back({i / cols, i % cols, static_cast<double>(x[i])});
+  return entries;
+}
+
+template <class T>
+double median_magnitude(const T* x, Index size) {
+  std::vector<T> magnitudes = ordered_magnitudes(x, size);
+  const auto upper = magnitudes.begin() + size / 2;
+  std::nth_element(magnitudes.begin(), upper, magnitudes.end());
+  const auto lower = size % 2 == 1 ? upper : std::max_element(magnitudes.begin(), upper);
+  return (static_cast<double>(*lower) + static_cast<double>(*upper)) / 2.0;
 }
 
 template RowMoments row_moments<double>(const double*, Index, Index);
@@ -84,5 +129,9 @@ template double token_cosine<double>(const double*, Index, Index, int);
 template double token_cosine<float>(const float*, Index, Index, int);
 template std::vector<double> top_magnitudes<double>(const double*, Index, int);
 template std::vector<double> top_magnitudes<float>(const float*, Index, int);
+template std::vector<Entry> top_entries<double>(const double*, Index, Index, int);
+template std::vector<Entry> top_entries<float>(const float*, Index, Index, int);
+template double median_magnitude<double>(const double*, Index);
+template double median_magnitude<float>(const float*, Index);
 
 }  // namespace periscope::cpu

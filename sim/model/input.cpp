@@ -33,7 +33,7 @@ std::vector<int> positions_of(const StackContext& c, std::size_t tokens) {
 
 /// scale · E[ids] [ids.size(), embedding_width].
 Tensor looked_up(const StackContext& c, std::span<const int> ids) {
-  const Tensor rows = c.ops.gather(c.weights.matrix(0, Weight::embedding), ids);
+  const Tensor rows = c.weights.rows(c.ops, Weight::embedding, ids);
   return c.model.embedding.scale == 1.0 ? rows : c.ops.scale(c.model.embedding.scale, rows);
 }
 
@@ -42,7 +42,7 @@ Tensor looked_up(const StackContext& c, std::span<const int> ids) {
 Tensor embedding_forward(const StackContext& c, std::span<const int> ids) {
   const EmbeddingSpec& e = c.model.embedding;
   const auto add_rows = [&](const Tensor& x, Weight table, const std::vector<int>& rows) {
-    return c.ops.axpby(1.0, x, 1.0, c.ops.gather(c.weights.matrix(0, table), rows));
+    return c.ops.axpby(1.0, x, 1.0, c.weights.rows(c.ops, table, rows));
   };
   Tensor x = looked_up(c, ids);
   if (c.model.projects_embedding()) x = linear_forward(c, 0, Weight::project_in, x);

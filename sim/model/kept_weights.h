@@ -18,6 +18,9 @@ class KeptWeights final : public WeightSource {
     if (kept.empty()) kept = source_.matrix(layer, weight);
     return kept;
   }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return source_.rows(ops, table, ids);
+  }
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 

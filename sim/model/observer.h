@@ -18,6 +18,8 @@ class Observer {
   virtual void on_input(const Tensor& x) = 0;
   /// A signal [N, D] of sublayer 0 … 2L−1. Sites come in the order of Site; r_out only with two streams.
   virtual void on_site(int sublayer, Site site, const Tensor& x) = 0;
+  /// A signal inside the module of sublayer 0 … 2L−1 [N, its width], between A_out and f_out. By default not wanted.
+  virtual void on_inside(int /*sublayer*/, Inside /*place*/, const Tensor& /*x*/) {}
 };
 
 /// Sees the gradients of the loss as they arise in a backward pass, from the top of the stack to its bottom.

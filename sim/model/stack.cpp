@@ -1,5 +1,7 @@
 #include "sim/model/stack.h"
 
+#include <utility>
+
 #include "sim/model/primitives.h"
 
 namespace periscope {
@@ -8,6 +10,13 @@ namespace {
 void report(Observer& observer, int l, const Tensor& x_in, const SublayerSignals& s) {
   observer.on_site(l, Site::x_in, x_in);
   observer.on_site(l, Site::A_out, s.a_out);
+  const std::pair<Inside, const Tensor*> inside[] = {
+      {Inside::q, &s.attention.q},         {Inside::k, &s.attention.k}, {Inside::v, &s.attention.v},
+      {Inside::mixed, &s.attention.mixed}, {Inside::gate, &s.mlp.gate}, {Inside::up, &s.mlp.up},
+      {Inside::hidden, &s.mlp.hidden}};
+  for (const auto& [place, x] : inside) {
+    if (!x->empty()) observer.on_inside(l, place, *x);
+  }
   observer.on_site(l, Site::f_out, s.f_out);
   observer.on_site(l, Site::B_out, s.b_out);
   observer.on_site(l, Site::x_out, s.x_out);

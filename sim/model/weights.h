@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "sim/core/backend.h"
 #include "sim/spec/weight.h"
@@ -28,6 +29,10 @@ class WeightSource {
 
   /// W [fan_out, fan_in]. `layer` is ignored for what no layer owns (is_of_layer).
   [[nodiscard]] virtual Tensor matrix(int layer, Weight weight) const = 0;
+  /// Rows `ids` of a table (is_table) [ids.size(), its width]: those alone if the source can.
+  [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+    return ops.gather(matrix(0, table), ids);
+  }
   /// What is added to x Wᵀ [1, fan_out]; empty for none, as in every random stack.
   [[nodiscard]] virtual Tensor bias(int /*layer*/, Weight /*weight*/) const { return {}; }
   /// `sublayer` is ignored for the norms that no sublayer owns.

@@ -37,6 +37,11 @@ class ReferenceBackend final : public Backend {
     for (Index i = 0; i < y.size(); ++i) y.data<double>()[i] = values[static_cast<std::size_t>(i)];
     return y;
   }
+  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const override {
+    std::vector<double> values(static_cast<std::size_t>(rows * cols));
+    fill(0, rows, values);
+    return from_host(rows, cols, dtype, values);
+  }
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override {
     return {x.data<double>(), x.data<double>() + x.size()};
   }
@@ -235,6 +240,16 @@ class ReferenceBackend final : public Backend {
   }
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return reference::top_magnitudes(x.data<double>(), x.size(), count);
+  }
+  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const override {
+    return reference::top_entries(x.data<double>(), x.rows(), x.cols(), count);
+  }
+  [[nodiscard]] double median_magnitude(const Tensor& x) const override {
+    return reference::median_magnitude(x.data<double>(), x.size());
+  }
+  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const override {
+    assert(static_cast<Index>(labels.size()) == logits.rows());
+    return reference::token_losses(logits.data<double>(), labels.data(), logits.rows(), logits.cols());
   }
 };
 

@@ -46,5 +46,8 @@ std::vector<double> row_dots(const double* x, const double* y, Index rows, Index
 /// The mean over pairs, pair by pair.
 double token_cosine(const double* x, Index rows, Index cols, int sequences);
 std::vector<double> top_magnitudes(const double* x, Index size, int count);
+std::vector<Entry> top_entries(const double* x, Index rows, Index cols, int count);
+double median_magnitude(const double* x, Index size);
+std::vector<double> token_losses(const double* logits, const int* labels, Index rows, Index classes);
 
 }  // namespace periscope::reference

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "sim/reference/ops.h"
 
@@ -69,6 +70,36 @@ std::vector<double> top_magnitudes(const double* x, Index size, int count) {
   std::ranges::sort(magnitudes, std::greater<>());
   magnitudes.resize(std::min<std::size_t>(magnitudes.size(), static_cast<std::size_t>(count)));
   return magnitudes;
+}
+
+std::vector<Entry> top_entries(const double* x, Index rows, Index cols, int count) {
+  const auto magnitude = [](const Entry& e) { return std::isnan(e.value) ? HUGE_VAL : std::abs(e.value); };
+  std::vector<Entry> entries;
+  for (Index i = 0; i < rows * cols; ++i) entries.push_back({i / cols, i % cols, x[i]});
+  std::ranges::stable_sort(entries, std::greater<>(), magnitude);
+  if (entries.size() > static_cast<std::size_t>(count)) entries.resize(static_cast<std::size_t>(count));
+  return entries;
+}
+
+double median_magnitude(const double* x, Index size) {
+  const std::vector<double> sorted = top_magnitudes(x, size, static_cast<int>(size));
+  return (sorted[static_cast<std::size_t>((size - 1) / 2)] + sorted[static_cast<std::size_t>(size / 2)]) / 2.0;
+}
+
+std::vector<double> token_losses(const double* logits, const int* labels, Index rows, Index classes) {
+  std::vector<double> losses;
+  for (Index t = 0; t < rows; ++t) {
+    if (labels[t] == no_label) {
+      losses.push_back(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    const double* row = logits + t * classes;
+    const double largest = *std::max_element(row, row + classes);
+    double total = 0.0;
+    for (Index v = 0; v < classes; ++v) total += std::exp(row[v] - largest);
+    losses.push_back(std::log(total) - (row[labels[t]] - largest));
+  }
+  return losses;
 }
 
 }  // namespace periscope::reference

@@ -17,6 +17,12 @@ namespace periscope {
 enum class Site { x_in, A_out, f_out, B_out, x_out, r_out };
 inline constexpr std::array<std::string_view, 6> site_names{"x_in", "A_out", "f_out", "B_out", "x_out", "r_out"};
 
+/// Signals inside a module, which have other widths than D: of attention, queries and keys as the heads read them
+/// (after QK-norm and RoPE), values, and the heads' outputs side by side; of the MLP, its two projections, and what
+/// enters the last one.
+enum class Inside { q, k, v, mixed, gate, up, hidden };
+inline constexpr std::array<std::string_view, 7> inside_names{"q", "k", "v", "mixed", "gate", "up", "hidden"};
+
 /// What is read. Every estimator is a mean over the T tokens unless it says otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²

@@ -165,5 +165,32 @@ TEST_CASE("an op returns a new tensor and leaves its operands alone") {
   }
 }
 
+TEST_CASE("from rows: a source that is asked for pieces gives what it gives whole") {
+  for (const auto& [rows, cols] : {std::pair<Tensor::Index, Tensor::Index>{1, 1}, {3, 5}, {1000, 700}, {2, 300000}}) {
+    const auto at = [cols = cols](Tensor::Index i, Tensor::Index j) {
+      return std::sin(static_cast<double>(i * cols + j));
+    };
+    std::vector<double> whole;
+    for (Tensor::Index i = 0; i < rows; ++i) {
+      for (Tensor::Index j = 0; j < cols; ++j) whole.push_back(at(i, j));
+    }
+    const auto check = [&, rows = rows, cols = cols](const Backend& ops, DType dtype) {
+      Tensor::Index next = 0;
+      const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+        CHECK(first == next);
+        REQUIRE(static_cast<Tensor::Index>(values.size()) == count * cols);
+        next += count;
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = whole[static_cast<std::size_t>(first * cols) + i];
+      };
+      const Tensor made = ops.from_rows(rows, cols, dtype, fill);
+      CHECK(next == rows);
+      CHECK((made.rows() == rows && made.cols() == cols));
+      CHECK(ops.to_host(made) == ops.to_host(ops.from_host(rows, cols, dtype, whole)));
+    };
+    check(truth(), DType::f64);
+    for (const Target& target : targets()) check(*target.backend, target.dtype);
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

@@ -137,5 +137,80 @@ TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the r
   }
 }
 
+TEST_CASE("top entries by hand: places, signs, and ties in the order of rows and columns") {
+  const std::vector<double> values{1, -5, 2, 5, 0, -2};
+  const std::vector<Entry> expected{{0, 1, -5.0}, {1, 0, 5.0}, {0, 2, 2.0}, {1, 2, -2.0}};
+  CHECK(truth().top_entries(truth().from_host(2, 3, DType::f64, values), 4) == expected);
+  for (const Target& target : targets()) {
+    CHECK(target.backend->top_entries(twin_of(target, 2, 3, values).here, 4) == expected);
+    CHECK(target.backend->top_entries(twin_of(target, 2, 3, values).here, 100).size() == 6);
+  }
+}
+
+TEST_CASE("top entries of random numbers, and of numbers many of which are equal") {
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const int count : {1, 2, 100}) {
+        const Twin x = normal_twin(target, rows, 33, 45);
+        CHECK(target.backend->top_entries(x.here, count) == truth().top_entries(x.truth, count));
+        std::vector<double> coarse = truth().to_host(x.truth);
+        for (double& v : coarse) v = std::round(v);
+        const Twin ties = twin_of(target, rows, 33, coarse);
+        CHECK(target.backend->top_entries(ties.here, count) == truth().top_entries(ties.truth, count));
+      }
+    }
+  }
+}
+
+TEST_CASE("top entries and the median take a NaN for the largest") {
+  const std::vector<double> values{3.0, nan, 1.0, infinity};
+  const auto check = [&](const Backend& ops, const Tensor& x) {
+    const std::vector<Entry> top = ops.top_entries(x, 3);
+    REQUIRE(top.size() == 3);
+    CHECK((top[0].row == 0 && top[0].col == 1 && std::isnan(top[0].value)));
+    CHECK(top[1] == Entry{1, 1, infinity});
+    CHECK(top[2] == Entry{0, 0, 3.0});
+    CHECK(ops.median_magnitude(x) == infinity);
+  };
+  check(truth(), truth().from_host(2, 2, DType::f64, values));
+  for (const Target& target : targets()) check(*target.backend, twin_of(target, 2, 2, values).here);
+}
+
+TEST_CASE("median magnitude: by hand, and at odd sizes") {
+  CHECK(truth().median_magnitude(truth().from_host(1, 3, DType::f64, std::vector<double>{-7, 1, 2})) == 2.0);
+  CHECK(truth().median_magnitude(truth().from_host(2, 2, DType::f64, std::vector<double>{-7, 1, 2, -4})) == 3.0);
+  for (const Target& target : targets()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        const Twin x = normal_twin(target, rows, cols, 46);
+        CHECK(target.backend->median_magnitude(x.here) == truth().median_magnitude(x.truth));
+      }
+    }
+  }
+}
+
+TEST_CASE("token losses: by hand, unlabelled rows, and their mean is the cross-entropy") {
+  const std::vector<double> values{0, 0, 0, std::log(3.0), 1e4, -1e4};
+  const std::vector<int> labels{1, 0, 1};
+  const std::vector<double> by_hand = truth().token_losses(truth().from_host(3, 2, DType::f64, values), labels);
+  check_close("by hand", by_hand, std::vector<double>{std::log(2.0), std::log(4.0), 2e4}, 1e-11);
+  for (const Target& target : targets()) {
+    const Twin logits = normal_twin(target, 33, 257, 47, 3.0);
+    std::vector<int> some(33);
+    for (std::size_t t = 0; t < some.size(); ++t) some[t] = t % 4 == 3 ? no_label : static_cast<int>(7 * t);
+    const std::vector<double> losses = target.backend->token_losses(logits.here, some);
+    const std::vector<double> expected = truth().token_losses(logits.truth, some);
+    // Σexp and its logarithm: within the roundings of 257 terms, each exponential within a few of a difference of 20.
+    check_close(target.name() + " token losses", losses, expected, 400.0 * unit_roundoff(DType::f64) * 20.0);
+    double sum = 0.0;
+    for (std::size_t t = 0; t < some.size(); ++t) {
+      CHECK(std::isnan(losses[t]) == (some[t] == no_label));
+      if (some[t] != no_label) sum += losses[t];
+    }
+    check_close(target.name() + " mean", std::vector<double>{sum / 25.0},
+                std::vector<double>{target.backend->cross_entropy(logits.here, some).loss}, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

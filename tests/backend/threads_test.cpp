@@ -56,6 +56,8 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_ops(const Targe
       {"row_dots", [&ops, x, y] { return ops.row_dots(x, y); }},
       {"token_cosine", [&ops, x] { return Values{ops.token_cosine(x, 1)}; }},
       {"top_magnitudes", [&ops, x] { return ops.top_magnitudes(x, 100); }},
+      {"token_losses",
+       [&ops, x] { return ops.token_losses(x, std::vector<int>(static_cast<std::size_t>(x.rows()), 1)); }},
   };
 }
 

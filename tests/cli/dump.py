@@ -1,34 +1,16 @@
 """propagate --backward and --dump: gradients in the results, and the files for outside programs.
 Usage: dump.py BINARY"""
 
-import array
 import json
 import math
 import pathlib
-import struct
 import tempfile
 import unittest
 
 from periscope_process import SMALL, run, run_json
+from safetensors_file import read_safetensors
 
 LAYERS, WIDTH, TOKENS = 2, 32, 6
-
-
-def read_safetensors(path):
-    """-> {name: (shape, values)}. Strict: no gaps, no overlaps, aligned, nothing left over."""
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    assert length % 8 == 0
-    header = json.loads(data[8:8 + length])
-    end, tensors = 0, {}
-    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        begin, stop = entry["data_offsets"]
-        assert begin == end and stop - begin == 8 * math.prod(entry["shape"]), name
-        end = stop
-        tensors[name] = (entry["shape"], array.array({"F64": "d", "I64": "q"}[entry["dtype"]],
-                                                     data[8 + length + begin:8 + length + stop]))
-    assert 8 + length + end == len(data)
-    return tensors
 
 
 class Dump(unittest.TestCase):

@@ -15,15 +15,15 @@ namespace {
 using doctest::Approx;
 using testing::Estimate;
 
-constexpr PatternLaw plain{.query_variance = 1.5,
-                           .key_variance = 1.2,
-                           .head_dim = 8,
-                           .query_heads = 1,
-                           .key_heads = 1,
-                           .qk_norm = QkNorm::none,
-                           .norm_eps = 0.0,
-                           .rope = false,
-                           .causal = true};
+const PatternLaw plain{.query_variance = 1.5,
+                       .key_variance = 1.2,
+                       .head_dim = 8,
+                       .query_heads = 1,
+                       .key_heads = 1,
+                       .qk_norm = QkNorm::none,
+                       .norm_eps = 0.0,
+                       .rope = false,
+                       .causal = true};
 
 /// Five tokens of unequal second moments and all kinds of correlations.
 Matrix five_tokens() {
@@ -73,8 +73,14 @@ void check_against_plain(const std::string& what, const PatternLaw& law, const M
 TEST_CASE("T3: uniform patterns by hand") {
   Matrix causal(3, 3);
   causal << 1, 0, 0, 0.5, 0.5, 0, 1.0 / 3, 1.0 / 3, 1.0 / 3;
-  CHECK(uniform_pattern(3, true).isApprox(causal, 1e-15));
-  CHECK(uniform_pattern(3, false).isApprox(Matrix::Constant(3, 3, 1.0 / 3), 1e-15));
+  PatternLaw law = plain;
+  CHECK(uniform_pattern(3, law).isApprox(causal, 1e-15));
+  law.scores.window = 2;
+  causal.row(2) << 0, 0.5, 0.5;
+  CHECK(uniform_pattern(3, law).isApprox(causal, 1e-15));
+  law = plain;
+  law.causal = false;
+  CHECK(uniform_pattern(3, law).isApprox(Matrix::Constant(3, 3, 1.0 / 3), 1e-15));
 }
 
 TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
@@ -113,6 +119,26 @@ TEST_CASE("T4: the sampled average against a plain simulation, with every mask, 
       }
     }
   }
+}
+
+TEST_CASE("T4: checkpoints' score rules against a plain simulation: factor, soft cap, window, RoPE frequencies") {
+  PatternLaw law = plain;
+  law.query_variance = law.key_variance = 4.0;
+  law.scores.scale = 0.7;
+  check_against_plain("scale", law, five_tokens());
+  law.scores.soft_cap = 1.5;
+  check_against_plain("scale, soft cap", law, five_tokens());
+  law.scores.window = 2;
+  check_against_plain("scale, soft cap, window", law, five_tokens());
+  law.rope = true;
+  law.rope_frequencies = {2.0, 1.0, 0.5, 0.25};
+  check_against_plain("scale, soft cap, window, frequencies", law, five_tokens());
+}
+
+TEST_CASE("T4: a window of one token leaves every token alone") {
+  PatternLaw law = plain;
+  law.scores.window = 1;
+  CHECK(mixed(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
 }
 
 TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(heads*head_dim) for many") {

@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
 #include <cmath>
 
+#include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
 #include "theory/loss.h"
 
@@ -49,6 +52,68 @@ TEST_CASE("T7: label sequences are averaged") {
   const Matrix mean = loss_gradient(spec, k, {distinct, same}, 2, {});
   const Matrix sum = loss_gradient(spec, k, {distinct}, 2, {}) + loss_gradient(spec, k, {same}, 2, {});
   CHECK((2.0 * mean - sum).cwiseAbs().maxCoeff() < 1e-15);
+}
+
+TEST_CASE("T7: tokens without a label have no gradient, and the mean is over the others") {
+  const StackSpec spec = xiong_stack("pre");
+  const Matrix k = Matrix::Identity(5, 5);
+  const Matrix all = loss_gradient(spec, k, {distinct}, 2, {});
+  const Matrix some = loss_gradient(spec, k, {{0, -1, 2, 3, -1}}, 2, {});
+  CHECK(some(0, 2) == Approx(all(0, 2) * 25 / 9));
+  CHECK(some(3, 3) == Approx(all(3, 3) * 25 / 9));
+  for (Eigen::Index t = 0; t < 5; ++t) CHECK((some(1, t) == 0.0 && some(t, 4) == 0.0));
+}
+
+TEST_CASE("T7: a soft cap of the logits, against the gradient of many drawn ones") {
+  StackSpec spec = xiong_stack("pre");
+  spec.model.vocab = 3;
+  spec.model.head.soft_cap = 1.5;
+  Matrix k(2, 2);
+  k << 4.0, 1.5, 1.5, 1.0;
+  const std::vector<int> labels{2, 2};
+  const Matrix predicted = loss_gradient(spec, k, {labels}, 40000, {});
+  boost::random::mt19937 engine(5);
+  boost::random::normal_distribution<double> unit;
+  std::vector<std::vector<double>> draws(3);
+  for (int n = 0; n < 40000; ++n) {
+    double d[2][3];
+    double z[2][3];
+    for (int v = 0; v < 3; ++v) {
+      const double common = unit(engine);
+      z[0][v] = 2.0 * common;
+      z[1][v] = 0.75 * common + std::sqrt(1.0 - 0.75 * 0.75) * unit(engine);
+    }
+    for (int t = 0; t < 2; ++t) {
+      double total = 0.0;
+      for (int v = 0; v < 3; ++v) total += std::exp(1.5 * std::tanh(z[t][v] / 1.5));
+      for (int v = 0; v < 3; ++v) {
+        const double p = std::exp(1.5 * std::tanh(z[t][v] / 1.5)) / total;
+        d[t][v] = (p - (v == 2 ? 1.0 : 0.0)) / 2.0 / std::pow(std::cosh(z[t][v] / 1.5), 2);
+      }
+    }
+    for (int pair = 0; pair < 3; ++pair) {
+      const int s = pair / 2;
+      const int t = (pair + 1) / 2;
+      draws[static_cast<std::size_t>(pair)].push_back(d[s][0] * d[t][0] + d[s][1] * d[t][1] + d[s][2] * d[t][2]);
+    }
+  }
+  for (int pair = 0; pair < 3; ++pair) {
+    const testing::Estimate drawn = testing::estimate(draws[static_cast<std::size_t>(pair)]);
+    // both sides are means of 40000 draws of one distribution
+    const double room = 5.0 * std::sqrt(2.0) * drawn.standard_error;
+    CHECK(std::abs(predicted(pair / 2, (pair + 1) / 2) - drawn.mean) < room);
+  }
+}
+
+TEST_CASE("T7: a projection before the unembedding multiplies the logits' variance") {
+  StackSpec spec = xiong_stack("pre");
+  const Matrix tiny = 1e-12 * Matrix::Identity(5, 5);
+  const double plain = loss_gradient(spec, tiny, {distinct}, 2, {})(0, 0);
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 0.5;
+  spec.model.embedding.width = 6;
+  const double gain = 0.25 * 6 * 0.25 * spec.model.width;
+  CHECK(loss_gradient(spec, tiny, {distinct}, 2, {})(0, 0) == Approx(gain * plain));
 }
 
 TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform ones") {

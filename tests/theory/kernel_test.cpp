@@ -74,6 +74,26 @@ TEST_CASE("the input's kernel: Gaussian with a correlation, or rows of a table b
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
 }
 
+TEST_CASE("the input's kernel with the parts of EmbeddingSpec") {
+  StackSpec spec;
+  spec.model.width = 8;
+  spec.input.tokens = 3;
+  spec.input.second_moment = 2.0;
+  spec.model.embedding.scale = 3.0;
+  Matrix expected(3, 3);
+  expected << 18, 0, 18, 0, 18, 0, 18, 0, 18;
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+  spec.model.embedding.positions = 3;  // every position has a row of its own
+  expected.diagonal().array() += 2.0;
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+  spec.model.embedding.token_types = 2;  // every token reads the first row
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 2.0).matrix());
+  spec.model.embedding = {.width = 4};
+  spec.init.std = 0.5;  // four features in, so a factor 4/4
+  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+}
+
 TEST_CASE("token cosine of a kernel: mean over pairs of distinct tokens") {
   Matrix k(3, 3);
   k << 1.0, 1.0, 0.0, 1.0, 4.0, 3.0, 0.0, 3.0, 9.0;

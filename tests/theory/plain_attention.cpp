@@ -44,9 +44,12 @@ class PlainAttention {
     for (std::size_t t = 0; t < tokens; ++t) {
       double total = 0.0;
       for (std::size_t s = 0; s < (law_.causal ? t + 1 : tokens); ++s) {
-        double dot = 0.0;
-        for (std::size_t i = 0; i < head_dim(); ++i) dot += q[t][i] * k[s][i];
-        a[t][s] = std::exp(dot / std::sqrt(law_.head_dim));
+        if (law_.scores.window > 0 && s + static_cast<std::size_t>(law_.scores.window) <= t) continue;
+        double z = 0.0;
+        for (std::size_t i = 0; i < head_dim(); ++i) z += q[t][i] * k[s][i];
+        z *= law_.scores.scale != 0.0 ? law_.scores.scale : 1.0 / std::sqrt(law_.head_dim);
+        if (law_.scores.soft_cap > 0.0) z = law_.scores.soft_cap * std::tanh(z / law_.scores.soft_cap);
+        a[t][s] = std::exp(z);
         total += a[t][s];
       }
       for (double& weight : a[t]) weight /= total;
@@ -85,7 +88,10 @@ class PlainAttention {
   void rotate(std::vector<double>& x, double position) const {
     const std::size_t half = head_dim() / 2;
     for (std::size_t i = 0; i < half; ++i) {
-      const double angle = position / std::pow(10000.0, static_cast<double>(i) / static_cast<double>(half));
+      const double frequency = law_.rope_frequencies.empty()
+                                   ? std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half))
+                                   : law_.rope_frequencies[i];
+      const double angle = position * frequency;
       const std::complex<double> turned = std::complex(x[i], x[half + i]) * std::polar(1.0, angle);
       x[i] = turned.real();
       x[half + i] = turned.imag();

@@ -3,8 +3,8 @@
 
 #include <numbers>
 
-#include "experiments/common/checkpoint_facts.h"
-#include "experiments/info.h"
+#include "experiments/checkpoint/facts.h"
+#include "experiments/checkpoint/info.h"
 
 namespace periscope {
 namespace {

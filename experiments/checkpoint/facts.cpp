@@ -1,4 +1,4 @@
-#include "experiments/common/checkpoint_facts.h"
+#include "experiments/checkpoint/facts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
-#include "experiments/info.h"
+#include "experiments/checkpoint/info.h"
 
-#include "experiments/common/checkpoint_facts.h"
+#include "experiments/checkpoint/facts.h"
 
 namespace periscope {
 

@@ -1,4 +1,4 @@
-#include "experiments/write_checkpoint.h"
+#include "experiments/checkpoint/write.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,0 +1,47 @@
+#include "experiments/checkpoint/commands.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "experiments/checkpoint/info.h"
+#include "experiments/checkpoint/write.h"
+#include "experiments/common/command.h"
+
+namespace periscope {
+namespace {
+
+ExitCode run_info(const CommonOptions& options, const std::string& folder) {
+  const Checkpoint checkpoint(folder);
+  if (options.json) print_json(info_json(checkpoint));
+  if (!options.quiet && !options.json) fmt::print("{}", info_text(checkpoint));
+  return ExitCode::ok;
+}
+
+ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
+  const Config config = options.load();
+  write_random_checkpoint(config, family);
+  const Checkpoint checkpoint(config.run.out);
+  if (options.json) print_json(info_json(checkpoint));
+  if (!options.quiet) fmt::print(stderr, "{}wrote {}\n", info_text(checkpoint), config.run.out);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_checkpoint_commands(CLI::App& app, int& code) {
+  const auto checkpoint = std::make_shared<std::string>();
+  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
+              [=](const CommonOptions& options) { return run_info(options, *checkpoint); });
+  app.get_subcommand("info")
+      ->add_option("folder", *checkpoint, "Folder with config.json and safetensors files")
+      ->required();
+
+  const auto family = std::make_shared<std::string>();
+  add_command(app, code, "write-checkpoint",
+              "Write a random stack as a checkpoint that other programs read, into --out",
+              [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
+  app.get_subcommand("write-checkpoint")->add_option("--family", *family, "llama, gpt2, … (see `info`)")->required();
+}
+
+}  // namespace periscope

@@ -1,0 +1,22 @@
+#include "experiments/common/command.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace periscope {
+
+CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                      std::function<ExitCode(const CommonOptions&)> body) {
+  CLI::App* command = app.add_subcommand(name, about);
+  const auto options = std::make_shared<CommonOptions>();
+  options->add_to(*command);
+  command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
+  return command;
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace periscope

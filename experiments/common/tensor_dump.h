@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/safetensors_writer.h"
+#include "sim/core/backend.h"
+#include "sim/model/observer.h"
+
+namespace periscope {
+
+/// Writes a safetensors file's tensors as they arise, all in f64 but ids.
+class TensorFile {
+ public:
+  TensorFile(const Backend& ops, const std::string& path, const std::vector<SafetensorsEntry>& entries)
+      : ops_(ops), writer_(path, entries) {}
+  void put(const std::string& name, const Tensor& x) { writer_.put(name, ops_.to_host(x)); }
+  void put(const std::string& name, const std::vector<double>& x) { writer_.put(name, x); }
+  void put(const std::string& name, double x) { writer_.put(name, std::span<const double>(&x, 1)); }
+  void put(const std::string& name, const std::vector<int>& ids) {
+    writer_.put(name, std::vector<std::int64_t>(ids.begin(), ids.end()));
+  }
+  void close() { writer_.close(); }
+
+ private:
+  const Backend& ops_;
+  SafetensorsWriter writer_;
+};
+
+/// Adds stream.0 … stream.2L, each [tokens, D], with a prefix: "" or "grad.".
+void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::string& prefix,
+                        std::vector<SafetensorsEntry>& entries);
+
+/// Writes stream.0 … stream.2L.
+class StreamDump final : public Observer {
+ public:
+  explicit StreamDump(TensorFile& file) : file_(file) {}
+  void on_input(const Tensor& x) override;
+  void on_site(int sublayer, Site site, const Tensor& x) override;
+
+ private:
+  TensorFile& file_;
+};
+
+/// Writes grad.stream.0 … grad.stream.2L.
+class StreamGradientDump : public GradientObserver {
+ public:
+  explicit StreamGradientDump(TensorFile& file) : file_(file) {}
+  void on_input(const Tensor& dx) override;
+  void on_site(int sublayer, Site site, const Tensor& dx) override;
+
+ protected:
+  TensorFile& file_;
+};
+
+}  // namespace periscope

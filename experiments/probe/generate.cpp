@@ -1,0 +1,32 @@
+#include "experiments/probe/generate.h"
+
+#include <algorithm>
+
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+
+namespace periscope {
+namespace {
+
+class Nobody final : public Observer {
+ public:
+  void on_input(const Tensor& /*x*/) override {}
+  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
+};
+
+}  // namespace
+
+std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
+                                   const std::function<void(int)>& on_token) {
+  Nobody nobody;
+  for (int i = 0; i < count; ++i) {
+    const Tensor output = stack_forward(c, embedding_forward(c, ids), nobody).output;
+    const std::vector<int> last{static_cast<int>(ids.size()) - 1};
+    const std::vector<double> logits = c.ops.to_host(logits_forward(c, c.ops.gather(output, last)));
+    ids.push_back(static_cast<int>(std::ranges::max_element(logits) - logits.begin()));
+    on_token(ids.back());
+  }
+  return ids;
+}
+
+}  // namespace periscope

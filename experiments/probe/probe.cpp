@@ -1,0 +1,62 @@
+#include "experiments/probe/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/spec/weight.h"
+
+namespace periscope {
+
+StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens) {
+  StackSpec spec{.model = model, .init = config.base.init, .input = {}};
+  spec.model.gamma = 1.0;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = tokens;
+  const double std = stddev_of(spec, Weight::unembedding);
+  spec.input.second_moment = config.was_given("input.second_moment") ? config.base.input.second_moment : std * std;
+  return spec;
+}
+
+theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
+                                   bool backward) {
+  theory::PredictionOptions options{.tolerance = config.theory.tolerance, .seed = config.run.seed};
+  if (backward && !spec.model.head.transform) options.labels = {input.labels};
+  return theory::predict(spec, {input.ids}, options);
+}
+
+bool violates_growth_identity(const ModelReading& reading) {
+  return std::ranges::any_of(reading.growth, &Growth::is_violated);
+}
+
+bool diverged(const ModelReading& reading) { return reading.reading.diverged_at >= 0; }
+
+std::vector<SignalMaxima> signal_maxima(const ModelReading& reading) {
+  std::vector<SignalMaxima> all;
+  const auto add_site = [&](Site site) {
+    const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
+    if (curve != nullptr) all.push_back({std::string(site_names[static_cast<std::size_t>(site)]), curve->value});
+  };
+  add_site(Site::x_in);
+  add_site(Site::A_out);
+  for (const auto& [place, values] : reading.inside_maxima) {
+    all.push_back({std::string(inside_names[static_cast<std::size_t>(place)]), values});
+  }
+  for (const Site site : {Site::f_out, Site::B_out, Site::x_out, Site::r_out}) add_site(site);
+  return all;
+}
+
+// A NaN within a signal counts as infinite inside a module (top_magnitudes); at a site the statistic is NaN, but what
+// made it is an infinity or a NaN inside, so the margin is 0 all the same.
+Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest) {
+  Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
+  for (const SignalMaxima& signal : maxima) {
+    for (std::size_t i = 0; i < signal.values.size(); ++i) {
+      const double margin = largest / signal.values[i];
+      if (margin < smallest.value) smallest = {margin, signal.name, static_cast<int>(i)};
+    }
+  }
+  return smallest;
+}
+
+}  // namespace periscope

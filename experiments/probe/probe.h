@@ -1,0 +1,64 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/common/config.h"
+#include "experiments/common/netcdf_file.h"
+#include "experiments/probe/token_input.h"
+#include "sim/measure/model_reading.h"
+#include "theory/predict.h"
+
+namespace periscope {
+
+/// What `probe` found out about a model with given weights on given tokens.
+struct ProbeResult {
+  std::string model;   ///< what it is called
+  std::string family;  ///< "" for weights that are no checkpoint's
+  StackSpec at_init;   ///< the model, and the initialisation that theory is asked about
+  DType dtype = DType::f64;
+  bool backward = false;
+  TokenInput input;
+  ModelReading measured;
+  AgreementOptions agreement;  ///< T19's finite-width terms
+  theory::Prediction initial;  ///< theory at initialisation; a refusal says why there is none
+  std::vector<std::string> notes;
+};
+
+/// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
+/// and tables with the second moment that the configuration gives, else that of an unembedding.
+[[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens);
+
+/// T2–T11 for the tokens of `input`; refuses what it does not model.
+[[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
+                                                 bool backward);
+
+/// True if the growth identity T15 is violated beyond rounding in some sublayer.
+[[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
+
+/// True if the stream stopped being finite.
+[[nodiscard]] bool diverged(const ModelReading& reading);
+
+/// The largest |x| of a signal over all tokens and features.
+struct SignalMaxima {
+  std::string name;            ///< of its Site or its place Inside a module
+  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
+};
+
+/// Of every signal, in the order of the dataflow.
+[[nodiscard]] std::vector<SignalMaxima> signal_maxima(const ModelReading& reading);
+
+/// A format's largest number over the largest |x| of all signals, and where that is.
+struct Margin {
+  double value;
+  std::string signal;
+  int index;  ///< as in SignalMaxima
+};
+[[nodiscard]] Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest);
+
+/// The forms of a result: a table for people, JSON, NetCDF.
+[[nodiscard]] std::string probe_table(const ProbeResult& result);
+[[nodiscard]] nlohmann::ordered_json probe_json(const ProbeResult& result);
+[[nodiscard]] NetcdfDataset probe_dataset(const ProbeResult& result, const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope

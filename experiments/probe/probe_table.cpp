@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "experiments/probe/probe.h"
+#include "sim/spec/number_format.h"
+
+namespace periscope {
+namespace {
+
+/// Four digits, or a dash for no number.
+std::string digits(double x) { return std::isnan(x) ? "-" : fmt::format("{:.4g}", x); }
+
+double at(const Profile& profile, Statistic statistic, Site site, std::size_t index) {
+  const Curve* curve = profile.find(statistic, site);
+  return curve == nullptr ? std::nan("") : curve->value.at(index);
+}
+
+std::string heading(const ProbeResult& r) {
+  const ModelSpec& m = r.at_init.model;
+  std::string text =
+      fmt::format("{}: {}{}{}, {} layers, width {}, {} tokens, {}\n", r.model, r.family, r.family.empty() ? "" : ", ",
+                  m.placement.name, m.layers, m.width, r.input.ids.size(), name_of(r.dtype));
+  if (!std::isnan(r.measured.loss)) {
+    text += fmt::format("loss {:.6g} nats per token, perplexity {:.6g}\n", r.measured.loss, std::exp(r.measured.loss));
+  }
+  return text;
+}
+
+/// A row per sublayer: the stream, the identity T15, and the branch's size.
+std::string growth_rows(const ProbeResult& r) {
+  const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Site::x_out)->value;
+  std::string text =
+      fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "sublayer", "init E[x²]", "E[x²]",
+                  "= α²E[x²]", "+ β²E[b²]", "+ cross", "cross/b²", "b² by γ", "max |x|", "margin");
+  text += fmt::format("{:<13} {:>10} {:>9} {:>59} {:>9}\n", "input",
+                      digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, 0)),
+                      digits(at(r.measured.reading.profile, Statistic::second_moment, Site::x_out, 0)),
+                      digits(stream.at(0)), digits(65504.0 / stream.at(0)));
+  for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
+    const Growth& g = r.measured.growth[l];
+    const double largest = stream.at(l + 1);
+    text += fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                        fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
+                        digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, l + 1)), digits(g.sum),
+                        digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
+                        digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest));
+  }
+  return text;
+}
+
+std::string massive_rows(const ProbeResult& r) {
+  std::string text = "largest |x| of the stream, its token and feature\n";
+  for (std::size_t depth = 0; depth < r.measured.extremes.size(); ++depth) {
+    const StreamExtremes& e = r.measured.extremes[depth];
+    const Entry& top = e.top.front();
+    const auto token = static_cast<std::size_t>(top.row);
+    const int id = r.input.ids[token];
+    const std::string piece = r.input.tokenizer == nullptr ? "" : " \"" + visible(r.input.tokenizer->piece(id)) + "\"";
+    text += fmt::format("  depth {:>3}  {:>10}  {:>8} x median  token {:>4} (id {}{})  feature {}{}\n", depth,
+                        digits(top.value), digits(std::abs(top.value) / e.median), token, id, piece, top.col,
+                        is_massive(top, e.median) ? "  massive" : "");
+  }
+  return text;
+}
+
+std::string margin_rows(const ProbeResult& r) {
+  std::string text = "smallest margin of each format: its largest number over max |x|\n";
+  const std::vector<SignalMaxima> maxima = signal_maxima(r.measured);
+  for (const NumberFormat& format : number_formats) {
+    const Margin m = smallest_margin(maxima, format.largest);
+    const bool depth = m.signal == "x_out" || m.signal == "r_out";
+    text += fmt::format("  {:<9} {:>11} / {:<10} = {:<10} at {}, {} {}{}\n", format.name,
+                        fmt::format("{:.6g}", format.largest), digits(format.largest / m.value), digits(m.value),
+                        m.signal, depth ? "depth" : "sublayer", m.index, m.value < 1.0 ? "  overflows" : "");
+  }
+  return text;
+}
+
+std::string gradient_rows(const ProbeResult& r) {
+  const Curve* grad = r.measured.reading.profile.find(Statistic::grad_sq, Site::x_out);
+  if (grad == nullptr) return {};
+  const Curve* initial = r.initial.profile.find(Statistic::grad_sq, Site::x_out);
+  std::string text = "mean over tokens of |dloss/dx|² of the stream\n";
+  for (std::size_t i = 0; i < grad->value.size(); ++i) {
+    text += fmt::format("  depth {:>3}  {:>10}  at initialisation {:>10}\n", i, digits(grad->value[i]),
+                        digits(initial == nullptr ? std::nan("") : initial->value[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string probe_table(const ProbeResult& r) {
+  std::string text = heading(r) + growth_rows(r);
+  text +=
+      "init: theory at initialisation of the same shape. E[x²]: second moment of the stream after the sublayer (before "
+      "norm "
+      "C), mean over tokens;\nT15: it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the "
+      "last "
+      "one. br. by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
+      "|x|.\n";
+  text += massive_rows(r) + margin_rows(r) + gradient_rows(r);
+  if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
+  if (diverged(r.measured)) {
+    text += fmt::format("not finite from sublayer {} on\n", r.measured.reading.diverged_at);
+  }
+  for (const std::string& note : r.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+}  // namespace periscope

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/tokenizer.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+
+/// Where token ids come from, as flags say it.
+struct TokenSource {
+  std::optional<std::string> tokens;  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ",")
+  std::optional<std::string> text;    ///< --text: a file
+  std::optional<std::string> labels;  ///< --labels: like tokens; −1 for no label
+  std::optional<std::string> tokenizer;  ///< --tokenizer: a file of llama2.c, or "bytes"
+  int max_tokens = 0;                    ///< --max-tokens: only the first so many; 0: all
+};
+
+/// What a model is to read, and what it is to predict.
+struct TokenInput {
+  std::vector<int> ids;
+  std::vector<int> labels;               ///< one per id; no_label for none
+  std::unique_ptr<Tokenizer> tokenizer;  ///< null if ids have no text
+  std::string tokenizer_name;            ///< a path, "bytes", or "none"
+  std::vector<std::string> notes;        ///< what the user should know
+
+  [[nodiscard]] bool has_labels() const;
+};
+
+/// The tokeniser of a model whose checkpoint lies in `folder`: the one that was asked for, or the one tok*.bin file
+/// there, or bytes for a vocabulary of 256; null if there is none. Throws InputError for a file that is none of
+/// llama2.c's, ConfigError for several files.
+[[nodiscard]] std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choice, int vocab,
+                                                        const std::string& folder, std::string& name);
+
+/// Reads ids and labels. Without --labels, a causal model is to predict the next token (the last one has no label)
+/// and another model nothing. Throws ConfigError for flags, and InputError for files, that hold no ids, ids out of
+/// range, more tokens than the model has positions, or labels of another number than tokens.
+[[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
+
+/// Printable ASCII of a piece of text, all else escaped as \xNN.
+[[nodiscard]] std::string visible(const std::string& text);
+
+}  // namespace periscope

@@ -1,0 +1,85 @@
+#include "experiments/verify/commands.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "experiments/common/atomic_file.h"
+#include "experiments/common/command.h"
+#include "experiments/common/provenance.h"
+#include "experiments/common/verdict_table.h"
+#include "experiments/verify/describe.h"
+#include "experiments/verify/report.h"
+
+namespace periscope {
+namespace {
+
+/// What `verify` takes besides the common flags.
+struct VerifyFlags {
+  std::int64_t cases = 20000;
+  double scale = 1.0;
+  std::string replay;
+};
+
+ExitCode run_replay(const CommonOptions& options, const VerifyFlags& own) {
+  const Replay result = replay(own.replay, own.scale);
+  if (options.json) print_json(replay_json(result, own.scale));
+  if (!options.quiet) fmt::print(stderr, "{}", describe(result, own.scale));
+  return result.violations.empty() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
+  constexpr std::int64_t most_cases = 2'000'000'000;
+  if (own.cases < 1 || own.cases > most_cases) {
+    throw ConfigError(fmt::format("--cases {}: expected a whole number from 1 to {}", own.cases, most_cases));
+  }
+  if (!(own.scale > 0.0 && own.scale <= 1.0)) {
+    throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
+  }
+  if (options.device.value_or("reference") != "reference" || options.dtype.value_or("f64") != "f64") {
+    throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
+  }
+  Config config = options.load();
+  config.run.device = "reference";
+  config.run.dtype = DType::f64;
+  if (!own.replay.empty()) return run_replay(options, own);
+  const VerifyResult result = verify({.seed = config.run.seed,
+                                      .cases = static_cast<std::uint64_t>(own.cases),
+                                      .scale = own.scale,
+                                      .starts = 8,
+                                      .quiet = options.quiet});
+  nlohmann::ordered_json json = verify_json(result);
+  json["provenance"] = provenance(config);
+  if (!config.run.out.empty()) {
+    for (const char* kind : {"nc", "json"}) {
+      const std::string path = fmt::format("{}/verify.{}", config.run.out, kind);
+      if (kind == std::string_view("nc")) {
+        write_netcdf(path, verify_dataset(config, result));
+      } else {
+        write_text_file(path, json.dump(1) + "\n");
+      }
+      if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+    }
+  }
+  if (options.json) print_json(json);
+  if (!options.quiet) fmt::print(stderr, "{}", verify_table(result, use_colour()));
+  return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app, int& code) {
+  const auto verify_flags = std::make_shared<VerifyFlags>();
+  CLI::App* verify =
+      add_command(app, code, "verify", "Attack the bounds on gradients and growth (T14-T16): no input may break them",
+                  [=](const CommonOptions& options) { return run_verify(options, *verify_flags); });
+  verify->add_option("--cases", verify_flags->cases, "Number of random cases")->capture_default_str();
+  verify
+      ->add_option("--scale,--bound-scale", verify_flags->scale,
+                   "Multiply every bound that should hold by this; below 1 violations must be found")
+      ->capture_default_str();
+  verify->add_option("--replay", verify_flags->replay,
+                     "One case alone: SEED:ID of a random case, or a JSON file with a case");
+}
+
+}  // namespace periscope

@@ -1,0 +1,205 @@
+"""A checkpoint under the probe: trained against theory at initialisation, the growth identity T15, the largest
+activations, and the margins of number formats."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from plots import style
+from plots.results import Result
+
+NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
+         "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
+TRAINED, THEORY = "#D55E00", "#0072B2"
+TERMS = (
+    ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
+    ("growth_branch_share", "branch $\\beta^2 s^2$", "#E69F00"),
+    ("growth_cross_share", "cosine term $2\\alpha\\beta\\sqrt{q}\\,s\\,\\cos$", "#CC79A7"),
+)
+MODULES = (("attention", "o"), ("MLP", "s"))
+AROUND = {"A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79A7", "D"), "x_out": ("#000000", "v"),
+          "r_out": ("#882255", ">")}  # fmt: skip
+INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "mixed": ("#000000", "D"),
+          "gate": ("#E69F00", "v"), "up": ("#D55E00", "<"), "hidden": ("#CC79A7", "P")}  # fmt: skip
+FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    yield "trained-vs-init", _trained(result)
+    yield "growth", _growth(result)
+    yield "massive", _massive(result)
+    yield "margins", _margins(result)
+
+
+def caption(result: Result, words: str, theory: bool = False) -> str:
+    stack = result.config["stacks"][0]
+    model, init = stack["model"], stack["init"]
+    placement = model["placement"] if isinstance(model["placement"], str) else "free form"
+    label = style.LOOKS[placement].label if placement in style.LOOKS else placement
+    setting = (
+        f"{result.attributes['model']} ({result.attributes['family']}, {label}): {model['layers']} layers, width "
+        f"{model['width']}, {len(result['token'])} tokens, {result.config['run']['dtype']}. "
+    )
+    if theory and _has_theory(result):
+        scheme = f"{init['scheme']} init" + (f", std {init['std']:g}" if init["scheme"] == "normal" else "")
+        setting += f"Theory: {scheme}. "
+    return f"{words} {setting}Periscope {result.attributes['version']}, commit {result.attributes['commit']}."
+
+
+def _has_theory(result: Result) -> bool:
+    return "variance_at_init" in result
+
+
+def _depth_axis(axes: Axes, last: float) -> None:
+    axes.set_xlabel("Sublayers passed")
+    axes.set_xlim(-0.02 * last, 1.02 * last)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def _log(axes: Axes, *curves: np.ndarray) -> None:
+    values = np.concatenate([np.ravel(c) for c in curves])
+    values = values[np.isfinite(values) & (values > 0)]
+    axes.set_yscale("log")
+    if values.size:
+        low, high = values.min(), values.max()
+        margin = max((high / low) ** 0.06, 1.15)
+        axes.set_ylim(low / margin, high * margin)
+        style.plain_log_ticks(axes, low, high)
+
+
+def _trained(result: Result) -> Figure:
+    shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
+    if "grad_sq_measured" in result:
+        shown.append(("grad_sq", "Mean over tokens of\n$\\|\\partial\\,\\mathrm{loss}/\\partial x\\|^2$"))
+    depth = result["depth"]
+    figure, (row,) = style.panels(1, len(shown), 3.0, style.page(len(shown)))
+    for axes, (name, label) in zip(row, shown, strict=True):
+        curves = [result[f"{name}_measured"]]
+        axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
+        if f"{name}_at_init" in result:
+            predicted, error = result[f"{name}_at_init"], result[f"{name}_at_init_band"]
+            axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
+            axes.fill_between(depth, predicted - error, predicted + error, color=THEORY, alpha=0.25, lw=0)
+            curves.append(predicted)
+        _log(axes, *curves)
+        axes.set_ylabel(label)
+        _depth_axis(axes, depth[-1])
+    keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="trained, measured")]
+    words = "The checkpoint's stream over depth."
+    if _has_theory(result):
+        keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
+        words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
+                 "wider than the line: 2 standard errors of the prediction, and T19's finite-width term.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words, theory=True))
+
+
+def _growth(result: Result) -> Figure:
+    sublayer = result["sublayer"]
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
+    left, right = row
+    above, below = np.zeros(len(sublayer)), np.zeros(len(sublayer))
+    for name, _, colour in TERMS:
+        share = result[name]
+        base = np.where(share >= 0, above, below)
+        left.bar(sublayer, share, bottom=base, color=colour, width=0.8, linewidth=0)
+        above, below = above + np.maximum(share, 0), below + np.minimum(share, 0)
+    left.axhline(1, color=style.INK, linewidth=0.8, linestyle=":")
+    left.axhline(0, color=style.INK, linewidth=0.6)
+    left.set_ylabel("Share of $q^+$")
+    ratio = result["growth_cross_over_branch"]
+    right.axhline(0, color=style.INK, linewidth=0.8, linestyle=":")
+    right.plot(sublayer, ratio, color="0.75", linewidth=0.8)
+    for which, (_, marker) in enumerate(MODULES):
+        right.plot(sublayer[which::2], ratio[which::2], color="#CC79A7", marker=marker, markersize=4.5, linestyle="")
+    right.set_ylabel("Cosine term over branch\n(0: Eq. 4 holds)")
+    for axes in row:
+        axes.set_xlabel("Sublayer")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    keys = [Patch(color=colour, label=label) for _, label, colour in TERMS]
+    keys += [Line2D([], [], color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
+    words = ("Growth identity T15, exact for every token: left, its three terms as shares of the second moment after "
+             "the sublayer (before a norm C), mean over tokens; right, the term that Eq. 4 leaves out, over the "
+             "branch's own.")  # fmt: skip
+    if np.isfinite(result["branch_from_gains"]).any():
+        words += " Norm B's gains alone would give branches of "
+        sizes = result["branch_from_gains"][np.isfinite(result["branch_from_gains"])]
+        words += f"{sizes.min():.3g} to {sizes.max():.3g}."
+    return style.finish(figure, keys, caption(result, words))
+
+
+def _massive(result: Result) -> Figure:
+    depth, values, ratio = result["depth"], np.abs(result["extreme_value"]), result["extreme_over_median"]
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
+    left, right = row
+    left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=4.5, markeredgewidth=0, linestyle="")
+    left.plot(depth, ratio[:, 0], color=TRAINED, marker="o", markersize=4, linewidth=0.8)
+    _log(left, ratio)
+    low, high = left.get_ylim()
+    if high > 300:
+        left.axhline(1000, color=style.INK, linewidth=0.8, linestyle=":")
+        left.set_ylim(low, max(high, 1500))
+    left.set_ylabel("$|x|$ over the median of $|x|$")
+    token, feature = result["extreme_token"], result["extreme_feature"]
+    size = 6 + 44 * values / np.nanmax(values)
+    points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
+                           linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
+    right.set(xlabel="Token", ylabel="Feature")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
+    _depth_axis(left, depth[-1])
+    top = np.unravel_index(np.nanargmax(values), values.shape)
+    place = int(token[top])
+    text = str(result["token_text"][place])
+    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(result['token_id'][place])})")
+    keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
+            Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
+                   label=f"the next {values.shape[1] - 1}")]  # fmt: skip
+    words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
+             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. The largest of "
+             f"all, {result['extreme_value'][top]:.4g}, is at {where}, feature {int(feature[top])}.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words))
+
+
+def _margins(result: Result) -> Figure:
+    sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE, sharey=True)
+    keys, drawn = [], []
+    for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
+        found = {name: result["signal_maximum"][signals.index(name)] for name in looks if name in signals}
+        for words, curve in _distinct(found).items():
+            colour, marker = looks[words.split(", ")[-1]]
+            there = np.isfinite(curve)
+            look = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
+            axes.plot(sublayer[there], curve[there], **look)
+            keys.append(Line2D([], [], label=words, **look))
+            drawn.append(curve)
+        axes.set(title=title, xlabel="Sublayer")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
+    _log(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
+    for axes in row:
+        for name, value in largest.items():
+            axes.axhline(value, color="#B00000", linewidth=0.8, linestyle=":" if name == "fp8_e5m2" else "-")
+    for name, below in (("fp16", False), ("fp8_e5m2", True), ("fp8_e4m3", True)):
+        row[0].annotate(f"{FORMATS[name]}: {largest[name]:g}", (0.02, largest[name]), (0, -2 if below else 1),
+                        xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=6.5, color="#B00000",
+                        va="top" if below else "bottom")  # fmt: skip
+    row[0].set_ylabel("Largest $|x|$")
+    words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
+             "numbers of formats: the distance is the margin.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words))
+
+
+def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Curves that are there, equal ones once under their joint name: without a norm two sites are one signal."""
+    names: dict[str, list[str]] = {}
+    for name, curve in curves.items():
+        if np.isfinite(curve).any():
+            same = next((n for n in names if np.array_equal(curves[n], curve, equal_nan=True)), name)
+            names.setdefault(same, []).append(name)
+    return {", ".join(equal): curves[first] for first, equal in names.items()}

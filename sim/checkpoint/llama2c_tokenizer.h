@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/tokenizer.h"
+
+namespace periscope {
+
+/// The tokeniser file of llama2.c, little-endian: i32 length of the longest piece; then for every id f32 score,
+/// i32 length, the piece's bytes. Ids 0, 1, 2 are <unk>, the beginning and the end of a sequence; a byte without a
+/// piece of its own is the piece "<0xXX>".
+class Llama2cTokenizer final : public Tokenizer {
+ public:
+  static constexpr int begin_id = 1;
+  static constexpr int end_id = 2;
+
+  /// Parses a whole file, which must hold exactly `vocab` tokens. Throws InputError ("malformed: PATH: …", with the
+  /// token, what was found and expected) for a file that is cut, has bytes left over, a length that is negative,
+  /// beyond the file or above the stated longest, or a score that is no finite number.
+  Llama2cTokenizer(std::span<const std::byte> file, const std::string& path, int vocab);
+  /// Throws InputError also for a file that cannot be read.
+  [[nodiscard]] static std::unique_ptr<Llama2cTokenizer> read(const std::string& path, int vocab);
+
+  /// begin_id, a space before the text (unless it is empty), then the text's characters (UTF-8, up to 4 bytes each) or
+  /// their bytes; then, as long as there is one, the neighbours whose joint piece has the best score become one, the
+  /// first of equals first.
+  [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
+  /// Pieces one after the other, "<0xXX>" as its byte; begin_id and end_id are nothing, and the space after a begin_id
+  /// is dropped.
+  [[nodiscard]] std::string decode(std::span<const int> ids) const override;
+  [[nodiscard]] std::string piece(int id) const override;
+  [[nodiscard]] int size() const override { return static_cast<int>(pieces_.size()); }
+
+ private:
+  struct Piece {
+    std::string text;
+    float score;
+  };
+  [[nodiscard]] int find(const std::string& text) const;  // −1: none
+  void append(std::string_view character, std::vector<int>& ids) const;
+  [[nodiscard]] std::vector<int> merged(std::vector<int> ids) const;
+
+  std::string path_;
+  std::vector<Piece> pieces_;
+  std::map<std::string, int> ids_;  ///< of equal pieces the first
+};
+
+}  // namespace periscope

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace periscope {
+
+/// Text to token ids and back.
+class Tokenizer {
+ public:
+  Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+  virtual ~Tokenizer() = default;
+
+  /// The ids of a text of any bytes, as the model expects a sequence to begin. Throws InputError for a byte that the
+  /// vocabulary cannot express.
+  [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
+  /// The text of ids from 0 to size() − 1.
+  [[nodiscard]] virtual std::string decode(std::span<const int> ids) const = 0;
+  /// What one token stands for, seen alone.
+  [[nodiscard]] virtual std::string piece(int id) const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+};
+
+/// Ids are bytes.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
+  [[nodiscard]] std::string decode(std::span<const int> ids) const override;
+  [[nodiscard]] std::string piece(int id) const override { return std::string(1, static_cast<char>(id)); }
+  [[nodiscard]] int size() const override { return 256; }
+};
+
+}  // namespace periscope

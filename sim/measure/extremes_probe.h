@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "sim/model/context.h"
+#include "sim/model/observer.h"
+
+namespace periscope {
+
+/// The largest elements of the stream at one depth: row t is a token, column k a feature.
+struct StreamExtremes {
+  std::vector<Entry> top;  ///< in descending order of |x|
+  double median;           ///< of |x| over all tokens and features
+};
+
+/// Massive activations after Sun et al. 2024 (arXiv 2402.17762): |x| above 100 and at least 1000 times the median.
+[[nodiscard]] bool is_massive(const Entry& entry, double median);
+
+/// Records the extremes of the stream at depths 0 … 2L of one forward pass, and the largest |x| inside its modules.
+class ExtremesProbe final : public Observer {
+ public:
+  ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count) {}
+  void on_input(const Tensor& x) override { record(0, x); }
+  void on_site(int sublayer, Site site, const Tensor& x) override {
+    if (site == Site::x_out) record(sublayer + 1, x);
+  }
+  void on_inside(int sublayer, Inside place, const Tensor& x) override;
+  /// By depth.
+  [[nodiscard]] const std::vector<StreamExtremes>& depths() const { return depths_; }
+  /// By sublayer, NaN where the module has no such signal.
+  [[nodiscard]] const std::map<Inside, std::vector<double>>& inside() const { return inside_; }
+
+ private:
+  void record(int depth, const Tensor& x);
+
+  const StackContext& context_;
+  int count_;
+  std::vector<StreamExtremes> depths_;
+  std::map<Inside, std::vector<double>> inside_;
+};
+
+}  // namespace periscope

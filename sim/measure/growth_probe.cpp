@@ -1,0 +1,55 @@
+#include "sim/measure/growth_probe.h"
+
+#include <cmath>
+#include <limits>
+
+namespace periscope {
+namespace {
+
+double roundings(double n, double unit) { return n * unit / (1.0 - n * unit); }
+
+}  // namespace
+
+double growth_rounding(DType dtype, Tensor::Index width) {
+  const double stored = roundings(3.0, dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
+  return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, 0x1p-53);
+}
+
+void GrowthProbe::on_site(int sublayer, Site site, const Tensor& x) {
+  if (site == Site::x_in) stream_ = x;
+  if (site == Site::B_out) branch_ = x;
+  if (site != Site::x_out) return;
+  const SublayerRule rule = context_.model.rule(sublayer);
+  const Tensor sum = rule.norm_c ? context_.ops.axpby(rule.alpha, stream_, rule.beta, branch_) : x;
+  sublayers_.resize(static_cast<std::size_t>(context_.model.sublayers()));
+  sublayers_[static_cast<std::size_t>(sublayer)] = growth(rule, sum);
+}
+
+Growth GrowthProbe::growth(const SublayerRule& rule, const Tensor& sum) const {
+  const std::vector<double> xx = context_.ops.row_dots(stream_, stream_);
+  const std::vector<double> bb = context_.ops.row_dots(branch_, branch_);
+  const std::vector<double> xb = context_.ops.row_dots(stream_, branch_);
+  const std::vector<double> ss = context_.ops.row_dots(sum, sum);
+  const auto width = static_cast<double>(sum.cols());
+  const auto entries = width * static_cast<double>(sum.rows());
+  const double rounding = growth_rounding(sum.dtype(), sum.cols());
+  Growth g{};
+  for (std::size_t t = 0; t < ss.size(); ++t) {
+    const double stream = rule.alpha * rule.alpha * xx[t];
+    const double branch = rule.beta * rule.beta * bb[t];
+    const double cross = 2.0 * rule.alpha * rule.beta * xb[t];
+    g.stream += stream / entries;
+    g.branch += branch / entries;
+    g.cross += cross / entries;
+    g.sum += ss[t] / entries;
+    const double reach = std::sqrt(stream) + std::sqrt(branch);
+    const double off = std::abs(ss[t] - (stream + branch + cross));
+    const double units = off == 0.0 ? 0.0 : off / (rounding * reach * reach);
+    if (std::isnan(units) || units > g.residual) g.residual = units;
+    if (std::isnan(g.residual)) break;
+  }
+  if (!std::isfinite(g.sum)) g.residual = std::numeric_limits<double>::quiet_NaN();
+  return g;
+}
+
+}  // namespace periscope

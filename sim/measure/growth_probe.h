@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "sim/model/context.h"
+#include "sim/model/observer.h"
+
+namespace periscope {
+
+/// T15 for one sublayer, q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b): q, q⁺ are the mean squares over features of the stream
+/// before and after the addition, s² that of the branch b = B_out. Exact for every token, whatever the weights;
+/// every term is a mean over tokens. Eq. 4 of the Peri-LN paper is the identity without its last term.
+struct Growth {
+  double stream;  ///< α²q
+  double branch;  ///< β²s²
+  double cross;   ///< 2αβ·√q·s·cos(x, b) = 2αβ⟨x, b⟩/D
+  double sum;     ///< q⁺, of x_out, or with norm C of what C sees
+  double residual;  ///< the worst token's |q⁺ − the three terms|, in units of what rounding explains; NaN if not finite
+
+  [[nodiscard]] bool is_violated() const { return residual > 1.0; }
+};
+
+/// Rounding explains |Δq⁺| ≤ (2γ₃(u) + γ₃(u)² + 4γ_{D+8}(2⁻⁵³))·(|α|√q + |β|s)²: each feature of x⁺ is off by at most
+/// γ₃(u)(|αx| + |βb|) (two coefficients rounded to the dtype of unit round-off u, two products, one sum), whose mean
+/// square is at most (|α|√q + |β|s)²; each of the four mean squares and products is summed over D features in double.
+/// γ_n(u) = nu/(1 − nu).
+[[nodiscard]] double growth_rounding(DType dtype, Tensor::Index width);
+
+/// Records Growth for every sublayer of one forward pass.
+class GrowthProbe final : public Observer {
+ public:
+  explicit GrowthProbe(const StackContext& context) : context_(context) {}
+  void on_input(const Tensor& /*x*/) override {}
+  void on_site(int sublayer, Site site, const Tensor& x) override;
+  /// By sublayer.
+  [[nodiscard]] const std::vector<Growth>& sublayers() const { return sublayers_; }
+
+ private:
+  [[nodiscard]] Growth growth(const SublayerRule& rule, const Tensor& sum) const;
+
+  const StackContext& context_;
+  Tensor stream_;  // x_in and B_out of the current sublayer
+  Tensor branch_;
+  std::vector<Growth> sublayers_;
+};
+
+}  // namespace periscope

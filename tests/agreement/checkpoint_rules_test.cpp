@@ -1,0 +1,96 @@
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+#include "tests/support/recorded_stack.h"
+#include "theory/predict.h"
+
+/// T3–T11 for what only checkpoints' specs have: theory and simulation of random weights, forward and backward.
+namespace periscope::testing {
+namespace {
+
+/// Two kinds of layers, as in Gemma 2, with rules strong enough to matter.
+StackSpec with_rules() {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  ModelSpec& m = spec.model;
+  m.layers = 3;
+  m.width = 64;
+  m.heads = 8;
+  m.kv_heads = 4;
+  m.head_dim = 8;
+  m.mlp = MlpKind::geglu_tanh;
+  m.mlp_width = 96;
+  m.vocab = 40;
+  m.gamma = 1.0;
+  spec.init.scheme = InitScheme::lecun;
+  spec.init.qk_factor = 2.0;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = 12;
+  spec.input.second_moment = 0.5;
+  m.embedding = {.scale = 1.5, .width = 48, .positions = 14, .position_offset = 2, .token_types = 2};
+  m.head.soft_cap = 1.5;
+  const AttentionRule local{.scores = {.scale = 0.6, .soft_cap = 1.2, .window = 4},
+                            .rope_frequencies = rope_frequencies(m.head_dim, 50.0)};
+  const AttentionRule global{.scores = {.scale = 0.6, .soft_cap = 1.2}, .rope_frequencies = {}};
+  m.attention = {local, global, local};
+  validate(spec);
+  return spec;
+}
+
+Agreement agreement_of(const StackSpec& simulated, const StackSpec& told) {
+  RunOptions run;
+  run.seeds = 48;
+  run.dtype = DType::f64;
+  run.backward = true;
+  const auto backend = make_backend("cpu");
+  const SeedAverage average = measure_stack(*backend, simulated, run, run.seeds, [](const Reading&) {});
+  const theory::Prediction prediction =
+      theory::predict(told, distinct_token_ids(told, run.seed, run.seeds),
+                      {.tolerance = 0.005, .labels = distinct_label_ids(told, run.seed, run.seeds)});
+  return judge({{.spec = simulated,
+                 .measured = average.profile(),
+                 .seeds = average.seeds(),
+                 .diverged_seeds = 0,
+                 .dtype = run.dtype,
+                 .prediction = prediction}},
+               AgreementOptions{})
+      .front();
+}
+
+TEST_CASE("score rules, RoPE frequencies and all parts of the embedding and the head: theory agrees with simulation") {
+  const StackSpec spec = with_rules();
+  const Agreement agreement = agreement_of(spec, spec);
+  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  INFO(worst.name(), ": ", worst.measured, " against ", worst.predicted, ", excess ", worst.excess(), " of ",
+       agreement.critical);
+  CHECK(agreement.verdict == Verdict::agrees);
+}
+
+TEST_CASE("the comparison sees each rule: a theory that is not told of one disagrees") {
+  const StackSpec spec = with_rules();
+  std::vector<std::pair<const char*, StackSpec>> wrong(6, {"", spec});
+  wrong[0].first = "no window";
+  for (AttentionRule& rule : wrong[0].second.model.attention) rule.scores.window = 0;
+  wrong[1].first = "no soft cap of the scores";
+  for (AttentionRule& rule : wrong[1].second.model.attention) rule.scores.soft_cap = 0.0;
+  wrong[2].first = "no scale of the embedding";
+  wrong[2].second.model.embedding.scale = 1.0;
+  wrong[3].first = "no positions";
+  wrong[3].second.model.embedding.positions = 0;
+  wrong[4].first = "no soft cap of the logits";
+  wrong[4].second.model.head.soft_cap = 0.0;
+  wrong[5].first = "no token types";
+  wrong[5].second.model.embedding.token_types = 0;
+  for (const auto& [what, told] : wrong) {
+    CAPTURE(what);
+    CHECK(agreement_of(spec, told).verdict == Verdict::disagrees);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

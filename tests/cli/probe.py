@@ -1,0 +1,335 @@
+"""periscope probe and generate: a checkpoint on tokens. Usage: probe.py BINARY
+
+Real checkpoints are looked for in ../shared beside the project; without them their tests are skipped."""
+
+import json
+import math
+import pathlib
+import struct
+import tempfile
+import unittest
+
+import tiny_checkpoint
+from periscope_process import run, run_json
+from safetensors_file import read_safetensors
+from tiny_checkpoint import LAYERS, WIDTH
+
+SHARED = pathlib.Path(__file__).resolve().parents[2] / ".." / "shared"
+STORIES = SHARED / "checkpoints" / "stories260K"
+TOKENS = "5,9,2,250,9,17"
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.checkpoint = self.folder / "tiny"
+        self.tensors = tiny_checkpoint.write(self.checkpoint)
+
+    def probe(self, *arguments):
+        result, code = run_json("probe", self.checkpoint, "--quiet", *arguments)
+        self.assertEqual(code, 0)
+        return result
+
+    def refused(self, code, message, *arguments, command="probe"):
+        done = run(command, self.checkpoint, "--quiet", *arguments)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(message, done.stderr)
+
+
+class Probe(Checkpoints):
+    def test_json(self):
+        r = self.probe("--tokens", TOKENS, "--backward")
+        self.assertEqual((r["model"], r["family"], r["placement"], r["dtype"]), ("tiny", "llama", "pre", "f64"))
+        self.assertEqual(r["tokens"], [5, 9, 2, 250, 9, 17])
+        self.assertEqual(r["labels"], [9, 2, 250, 9, 17, -1], "the next token; none after the last")
+        self.assertIsNone(r["token_loss"][-1])
+        self.assertAlmostEqual(r["loss"], sum(r["token_loss"][:-1]) / 5, delta=1e-13)
+        self.assertAlmostEqual(r["perplexity"], math.exp(r["loss"]), delta=1e-10)
+        for name in ("variance", "second_moment", "token_cosine", "grad_sq"):
+            for key in ("measured", "at_init", "at_init_stderr"):
+                self.assertEqual(len(r[name][key]), 2 * LAYERS + 1, name)
+                self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
+        self.assertEqual(list(r["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down"])
+        self.assertEqual([len(r["weight_grad_sq"]["q"][k]) for k in ("measured", "at_init")], [LAYERS, LAYERS])
+        q, growth = r["second_moment"]["measured"], r["growth"]
+        self.assertFalse(growth["violated"])
+        for l in range(2 * LAYERS):
+            terms = [growth[k][l] for k in ("stream", "branch", "cross")]
+            self.assertAlmostEqual(sum(terms), q[l + 1], delta=1e-13)
+            self.assertAlmostEqual(growth["stream"][l], q[l], delta=1e-14)
+            self.assertAlmostEqual(growth["branch"][l], r["sites"]["B_out"]["second_moment"]["measured"][l], delta=1e-14)
+            self.assertAlmostEqual(growth["cross_over_branch"][l], terms[2] / terms[1], delta=1e-13)
+            self.assertLessEqual(growth["residual"][l], 1.0)
+        self.assertEqual(r["branch_from_gains"], [None] * 4, "Pre-LN has no norm B")
+        for depth, e in enumerate(r["massive"]):
+            self.assertEqual(len(e["top"]), 10)
+            self.assertEqual(abs(e["top"][0]["value"]), r["maximum"]["measured"][depth])
+            self.assertEqual(e["top"][0]["id"], r["tokens"][e["top"][0]["token"]])
+        for name, largest in (("fp16", 65504.0), ("fp8_e4m3", 448.0), ("fp8_e5m2", 57344.0)):
+            margins = r["margins"][name]
+            self.assertEqual(margins["largest"], largest)
+            self.assertEqual(list(margins["signals"]), ["x_in", "A_out", "q", "k", "v", "mixed", "gate", "up", "hidden",
+                                                        "f_out", "B_out", "x_out"])
+            every = [m for signal in margins["signals"].values() for m in signal if m is not None]
+            self.assertEqual(margins["smallest"]["margin"], min(every))
+            self.assertEqual(margins["signals"]["x_out"][1], largest / r["maximum"]["measured"][1])
+        self.assertEqual(r["init"]["std"], 0.02)
+        self.assertAlmostEqual(r["second_moment"]["at_init"][0], 0.0004, delta=1e-12)
+
+    def test_initialisation_is_configurable(self):
+        r = self.probe("--tokens", TOKENS, "--set", "init.scheme=lecun", "--set", "input.second_moment=2.5")
+        self.assertAlmostEqual(r["second_moment"]["at_init"][0], 2.5, delta=1e-12)
+        self.assertEqual(r["init"]["scheme"], "lecun")
+        self.assertNotIn("at_init", self.probe("--tokens", TOKENS, "--no-theory")["variance"])
+        self.refused(2, "model.width", "--tokens", "1", "--set", "model.width=3")
+        self.refused(2, "input.kind", "--tokens", "1", "--set", "input.kind=text")
+
+    def test_tokens_in_every_form(self):
+        expected = self.probe("--tokens", TOKENS, "--no-theory")
+        for text in ("5 9 2\n250, 9\t17\n", "[5, 9, 2, 250, 9, 17]"):
+            file = self.folder / "ids.txt"
+            file.write_text(text)
+            self.assertEqual(self.probe("--tokens", file, "--no-theory")["token_loss"], expected["token_loss"])
+        file.write_bytes(bytes(expected["tokens"]))
+        by_text = self.probe("--text", file, "--no-theory")
+        self.assertEqual((by_text["tokens"], by_text["tokenizer"]), (expected["tokens"], "bytes"))
+        cut = self.probe("--text", file, "--max-tokens", 3, "--no-theory")
+        self.assertEqual((cut["tokens"], cut["labels"]), ([5, 9, 2], [9, 2, -1]))
+        self.assertIn("the first 3 of 6 tokens (--max-tokens)", cut["notes"])
+
+    def test_labels(self):
+        shifted = self.probe("--tokens", TOKENS, "--labels", "9,2,250,9,17,-1", "--no-theory")
+        self.assertEqual(shifted["loss"], self.probe("--tokens", TOKENS, "--no-theory")["loss"])
+        some = self.probe("--tokens", TOKENS, "--labels", "-1,-1,0,-1,255,-1", "--no-theory")
+        self.assertEqual([v is None for v in some["token_loss"]], [True, True, False, True, False, True])
+        self.assertAlmostEqual(some["loss"], (some["token_loss"][2] + some["token_loss"][4]) / 2, delta=1e-14)
+
+    def test_one_token_has_no_next(self):
+        r = self.probe("--tokens", "7", "--no-theory")
+        self.assertIsNone(r["loss"])
+        self.assertIn("no loss: one token has no next token", r["notes"])
+        self.refused(2, "--backward: nothing to go back from", "--tokens", "7", "--backward")
+
+    def test_refusals(self):
+        empty, letters = self.folder / "empty", self.folder / "letters"
+        empty.write_text(" \n")
+        letters.write_text("5, nine, 2")
+        self.refused(2, "token 1 is 256: expected 0 to 255", "--tokens", "5,256")
+        self.refused(2, "token 0 is -1: expected 0 to 255", "--tokens=-1,3")
+        self.refused(2, "no such file", "--tokens", self.folder / "nowhere")
+        self.refused(2, "no such file", "--text", self.folder / "nowhere")
+        self.refused(2, "either --tokens or --text")
+        self.refused(2, "either --tokens or --text", "--tokens", "1", "--text", letters)
+        self.refused(2, "5 labels for 6 tokens", "--tokens", TOKENS, "--labels", "1,2,3,4,5")
+        self.refused(2, "label 1 is -2: expected -1 to 255", "--tokens", "1,2", "--labels", "1,-2")
+        self.refused(3, "no token ids", "--tokens", empty)
+        self.refused(3, 'entry 1 is "nine"', "--tokens", letters)
+        empty.write_text("")
+        self.refused(3, "no text", "--text", empty)
+        empty.write_text("[1, 2")
+        self.refused(3, "does not end with ]", "--tokens", empty)
+        letters.write_text("x" * 20000)
+        self.refused(2, "20000 tokens", "--text", letters)
+        self.refused(2, "99999999999", "--tokens", "99999999999")
+        done = run("probe", self.folder / "nowhere", "--tokens", "1")
+        self.assertEqual(done.returncode, 3)
+        (self.checkpoint / "tok.bin").write_bytes(b"\x05\0\0\0")
+        self.refused(3, "malformed", "--tokens", "1")
+
+    def test_a_text_that_needs_another_tokenizer(self):
+        tiny_checkpoint.write(self.checkpoint, vocab=300)
+        text = self.folder / "words.txt"
+        text.write_text("words")
+        self.refused(2, "pass --tokens", "--text", text)
+        self.assertEqual(self.probe("--text", text, "--tokenizer", "bytes", "--no-theory")["tokens"], list(b"words"))
+        (self.checkpoint / "tokenizer.json").write_text("{}")
+        self.refused(3, "unsupported tokenizer: encode elsewhere and pass --tokens", "--text", text)
+
+    def test_llama2c_tokenizer_is_found(self):
+        pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n"] + [b"<0x%02X>" % b for b in range(256)] + [b" ", b"a", b" a"]
+        entries = b"".join(struct.pack("<fi", -i, len(p)) + p for i, p in enumerate(pieces))
+        tiny_checkpoint.write(self.checkpoint, vocab=len(pieces))
+        (self.checkpoint / "tok262.bin").write_bytes(struct.pack("<i", 6) + entries)
+        text = self.folder / "words.txt"
+        text.write_text("aab")
+        r = self.probe("--text", text, "--no-theory")
+        self.assertEqual(r["tokens"], [1, 261, 260, 3 + ord("b")])
+        self.assertTrue(r["tokenizer"].endswith("tok262.bin"))
+        self.assertEqual({e["text"] for d in r["massive"] for e in d["top"]} - {"\\x0a<s>\\x0a", " a", "a", "b"}, set())
+
+    def test_dump(self):
+        target = self.folder / "dump"
+        r = self.probe("--tokens", TOKENS, "--backward", "--dump", target, "--no-theory")
+        self.assertEqual([p.name for p in target.iterdir()], ["activations.safetensors"])
+        dumped = read_safetensors(target / "activations.safetensors")
+        streams = {f"{g}stream.{i}": [6, WIDTH] for g in ("", "grad.") for i in range(2 * LAYERS + 1)}
+        expected = {"input": [6, WIDTH], "tokens": [6], "labels": [6], "logits": [6, 256], "loss": [1]} | streams
+        expected |= {f"grad.weight.{name}": shape for name, (shape, _) in self.tensors.items()}
+        self.assertEqual({name: shape for name, (shape, _) in dumped.items()}, expected)
+        self.assertEqual(list(dumped["tokens"][1]), r["tokens"])
+        self.assertEqual(list(dumped["labels"][1]), r["labels"])
+        self.assertEqual(dumped["loss"][1][0], r["loss"])
+        table = self.tensors["model.embed_tokens.weight"][1]
+        rows = [table[t * WIDTH + j] for t in r["tokens"] for j in range(WIDTH)]
+        self.assertEqual(list(dumped["input"][1]), rows)
+        for i, q in enumerate(r["second_moment"]["measured"]):
+            values = dumped[f"stream.{i}"][1]
+            self.assertAlmostEqual(sum(v * v for v in values) / len(values), q, delta=1e-13)
+        logits = dumped["logits"][1][:256]
+        by_hand = math.log(sum(math.exp(z) for z in logits)) - logits[r["labels"][0]]
+        self.assertAlmostEqual(r["token_loss"][0], by_hand, delta=1e-12)
+        forward = self.folder / "forward"
+        self.probe("--tokens", TOKENS, "--dump", forward, "--no-theory")
+        alone = read_safetensors(forward / "activations.safetensors")
+        self.assertEqual(alone, {k: v for k, v in dumped.items() if not k.startswith("grad.")})
+
+    def test_gradients_of_the_files_tensors_by_finite_differences(self):
+        self.probe("--tokens", TOKENS, "--backward", "--dump", self.folder, "--no-theory")
+        dumped = read_safetensors(self.folder / "activations.safetensors")
+        at = {"model.embed_tokens.weight": 9 * WIDTH + 3, "model.layers.0.self_attn.k_proj.weight": 21,
+              "model.layers.1.mlp.down_proj.weight": 40, "model.layers.1.input_layernorm.weight": 5}
+        for name, place in at.items():
+            shape, values = self.tensors[name]
+            step, losses = 1e-4, []
+            for k in (-2, -1, 1, 2):
+                moved = list(values)
+                moved[place] += k * step
+                tiny_checkpoint.write(self.checkpoint, tensors=self.tensors | {name: (shape, moved)})
+                losses.append(self.probe("--tokens", TOKENS, "--no-theory")["loss"])
+            slope = (losses[0] - 8 * losses[1] + 8 * losses[2] - losses[3]) / (12 * step)
+            gradient = dumped[f"grad.weight.{name}"][1][place]
+            self.assertGreater(abs(gradient), 1e-5, "a derivative that is not zero")
+            # error: step^4 f'''''/30, and 1e-15 rounding over the step
+            self.assertAlmostEqual(slope, gradient, delta=1e-10 + 1e-8 * abs(gradient), msg=name)
+
+    def test_dtypes_devices_and_threads(self):
+        arguments = ("--tokens", TOKENS, "--backward", "--no-theory")
+        one = self.probe(*arguments, "--threads", 1)
+        two = self.probe(*arguments, "--threads", 2)
+        for key in ("token_loss", "growth", "massive", "grad_sq", "weight_grad_sq", "sites"):
+            self.assertEqual(one[key], two[key], "bit for bit")
+        reference = self.probe(*arguments, "--device", "reference")
+        single = self.probe(*arguments, "--dtype", "f32")
+        self.assertEqual(single["dtype"], "f32")
+        self.assertFalse(single["growth"]["violated"])
+        for a, b, c in zip(one["variance"]["measured"], reference["variance"]["measured"],
+                           single["variance"]["measured"]):
+            self.assertAlmostEqual(a, b, delta=1e-12 * a)
+            self.assertAlmostEqual(a, c, delta=1e-5 * a)
+            self.assertNotEqual(a, c)
+
+    def test_a_stream_that_overflows(self):
+        shape, values = self.tensors["model.layers.0.mlp.down_proj.weight"]
+        huge = self.tensors | {"model.layers.0.mlp.down_proj.weight": (shape, [1e38 * v for v in values])}
+        tiny_checkpoint.write(self.checkpoint, tensors=huge)
+        self.assertNotIn("diverged_at", self.probe("--tokens", TOKENS, "--no-theory"))
+        arguments = ("--tokens", TOKENS, "--no-theory", "--dtype", "f32")
+        r = self.probe(*arguments)
+        self.assertEqual(r["diverged_at"], 1)
+        self.assertIsNone(r["loss"])
+        self.assertFalse(r["growth"]["violated"])
+        self.assertEqual(run("probe", self.checkpoint, "--quiet", *arguments, "--fail-on-divergence").returncode, 5)
+
+    def test_result_file_and_table(self):
+        done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc"):
+            self.assertIn(word, done.stderr)
+        self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
+        table = (self.folder / "t.csv").read_text()
+        for name in ("variance_measured", "variance_at_init", "grad_sq_at_init_stderr", "growth_cross", "extreme_token",
+                     "extreme_over_median", "margin", "token_loss", "weight_grad_sq_measured", "branch_from_gains"):
+            self.assertIn(f"\n{name},", table)
+
+    def test_generate(self):
+        r, code = run_json("generate", self.checkpoint, "--tokens", "5,9", "--count", 4, "--quiet")
+        self.assertEqual((code, len(r["ids"]), r["ids"][:2], r["prompt_tokens"]), (0, 6, [5, 9], 2))
+        for n in range(2, 6):
+            ids = ",".join(map(str, r["ids"][:n]))
+            self.probe("--tokens", ids, "--dump", self.folder, "--no-theory")
+            logits = read_safetensors(self.folder / "activations.safetensors")["logits"][1][-256:]
+            self.assertEqual(max(range(256), key=lambda v: logits[v]), r["ids"][n])
+        self.refused(2, "token 0 is 256", "--tokens", "256", command="generate")
+
+
+@unittest.skipUnless(STORIES.exists(), f"skipped: {STORIES} is not there")
+class Stories260K(unittest.TestCase):
+    def setUp(self):
+        self.golden = json.loads((STORIES / "golden.json").read_text())
+
+    def test_greedy_text(self):
+        for dtype in ("f64", "f32"):
+            r, code = run_json("generate", STORIES, "--tokens", "1", "--count", 64, "--dtype", dtype, "--quiet")
+            self.assertEqual((code, r["ids"]), (0, self.golden["ids"]))
+            self.assertTrue(r["text"].startswith("Once upon a time, there was a little girl named Lily."))
+
+    def test_tokenizer_encodes_the_golden_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder) / "text"
+            r, _ = run_json("generate", STORIES, "--tokens", "1", "--count", 64, "--quiet")
+            text.write_text(r["text"])
+            encoded, code = run_json("probe", STORIES, "--text", text, "--no-theory", "--quiet")
+            self.assertEqual((code, encoded["tokens"]), (0, self.golden["ids"]))
+
+    def test_statistics_of_the_golden_sequence(self):
+        ids = ",".join(map(str, self.golden["ids"][: self.golden["n"]]))
+        r, code = run_json("probe", STORIES, "--tokens", ids, "--quiet")
+        self.assertEqual((code, r["growth"]["violated"]), (0, False))
+        for name, values in (("resid_second_moment", r["second_moment"]["measured"]),
+                             ("resid_max_abs", r["maximum"]["measured"]),
+                             ("branch_second_moment", r["sites"]["B_out"]["second_moment"]["measured"])):
+            self.assertEqual(len(values), len(self.golden[name]))
+            for ours, golden in zip(values, self.golden[name]):
+                self.assertAlmostEqual(ours, golden, delta=1e-10 * golden, msg=name)
+
+
+@unittest.skipUnless((SHARED / "reference").exists(), f"skipped: {SHARED / 'reference'} is not there")
+class References(unittest.TestCase):
+    """The command's own dump against the public implementation's numbers, every tensor."""
+
+    def compare(self, case, dtype, tolerance):
+        folder = SHARED / "reference" / case
+        expected = read_safetensors(folder / "expected.safetensors")
+        with tempfile.TemporaryDirectory() as dump:
+            ids = ",".join(map(str, expected["input_ids"][1]))
+            labels = ["--labels", ",".join(map(str, expected["labels"][1]))] if "labels" in expected else []
+            done = run("probe", folder, "--tokens", ids, *labels, "--backward", "--dump", dump, "--dtype", dtype,
+                       "--no-theory", "--quiet")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ours = read_safetensors(pathlib.Path(dump) / "activations.safetensors")
+        for name, (shape, values) in expected.items():
+            if name in ("input_ids", "labels"):
+                continue
+            self.assertEqual(ours[name][0], shape, name)
+            # A bias of all keys shifts every logit of a token alike: its gradient is 0 but for rounding.
+            like = next((n for n in (name.replace("k_proj.bias", "q_proj.bias"),
+                                     name.replace("key.bias", "query.bias")) if n != name), name)
+            scale = max(abs(v) for v in expected[like][1])
+            worst = max(abs(a - b) for a, b in zip(ours[name][1], values))
+            self.assertLessEqual(worst, tolerance * scale, f"{case} {name}")
+
+    def test_every_case(self):
+        for folder in sorted((SHARED / "reference").iterdir()):
+            for dtype, tolerance in (("f64", 1e-10), ("f32", 1e-5)):
+                with self.subTest(case=folder.name, dtype=dtype):
+                    self.compare(folder.name, dtype, tolerance)
+
+    def test_bidirectional_model_without_labels_has_no_loss(self):
+        r, code = run_json("probe", SHARED / "reference" / "bert", "--tokens", "1,2,3", "--quiet")
+        self.assertEqual((code, r["loss"]), (0, None))
+        self.assertIn("no loss: a bidirectional model needs --labels", r["notes"])
+        done = run("probe", SHARED / "reference" / "bert", "--tokens", "1,2,3", "--quiet", "--backward")
+        self.assertEqual(done.returncode, 2)
+
+    def test_position_table(self):
+        ids = ",".join(["1"] * 2000)
+        done = run("probe", SHARED / "reference" / "gpt2", "--tokens", ids, "--quiet")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("the model's positions", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+#include "sim/measure/extremes_probe.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+TEST_CASE("extremes: which token, which feature, how far above the median, at every depth") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.model.layers = 1;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
+  const auto rows = [&](const Values& v) { return truth().from_host(2, 3, DType::f64, v); };
+  ExtremesProbe probe(context, 2);
+  probe.on_input(rows({1, -2, 3, 4, -5, 6}));
+  probe.on_site(0, Site::f_out, rows({9, 9, 9, 9, 9, 9}));
+  probe.on_site(0, Site::x_out, rows({0, -7, 0, 2, 7, 1}));
+  probe.on_site(1, Site::x_out, rows({1, 1, 1, 1, 1, 1}));
+  REQUIRE(probe.depths().size() == 3);
+  CHECK(probe.depths()[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
+  CHECK(probe.depths()[0].median == 3.5);
+  CHECK(probe.depths()[1].top == std::vector<Entry>{{0, 1, -7.0}, {1, 1, 7.0}});
+  CHECK(probe.depths()[1].median == 1.5);
+}
+
+TEST_CASE("the largest magnitudes inside attention and MLP are those of the modules' own signals") {
+  for (const MlpKind mlp : {MlpKind::swiglu, MlpKind::relu}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.mlp = mlp;
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
+    ExtremesProbe probe(context, 1);
+    const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
+    (void)stack_forward(context, input, probe);
+    const SublayerSignals attention = sublayer_forward(context, 0, input);
+    const SublayerSignals second = sublayer_forward(context, 1, attention.x_out);
+    const auto check = [&](Inside place, int sublayer, const Tensor& x) {
+      const Values& maxima = probe.inside().at(place);
+      REQUIRE(maxima.size() == 4);
+      CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(x, 1)[0]);
+      CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
+    };
+    check(Inside::q, 0, attention.attention.q);
+    check(Inside::k, 0, attention.attention.k);
+    check(Inside::v, 0, attention.attention.v);
+    check(Inside::mixed, 0, attention.attention.mixed);
+    check(Inside::up, 1, second.mlp.up);
+    check(Inside::hidden, 1, second.mlp.hidden);
+    CHECK(probe.inside().contains(Inside::gate) == (mlp == MlpKind::swiglu));
+    if (mlp == MlpKind::swiglu) check(Inside::gate, 1, second.mlp.gate);
+  }
+}
+
+TEST_CASE("massive: above 100 and a thousand times the median; what is not finite is") {
+  CHECK(is_massive({0, 0, -500.0}, 0.5));
+  CHECK_FALSE(is_massive({0, 0, 499.0}, 0.5));
+  CHECK_FALSE(is_massive({0, 0, 100.0}, 0.001));
+  CHECK(is_massive({0, 0, std::numeric_limits<double>::quiet_NaN()}, 0.5));
+  CHECK(is_massive({0, 0, std::numeric_limits<double>::infinity()}, 0.5));
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,144 @@
+#include "sim/measure/growth_probe.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "sim/measure/branch_size.h"
+#include "sim/measure/observer_group.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+using doctest::Approx;
+using Values = std::vector<double>;
+
+StackSpec two_wide(std::string_view placement) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  spec.model.layers = 1;
+  spec.model.width = 2;
+  return spec;
+}
+
+/// Growth of sublayer 0 of a stack of width 2 for signals that were made by hand.
+Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, const Values& x_out,
+                 DType dtype = DType::f64) {
+  const Backend& ops = dtype == DType::f64 ? truth() : *targets().front().backend;
+  const GeneratedWeights weights(ops, spec, dtype, 1);
+  const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
+  const auto rows = [&](const Values& v) {
+    return ops.from_host(static_cast<Tensor::Index>(v.size() / 2), 2, dtype, v);
+  };
+  GrowthProbe probe(context);
+  ObserverGroup group({&probe});
+  group.on_input(rows(x));
+  group.on_site(0, Site::x_in, rows(x));
+  group.on_site(0, Site::A_out, rows(branch));
+  group.on_site(0, Site::f_out, rows(x));
+  group.on_site(0, Site::B_out, rows(branch));
+  group.on_site(0, Site::x_out, rows(x_out));
+  return probe.sublayers().front();
+}
+
+TEST_CASE("the growth identity by hand: means over tokens of its three terms") {
+  // Tokens (1, 0) + (3, 4) and (0, 2) + (−3, 3): q 1/2 and 2, s² 25/2 and 9, ⟨x, b⟩/D 3/2 and 3.
+  const Growth g = growth_of(two_wide("peri"), {1, 0, 0, 2}, {3, 4, -3, 3}, {4, 4, -3, 5});
+  CHECK(g.stream == 1.25);
+  CHECK(g.branch == 10.75);
+  CHECK(g.cross == 4.5);
+  CHECK(g.sum == 16.5);
+  CHECK(g.residual == 0.0);
+  CHECK_FALSE(g.is_violated());
+}
+
+TEST_CASE("the growth identity with scales of the stream and of the branch") {
+  StackSpec spec = two_wide("none");
+  spec.model.placement = custom_placement({.alpha = 0.5, .beta = -2.0});
+  const Growth g = growth_of(spec, {4, 2}, {1, 3}, {0, -5});
+  CHECK(g.stream == 2.5);
+  CHECK(g.branch == 20.0);
+  CHECK(g.cross == -10.0);
+  CHECK(g.sum == 12.5);
+  CHECK(g.residual == 0.0);
+}
+
+TEST_CASE("with norm C the identity is that of the sum before the norm") {
+  const Growth g = growth_of(two_wide("post"), {1, 0}, {3, 4}, {100, 100});
+  CHECK(g.sum == 16.0);
+  CHECK_FALSE(g.is_violated());
+}
+
+TEST_CASE("a stream that is not x + branch violates the identity, also by little") {
+  CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4.001}).is_violated());
+  CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4 * (1 + 1e-13)}).is_violated());
+  CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4 * (1 + 1e-5)}, DType::f32).is_violated());
+  CHECK_FALSE(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4 * (1 + 1e-7)}, DType::f32).is_violated());
+  CHECK(growth_of(two_wide("peri"), {0, 0}, {0, 0}, {0, 1e-9}).is_violated());
+}
+
+TEST_CASE("signals that are not finite are neither right nor wrong") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Growth g = growth_of(two_wide("peri"), {1, 0}, {infinity, 4}, {infinity, 4});
+  CHECK(std::isnan(g.residual));
+  CHECK_FALSE(g.is_violated());
+}
+
+TEST_CASE("every placement of a real stack obeys the identity to rounding, in every dtype") {
+  for (const Target& target : targets()) {
+    for (const Placement& placement : placement_table()) {
+      CAPTURE(placement.name);
+      StackSpec spec = placed(tiny_stack(), placement.name);
+      const GeneratedWeights weights(*target.backend, spec, target.dtype, 3);
+      const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
+      GrowthProbe probe(context);
+      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, 3), probe);
+      REQUIRE(probe.sublayers().size() == 4);
+      for (const Growth& g : probe.sublayers()) {
+        CHECK(std::isfinite(g.residual));
+        CHECK_FALSE(g.is_violated());
+        CHECK(g.sum == Approx(g.stream + g.branch + g.cross).epsilon(target.dtype == DType::f64 ? 1e-13 : 1e-5));
+        CHECK(g.branch > 0.0);
+      }
+    }
+  }
+}
+
+TEST_CASE("the branch's size from gains alone: by hand, and exact for equal power on every feature") {
+  StackSpec spec = two_wide("peri");
+  spec.model.norm = NormKind::layer;
+  const GeneratedWeights drawn(truth(), spec, DType::f64, 1);
+  const auto edit = [](int sublayer, NormSite site, const NormWeights& w) {
+    if (site != NormSite::b) return w;
+    const Values gain = sublayer == 0 ? Values{3, -1} : Values{2, 2};
+    const Values bias = sublayer == 0 ? Values{1, 2} : Values{0, 0};
+    return NormWeights{.gain = truth().from_host(1, 2, DType::f64, gain),
+                       .bias = truth().from_host(1, 2, DType::f64, bias)};
+  };
+  const EditedWeights weights(drawn, same_matrix, edit);
+  const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
+  CHECK(branch_size_from_gains(context) == Values{7.5, 4.0});
+  // (1, −1) is what LayerNorm makes of any two features, with either sign: no mean over these two tokens.
+  const Tensor x = truth().from_host(2, 2, DType::f64, Values{5, 1, 2, 8});
+  const NormWeights w = weights.norm(0, NormSite::b);
+  const RowMoments m = truth().row_moments(truth().norm(NormKind::layer, x, w.gain, w.bias, 0.0));
+  CHECK((m.second_moment[0] + m.second_moment[1]) / 2 == Approx(7.5));
+}
+
+TEST_CASE("the branch's size from gains: beta counts, and without norm B there is none") {
+  StackSpec spec = two_wide("pre");
+  const auto sizes = [&] {
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    return branch_size_from_gains({.ops = truth(), .model = spec.model, .weights = weights});
+  };
+  CHECK(std::isnan(sizes()[0]));
+  spec.model.placement = custom_placement({.norm_b = true, .beta = 0.5});
+  spec.model.gamma = 0.8;
+  CHECK(sizes()[1] == Approx(0.16));
+}
+
+}  // namespace
+}  // namespace periscope::testing
