@@ -148,7 +148,9 @@ class Shrinker {
       : case_(std::move(c)), fails_(fails), budget_(budget) {}
 
   BoundCase run() {
-    while (budget_ > 0 && (shapes() | numbers())) {
+    for (bool changed = true; changed && budget_ > 0;) {
+      changed = shapes();
+      changed = numbers() || changed;
     }
     return case_;
   }

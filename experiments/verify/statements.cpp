@@ -40,7 +40,7 @@ class Worst {
   static double rank_of(const Outcome& o) {
     if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
     const double excess = o.measured - o.rounding;
-    if (o.bound == 0.0 && !std::isnan(excess)) return excess > 0.0 ? HUGE_VAL : 0.0;
+    if (o.bound == 0.0 && !std::isnan(excess)) return excess > 0.0 ? HUGE_VAL : -HUGE_VAL;
     return excess / o.bound;
   }
 
