@@ -191,7 +191,9 @@ class Plots(unittest.TestCase):
         self.assertIn("normal init, std 0.02", self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text())
 
     def test_probe_stacks_the_terms_of_the_growth_identity(self):
-        left, right = self.figure(probe, self.probed, "growth").axes
+        left, right, branch = self.figure(probe, self.probed, "growth").axes
+        np.testing.assert_allclose([bar.get_height() for bar in branch.containers[0]], self.probed["growth_branch"])
+        np.testing.assert_array_equal(branch.get_lines()[0].get_ydata(), self.probed["branch_from_gains"])
         shares = np.array([self.probed[f"growth_{term}_share"] for term in ("stream", "branch", "cross")])
         heights = np.array([[bar.get_height() for bar in bars] for bars in left.containers])
         np.testing.assert_allclose(heights, shares)
