@@ -16,6 +16,7 @@ from plots.results import Result
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
          "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
 TRAINED, THEORY = "#D55E00", "#0072B2"
+BLACK = "#000000"
 TERMS = (
     ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
     ("growth_branch_share", "branch $\\beta^2 s^2$", "#E69F00"),
@@ -82,10 +83,10 @@ def _trained(result: Result) -> Figure:
         curves = [result[f"{name}_measured"]]
         axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
         if f"{name}_at_init" in result:
-            predicted, error = result[f"{name}_at_init"], result[f"{name}_at_init_band"]
+            predicted, ends = result[f"{name}_at_init"], [result[f"{name}_at_init_{end}"] for end in ("low", "high")]
             axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
-            axes.fill_between(depth, predicted - error, predicted + error, color=THEORY, alpha=0.25, lw=0)
-            curves.append(predicted)
+            axes.fill_between(depth, *ends, color=THEORY, alpha=0.25, lw=0)
+            curves += [predicted, *ends]
         _log(axes, *curves)
         axes.set_ylabel(label)
         _depth_axis(axes, depth[-1])
@@ -100,8 +101,9 @@ def _trained(result: Result) -> Figure:
 
 def _growth(result: Result) -> Figure:
     sublayer = result["sublayer"]
-    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
-    left, right = row
+    has_gains = bool(np.isfinite(result["branch_from_gains"]).any())
+    figure, (row,) = style.panels(1, 3 if has_gains else 2, 3.0, style.PAGE)
+    left, right = row[:2]
     above, below = np.zeros(len(sublayer)), np.zeros(len(sublayer))
     for name, _, colour in TERMS:
         share = result[name]
@@ -117,18 +119,21 @@ def _growth(result: Result) -> Figure:
     for which, (_, marker) in enumerate(MODULES):
         right.plot(sublayer[which::2], ratio[which::2], color="#CC79A7", marker=marker, markersize=4.5, linestyle="")
     right.set_ylabel("Cosine term over branch\n(0: Eq. 4 holds)")
+    keys = [Patch(color=colour, label=label) for _, label, colour in TERMS]
+    if has_gains:
+        gains = {"color": BLACK, "marker": "_", "markersize": 9, "markeredgewidth": 1.6, "markeredgecolor": BLACK,
+                 "linestyle": ""}  # fmt: skip
+        row[2].bar(sublayer, result["growth_branch"], color=TERMS[1][2], width=0.8, linewidth=0)
+        row[2].plot(sublayer, result["branch_from_gains"], **gains)
+        row[2].set_ylabel("Branch $\\beta^2 s^2$ ($\\beta_0$)")
+        keys.append(Line2D([], [], label="$\\beta_0$ from norm B's gains alone", **gains))
     for axes in row:
         axes.set_xlabel("Sublayer")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    keys = [Patch(color=colour, label=label) for _, label, colour in TERMS]
     keys += [Line2D([], [], color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("Growth identity T15, exact for every token: left, its three terms as shares of the second moment after "
-             "the sublayer (before a norm C), mean over tokens; right, the term that Eq. 4 leaves out, over the "
+             "the sublayer (before a norm C), mean over tokens; beside it, the term that Eq. 4 leaves out, over the "
              "branch's own.")  # fmt: skip
-    if np.isfinite(result["branch_from_gains"]).any():
-        words += " Norm B's gains alone would give branches of "
-        sizes = result["branch_from_gains"][np.isfinite(result["branch_from_gains"])]
-        words += f"{sizes.min():.3g} to {sizes.max():.3g}."
     return style.finish(figure, keys, caption(result, words))
 
 

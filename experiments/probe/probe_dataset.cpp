@@ -133,17 +133,25 @@ class Builder {
     }
   }
 
-  /// How far a random stack may be from theory: two standard errors and T19's finite-width term.
+  /// Between which values a random stack may be: 2 standard errors and T19's finite-width term away from theory, which
+  /// is relative for moments and a difference of logarithms for gradients.
   void band(Statistic statistic) {
     const Curve* curve = r_.initial.profile.find(statistic, Site::x_out);
     if (curve == nullptr) return;
-    const double c = statistic == Statistic::grad_sq ? r_.agreement.finite_width_gradient : r_.agreement.finite_width;
-    Values half;
+    const bool logarithmic = statistic == Statistic::grad_sq;
+    const double c = logarithmic ? r_.agreement.finite_width_gradient : r_.agreement.finite_width;
+    Values low;
+    Values high;
     for (std::size_t i = 0; i < curve->value.size(); ++i) {
-      half.push_back(2.0 * curve->standard_error[i] + c * r_.initial.finite_width[i] * curve->value[i]);
+      const double value = curve->value[i];
+      const double half = 2.0 * curve->standard_error[i] / value + c * r_.initial.finite_width[i];
+      low.push_back(logarithmic ? value * std::exp(-half) : value * (1.0 - half));
+      high.push_back(logarithmic ? value * std::exp(half) : value * (1.0 + half));
     }
-    add(fmt::format("{}_at_init_band", statistic_names[static_cast<std::size_t>(statistic)]), {"depth"},
-        std::move(half), "half width of theory's band: 2 standard errors, and the finite-width term of T19");
+    const std::string words = " end of theory's band: 2 standard errors and the finite-width term of T19";
+    const std::string name(statistic_names[static_cast<std::size_t>(statistic)]);
+    add(name + "_at_init_low", {"depth"}, std::move(low), "lower" + words);
+    add(name + "_at_init_high", {"depth"}, std::move(high), "upper" + words);
   }
 
   /// One number per sublayer.

@@ -98,7 +98,7 @@ std::string probe_table(const ProbeResult& r) {
       "norm "
       "C), mean over tokens;\nT15: it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the "
       "last "
-      "one. br. by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
+      "one. b² by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
       "|x|.\n";
   text += massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";

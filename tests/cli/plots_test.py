@@ -23,7 +23,18 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-from plots import agreement, angular, convergence, curves, dilution, results, style, token_cosine, variance  # noqa: E402
+from plots import (  # noqa: E402
+    agreement,
+    angular,
+    convergence,
+    curves,
+    dilution,
+    probe,
+    results,
+    style,
+    token_cosine,
+    variance,
+)
 from plots import bound_ratios, bound_width, massive, verify  # noqa: E402
 
 TINY = """
@@ -45,6 +56,8 @@ seeds = 32
 """
 OVERFLOW = ["--set", 'model.placement=["none","peri"]', "--set", "model.layers=40", "--set", "init.scheme=he"]
 ONE_INPUT = ["--set", "input.kind=gaussian"]
+CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
+PROBE_FIGURES = ["trained-vs-init", "growth", "massive", "margins"]
 STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "angular-gaussian",
                  "angular-tokens"]
 
@@ -83,6 +96,9 @@ class Plots(unittest.TestCase):
         done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
         assert done.returncode == 0, done.stderr
         cls.verify = results.read(cls.results / "stack" / "verify.nc")
+        done = run("probe", CHECKPOINT, "--tokens", "1,2,3,4,5,6", "--backward", "--out", cls.results / "stack", "--quiet")
+        assert done.returncode == 0, done.stderr
+        cls.probed = results.read(cls.results / "stack" / "probe.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
         cls.theory = results.read(cls.results / "stack" / "theory.nc")
         cls.converge = results.read(cls.results / "stack" / "converge.nc")
@@ -101,6 +117,7 @@ class Plots(unittest.TestCase):
                  for file, figures in (("propagate", STACK_FIGURES), ("theory", theory)) for figure in figures}
         names.add("stack/converge-convergence")
         names.update(f"stack/verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations"))
+        names |= {f"stack/probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg")}
         self.assertEqual(set(written), expected)
         for path in written:
@@ -170,6 +187,32 @@ class Plots(unittest.TestCase):
         for axes in self.figure(variance, self.theory).axes:
             self.assertEqual(len(axes.containers), 0)
             self.assertEqual(len(axes.get_lines()), 4)
+
+    def test_probe_shows_the_trained_model_beside_theory(self):
+        panels = self.figure(probe, self.probed, "trained-vs-init").axes
+        for axes, name in zip(panels, ("variance", "grad_sq"), strict=True):
+            for line, suffix in zip(axes.get_lines(), ("measured", "at_init"), strict=True):
+                np.testing.assert_array_equal(line.get_ydata(), self.probed[f"{name}_{suffix}"])
+        self.assertIn("normal init, std 0.02", self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text())
+
+    def test_probe_stacks_the_terms_of_the_growth_identity(self):
+        left, right, branch = self.figure(probe, self.probed, "growth").axes
+        np.testing.assert_allclose([bar.get_height() for bar in branch.containers[0]], self.probed["growth_branch"])
+        np.testing.assert_array_equal(branch.get_lines()[0].get_ydata(), self.probed["branch_from_gains"])
+        shares = np.array([self.probed[f"growth_{term}_share"] for term in ("stream", "branch", "cross")])
+        heights = np.array([[bar.get_height() for bar in bars] for bars in left.containers])
+        np.testing.assert_allclose(heights, shares)
+        np.testing.assert_allclose(shares.sum(axis=0), 1.0, rtol=1e-12)
+        np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), self.probed["growth_cross_over_branch"])
+
+    def test_probe_places_the_largest_activations_and_joins_equal_signals(self):
+        left = self.figure(probe, self.probed, "massive").axes[0]
+        np.testing.assert_array_equal(left.get_lines()[-1].get_ydata(), self.probed["extreme_over_median"][:, 0])
+        figure = self.figure(probe, self.probed, "margins")
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(labels, ["A_out", "f_out", "B_out", "x_out", "q", "k", "v", "mixed", "gate", "up", "hidden"])
+        joined = probe._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]), "r_out": np.array([np.nan])})
+        self.assertEqual(list(joined), ["f_out, B_out"])
 
     def test_overflow_is_measured_only(self):
         self.assertFalse(np.isfinite(self.overflow["variance_predicted"][:, 0]).any(), "the test needs a refusal")

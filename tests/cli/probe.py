@@ -11,10 +11,11 @@ import unittest
 
 import tiny_checkpoint
 from periscope_process import run, run_json
-from safetensors_file import read_safetensors
+from safetensors_file import read_safetensors, read_tensors
 from tiny_checkpoint import LAYERS, WIDTH
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / ".." / "shared"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures"
 STORIES = SHARED / "checkpoints" / "stories260K"
 TOKENS = "5,9,2,250,9,17"
 
@@ -286,49 +287,77 @@ class Stories260K(unittest.TestCase):
                 self.assertAlmostEqual(ours, golden, delta=1e-10 * golden, msg=name)
 
 
-@unittest.skipUnless((SHARED / "reference").exists(), f"skipped: {SHARED / 'reference'} is not there")
 class References(unittest.TestCase):
     """The command's own dump against the public implementation's numbers, every tensor."""
 
-    def compare(self, case, dtype, tolerance):
-        folder = SHARED / "reference" / case
+    def compare(self, folder, dtype, tolerance):
         expected = read_safetensors(folder / "expected.safetensors")
         with tempfile.TemporaryDirectory() as dump:
             ids = ",".join(map(str, expected["input_ids"][1]))
             labels = ["--labels", ",".join(map(str, expected["labels"][1]))] if "labels" in expected else []
-            done = run("probe", folder, "--tokens", ids, *labels, "--backward", "--dump", dump, "--dtype", dtype,
+            backward = ["--backward"] if "loss" in expected else []
+            done = run("probe", folder, "--tokens", ids, *labels, *backward, "--dump", dump, "--dtype", dtype,
                        "--no-theory", "--quiet")
             self.assertEqual(done.returncode, 0, done.stderr)
             ours = read_safetensors(pathlib.Path(dump) / "activations.safetensors")
-        for name, (shape, values) in expected.items():
+        for name, (shape, values) in list(expected.items()):
             if name in ("input_ids", "labels"):
                 continue
+            if name == "output":  # of a model without a head
+                name, expected["logits"] = "logits", expected[name]
             self.assertEqual(ours[name][0], shape, name)
             # A bias of all keys shifts every logit of a token alike: its gradient is 0 but for rounding.
             like = next((n for n in (name.replace("k_proj.bias", "q_proj.bias"),
                                      name.replace("key.bias", "query.bias")) if n != name), name)
             scale = max(abs(v) for v in expected[like][1])
             worst = max(abs(a - b) for a, b in zip(ours[name][1], values))
-            self.assertLessEqual(worst, tolerance * scale, f"{case} {name}")
+            self.assertLessEqual(worst, tolerance * scale, f"{folder.name} {name}")
 
-    def test_every_case(self):
-        for folder in sorted((SHARED / "reference").iterdir()):
+    def compare_all(self, root):
+        for folder in sorted(f for f in root.iterdir() if (f / "expected.safetensors").exists()):
             for dtype, tolerance in (("f64", 1e-10), ("f32", 1e-5)):
                 with self.subTest(case=folder.name, dtype=dtype):
-                    self.compare(folder.name, dtype, tolerance)
+                    self.compare(folder, dtype, tolerance)
+
+    def test_every_family_of_the_project(self):
+        self.compare_all(FIXTURES)
+
+    @unittest.skipUnless((SHARED / "reference").exists(), f"skipped: {SHARED / 'reference'} is not there")
+    def test_every_case_beside_the_project(self):
+        self.compare_all(SHARED / "reference")
 
     def test_bidirectional_model_without_labels_has_no_loss(self):
-        r, code = run_json("probe", SHARED / "reference" / "bert", "--tokens", "1,2,3", "--quiet")
+        r, code = run_json("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--quiet")
         self.assertEqual((code, r["loss"]), (0, None))
         self.assertIn("no loss: a bidirectional model needs --labels", r["notes"])
-        done = run("probe", SHARED / "reference" / "bert", "--tokens", "1,2,3", "--quiet", "--backward")
+        done = run("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--quiet", "--backward")
         self.assertEqual(done.returncode, 2)
+        r, code = run_json("probe", FIXTURES / "bert-headless", "--tokens", "1,2,3", "--quiet")
+        self.assertEqual((code, r["loss"]), (0, None))
+        self.assertIn("no loss: the model has no head", r["notes"])
+        done = run("generate", FIXTURES / "bert-old", "--tokens", "1", "--quiet")
+        self.assertEqual((done.returncode, "causal" in done.stderr), (2, True))
 
     def test_position_table(self):
         ids = ",".join(["1"] * 2000)
-        done = run("probe", SHARED / "reference" / "gpt2", "--tokens", ids, "--quiet")
+        done = run("probe", FIXTURES / "gpt2-bare", "--tokens", ids, "--quiet")
         self.assertEqual(done.returncode, 2)
         self.assertIn("the model's positions", done.stderr)
+        done = run("generate", FIXTURES / "gpt2-bare", "--tokens", "1", "--count", 2000, "--quiet")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("positions", done.stderr)
+
+    def test_branches_of_peri_from_gains_alone(self):
+        r, code = run_json("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5", "--quiet")
+        self.assertEqual((code, r["placement"]), (0, "peri"))
+        tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
+        for l, size in enumerate(r["branch_from_gains"]):
+            where = "post_attention_layernorm" if l % 2 == 0 else "post_feedforward_layernorm"
+            gains = [1.0 + w for w in tensors[f"model.layers.{l // 2}.{where}.weight"]]
+            self.assertAlmostEqual(size, sum(g * g for g in gains) / len(gains), delta=1e-12)
+            # what the branch can be at most and at least, whatever it leans to
+            self.assertLessEqual(r["growth"]["branch"][l], max(g * g for g in gains))
+            self.assertGreater(r["growth"]["branch"][l], 0.5 * min(g * g for g in gains))
 
 
 if __name__ == "__main__":
