@@ -8,10 +8,6 @@
 
 namespace periscope {
 
-/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, the stack's own, and that of
-/// BERT's head transform.
-enum class NormSite { a, b, c, q, k, embedding, final, head };
-
 /// Gain [1, n] and bias [1, n] (empty for RMSNorm) of one norm.
 struct NormWeights {
   Tensor gain;

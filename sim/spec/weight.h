@@ -37,6 +37,10 @@ inline constexpr std::array<std::string_view, 14> weight_names{
   return weight == Weight::embedding || weight == Weight::positions || weight == Weight::token_types;
 }
 
+/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, the stack's own, and that of
+/// BERT's head transform.
+enum class NormSite { a, b, c, q, k, embedding, final, head };
+
 /// A matrix maps fan_in features to fan_out: y = x Wᵀ with W [fan_out, fan_in].
 struct WeightShape {
   int fan_out;

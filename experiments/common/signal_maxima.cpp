@@ -1,0 +1,130 @@
+#include "experiments/common/signal_maxima.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/model/head.h"
+#include "sim/model/input.h"
+#include "sim/model/primitives.h"
+#include "sim/model/sublayer.h"
+
+namespace periscope {
+
+using theory::Signal;
+
+namespace {
+
+void raise(std::vector<double>& maxima, std::size_t at, double value) {
+  const double magnitude = std::isnan(value) ? theory::infinity : std::abs(value);
+  maxima[at] = std::max(maxima[at], magnitude);
+}
+
+}  // namespace
+
+std::vector<double> largest_scores(const StackContext& c, int layer, const Tensor& q, const Tensor& k) {
+  const ModelSpec& m = c.model;
+  const AttentionShape shape{m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer)};
+  const std::vector<double> queries = c.ops.to_host(q);
+  const std::vector<double> keys = c.ops.to_host(k);
+  const Tensor::Index tokens = q.rows() / c.sequences;
+  std::vector<double> largest(static_cast<std::size_t>(m.heads), 0.0);
+#pragma omp parallel for schedule(static) if (tokens > 32)
+  for (int h = 0; h < m.heads; ++h) {
+    for (Tensor::Index i = 0; i < q.rows(); ++i) {
+      const Tensor::Index first = i - i % tokens;
+      for (Tensor::Index s = shape.first_seen(i % tokens); s < shape.end_seen(i % tokens, tokens); ++s) {
+        const double* a = queries.data() + i * q.cols() + h * m.head_dim;
+        const double* b = keys.data() + (first + s) * k.cols() + h / (m.heads / m.kv_heads) * m.head_dim;
+        double dot = 0.0;
+        for (int j = 0; j < m.head_dim; ++j) dot += a[j] * b[j];
+        double z = shape.scale() * dot;
+        if (shape.scores.soft_cap > 0.0) z = shape.scores.soft_cap * std::tanh(z / shape.scores.soft_cap);
+        raise(largest, static_cast<std::size_t>(h), z);
+      }
+    }
+  }
+  return largest;
+}
+
+void SignalMaxima::note(const StackContext& c, Signal signal, int sublayer, const Tensor& x) {
+  const std::vector<double> values = c.ops.to_host(x);
+  const auto width = static_cast<std::size_t>(x.cols());
+  std::vector<double>& maxima = maxima_[{signal, sublayer}];
+  maxima.resize(width, 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i) raise(maxima, i % width, values[i]);
+}
+
+void SignalMaxima::add(const StackContext& c, std::span<const int> ids) {
+  const EmbeddingSpec& e = c.model.embedding;
+  note(c, Signal::embedding, -1, c.ops.scale(e.scale, c.ops.gather(c.weights.matrix(0, Weight::embedding), ids)));
+  run(c, embedding_forward(c, ids));
+}
+
+void SignalMaxima::add(const StackContext& c, const Tensor& input) { run(c, input); }
+
+void SignalMaxima::run(const StackContext& c, const Tensor& input) {
+  const ModelSpec& m = c.model;
+  note(c, Signal::input, -1, input);
+  Tensor x = m.embedding_norm ? norm_forward(c, 0, NormSite::embedding, input) : input;
+  Tensor r = x;
+  note(c, Signal::x_out, -1, x);
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    const SublayerSignals s = sublayer_forward(c, l, x);
+    if (rule.norm_a || rule.input_gain != 1.0) note(c, Signal::A_out, l, s.a_out);
+    if (ModelSpec::is_attention(l)) {
+      if (m.qk_norm != QkNorm::none) {
+        note(c, Signal::q_projected, l, s.attention.q_projected);
+        note(c, Signal::k_projected, l, s.attention.k_projected);
+      }
+      note(c, Signal::q, l, s.attention.q);
+      note(c, Signal::k, l, s.attention.k);
+      note(c, Signal::v, l, s.attention.v);
+      note(c, Signal::mixed, l, s.attention.mixed);
+      const std::vector<double> scores = largest_scores(c, l / 2, s.attention.q, s.attention.k);
+      std::vector<double>& maxima = maxima_[{Signal::scores, l}];
+      maxima.resize(scores.size(), 0.0);
+      for (std::size_t h = 0; h < scores.size(); ++h) raise(maxima, h, scores[h]);
+    } else {
+      if (is_gated(m.mlp)) note(c, Signal::gate, l, s.mlp.gate);
+      note(c, Signal::up, l, s.mlp.up);
+      note(c, Signal::hidden, l, s.mlp.hidden);
+    }
+    note(c, Signal::f_out, l, s.f_out);
+    if (rule.norm_b) note(c, Signal::B_out, l, s.b_out);
+    if (rule.norm_c) note(c, Signal::sum, l, s.sum);
+    x = s.x_out;
+    note(c, Signal::x_out, l, x);
+    if (!m.placement.two_streams) continue;
+    r = c.ops.axpby(1.0, r, rule.beta, s.b_out);
+    note(c, Signal::r_out, l, r);
+  }
+  const int end = m.sublayers();
+  const Tensor& read = m.placement.two_streams ? r : x;
+  Tensor output = m.final_norm ? norm_forward(c, end, NormSite::final, read) : read;
+  if (m.placement.two_streams) output = c.ops.axpby(1.0, x, 1.0, output);
+  note(c, Signal::output, end, output);
+  if (!m.unembedding) return;
+  const HeadSignals head = head_forward(c, output);
+  if (m.projects_embedding()) note(c, Signal::projected, end, head.projected);
+  if (m.head.transform) {
+    note(c, Signal::dense, end, head.dense);
+    note(c, Signal::activated, end, head.activated);
+    note(c, Signal::transformed, end, head.transformed);
+  }
+  if (m.head.soft_cap > 0.0) note(c, Signal::head_scores, end, head.scores);
+  note(c, Signal::logits, end, head.logits);
+}
+
+const std::vector<double>* SignalMaxima::find(Signal signal, int sublayer) const {
+  const auto at = maxima_.find({signal, sublayer});
+  return at == maxima_.end() ? nullptr : &at->second;
+}
+
+double SignalMaxima::largest(Signal signal, int sublayer) const {
+  const std::vector<double>* maxima = find(signal, sublayer);
+  return maxima == nullptr ? std::numeric_limits<double>::quiet_NaN() : *std::ranges::max_element(*maxima);
+}
+
+}  // namespace periscope

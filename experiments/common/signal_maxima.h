@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/model/context.h"
+#include "theory/certificate.h"
+
+namespace periscope {
+
+/// The largest magnitude of every feature of every signal that a certificate bounds, over all tokens of what was run.
+/// Keys and shapes are those of the certificate's bounds.
+class SignalMaxima {
+ public:
+  using Key = std::pair<theory::Signal, int>;
+
+  /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen.
+  void add(const StackContext& context, const Tensor& input);
+  /// Runs token ids, adds what is seen.
+  void add(const StackContext& context, std::span<const int> ids);
+
+  /// Null if it was not seen.
+  [[nodiscard]] const std::vector<double>* find(theory::Signal signal, int sublayer) const;
+  /// Largest entry, NaN if it was not seen.
+  [[nodiscard]] double largest(theory::Signal signal, int sublayer) const;
+
+ private:
+  void note(const StackContext& context, theory::Signal signal, int sublayer, const Tensor& x);
+  void run(const StackContext& context, const Tensor& input);
+
+  std::map<Key, std::vector<double>> maxima_;
+};
+
+/// Every query head's largest |score| that enters the softmax, of q [N, H·e] and k [N, kv_heads·e] as heads read them.
+std::vector<double> largest_scores(const StackContext& context, int layer, const Tensor& q, const Tensor& k);
+
+}  // namespace periscope

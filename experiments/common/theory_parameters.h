@@ -1,0 +1,26 @@
+#pragma once
+
+#include "sim/model/weights.h"
+#include "theory/parameters.h"
+
+namespace periscope {
+
+/// A weight source as theory reads it: in double, one matrix at a time. The backend is the one whose tensors the
+/// source returns. Both must outlive it.
+class TheoryParameters final : public theory::Parameters {
+ public:
+  TheoryParameters(const Backend& backend, const WeightSource& weights) : backend_(backend), weights_(weights) {}
+
+  [[nodiscard]] theory::RowMatrix matrix(int layer, Weight weight) const override;
+  void visit_rows(Weight weight, const BlockVisitor& visit) const override;
+  [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
+  [[nodiscard]] theory::NormParameters norm(int sublayer, NormSite site) const override;
+
+ private:
+  [[nodiscard]] Eigen::VectorXd vector(const Tensor& x) const;
+
+  const Backend& backend_;
+  const WeightSource& weights_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,84 @@
+#include "theory/spectral_norm.h"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+constexpr Index block = 64;
+
+/// A lower estimate of the largest eigenvalue.
+double power_iteration(const RowMatrix& gram) {
+  // The column of the largest diagonal entry is not orthogonal to the leading eigenvector unless that entry is 0 in it.
+  Index start = 0;
+  gram.diagonal().maxCoeff(&start);
+  Eigen::VectorXd x = gram.col(start);
+  double estimate = 0.0;
+  for (int step = 0; step < 100; ++step) {
+    const double norm = x.norm();
+    if (!(norm > 0.0)) return estimate;
+    x /= norm;
+    const Eigen::VectorXd y = gram * x;
+    const double next = x.dot(y);
+    const bool settled = step > 8 && next - estimate < 1e-5 * next;
+    estimate = std::max(estimate, next);
+    if (settled) break;
+    x = y;
+  }
+  return estimate;
+}
+
+}  // namespace
+
+RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
+  RowMatrix y(a.rows(), b.rows());
+  const Index blocks = (a.rows() + block - 1) / block;
+#pragma omp parallel for schedule(dynamic, 1) if (a.rows() * b.rows() * a.cols() > (1 << 22))
+  for (Index i = 0; i < blocks; ++i) {
+    const Index rows = std::min(block, a.rows() - i * block);
+    y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
+  }
+  return y;
+}
+
+RowMatrix gram_of(const RowMatrix& a) {
+  RowMatrix y(a.rows(), a.rows());
+  const Index blocks = (a.rows() + block - 1) / block;
+#pragma omp parallel for schedule(dynamic, 1) if (a.rows() * a.rows() * a.cols() > (1 << 22))
+  for (Index i = blocks - 1; i >= 0; --i) {
+    const Index rows = std::min(block, a.rows() - i * block);
+    const Index cols = i * block + rows;
+    y.block(i * block, 0, rows, cols).noalias() = a.middleRows(i * block, rows) * a.topRows(cols).transpose();
+  }
+  y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
+  return y;
+}
+
+double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
+  const auto n = static_cast<double>(gram.rows());
+  const double trace = gram.trace() * (1.0 + n * epsilon);
+  if (!std::isfinite(gram.sum())) return std::numeric_limits<double>::infinity();
+  const double of_gram = (static_cast<double>(terms) + 2.0) * epsilon * trace;
+  for (double mu = std::max(power_iteration(gram) * 1.002, trace / n); mu < trace; mu *= 1.02) {
+    RowMatrix shifted = -gram;
+    shifted.diagonal().array() += mu;
+    if (Eigen::LLT<RowMatrix>(shifted).info() != Eigen::Success) continue;
+    return std::min(trace + of_gram, mu + (n + 3.0) * epsilon * n * mu + of_gram);
+  }
+  return trace + of_gram;
+}
+
+double spectral_bound(const RowMatrix& a) {
+  if (a.size() == 0) return 0.0;
+  const bool wide = a.cols() >= a.rows();
+  const RowMatrix gram = wide ? gram_of(a) : gram_of(a.transpose());
+  return std::sqrt(largest_eigenvalue_bound(gram, wide ? a.cols() : a.rows())) * (1.0 + 4.0 * epsilon);
+}
+
+}  // namespace periscope::theory
