@@ -1,4 +1,4 @@
-#include "experiments/common/theory_parameters.h"
+#include "experiments/certify/theory_parameters.h"
 
 #include <algorithm>
 #include <numeric>

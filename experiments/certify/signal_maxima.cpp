@@ -1,4 +1,4 @@
-#include "experiments/common/signal_maxima.h"
+#include "experiments/certify/signal_maxima.h"
 
 #include <algorithm>
 #include <cmath>

@@ -25,6 +25,8 @@ class SignalMaxima {
   [[nodiscard]] const std::vector<double>* find(theory::Signal signal, int sublayer) const;
   /// Largest entry, NaN if it was not seen.
   [[nodiscard]] double largest(theory::Signal signal, int sublayer) const;
+  /// Signals seen.
+  [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 
  private:
   void note(const StackContext& context, theory::Signal signal, int sublayer, const Tensor& x);

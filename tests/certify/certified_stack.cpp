@@ -1,0 +1,33 @@
+#include "tests/certify/certified_stack.h"
+
+#include <fmt/format.h>
+
+namespace periscope::testing {
+
+Tensor BiasedWeights::bias(int layer, Weight weight) const {
+  if (is_table(weight)) return {};
+  const Tensor w = source_.matrix(layer, weight);
+  return backend_.normal(1, w.rows(), w.dtype(),
+                         {91, static_cast<std::uint32_t>(layer), 300 + static_cast<std::uint32_t>(weight)}, scale_);
+}
+
+Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima) {
+  Tightness t;
+  if (certificate.bounds.size() != maxima.size()) return {theory::infinity, "another number of signals"};
+  for (const theory::SignalBound& bound : certificate.bounds) {
+    const std::string name =
+        fmt::format("{}[{}]", theory::signal_names[static_cast<std::size_t>(bound.signal)], bound.sublayer);
+    const std::vector<double>* seen = maxima.find(bound.signal, bound.sublayer);
+    if (seen == nullptr || static_cast<Eigen::Index>(seen->size()) != bound.magnitude.size()) {
+      return {theory::infinity, name + " has another shape"};
+    }
+    for (std::size_t k = 0; k < seen->size(); ++k) {
+      const double limit = bound.magnitude[static_cast<Eigen::Index>(k)];
+      const double ratio = (*seen)[k] == 0.0 ? 0.0 : (*seen)[k] / limit;
+      if (ratio > t.worst) t = {ratio, fmt::format("{} feature {}: {:.6g} of {:.6g}", name, k, (*seen)[k], limit)};
+    }
+  }
+  return t;
+}
+
+}  // namespace periscope::testing

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/certify/signal_maxima.h"
+#include "sim/model/weights.h"
+#include "theory/certificate.h"
+
+namespace periscope::testing {
+
+/// Another source's weights with a bias N(0, scale²) on every matrix that is no table.
+class BiasedWeights final : public WeightSource {
+ public:
+  BiasedWeights(const Backend& backend, const ModelSpec& model, const WeightSource& source, double scale)
+      : backend_(backend), model_(model), source_(source), scale_(scale) {}
+
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override { return source_.matrix(layer, weight); }
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
+
+ private:
+  const Backend& backend_;
+  const ModelSpec& model_;
+  const WeightSource& source_;
+  double scale_;
+};
+
+/// A measured magnitude in units of its bound, the largest of all features of all signals.
+struct Tightness {
+  double worst = 0.0;
+  std::string where;
+};
+
+/// Compares every feature of every signal; one that the certificate or the measurement does not have counts as
+/// infinitely wrong.
+Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima);
+
+}  // namespace periscope::testing
