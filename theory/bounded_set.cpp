@@ -60,9 +60,9 @@ struct Minimum {
 Minimum minimum_of(Activation kind) {
   switch (kind) {
     case Activation::relu: return {0.0, 0.0};
-    case Activation::gelu: return {-0.751791525, -0.1699712070};
-    case Activation::silu: return {-1.278464543, -0.2784645428};
-    case Activation::gelu_tanh: return {-0.752461423, -0.1700407506};
+    case Activation::gelu: return {-0.751791525, -0.16997120748};
+    case Activation::silu: return {-1.278464543, -0.27846454277};
+    case Activation::gelu_tanh: return {-0.752461423, -0.17004075058};
   }
   throw std::logic_error("unknown activation");
 }

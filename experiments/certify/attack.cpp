@@ -1,0 +1,142 @@
+#include "experiments/certify/attack.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/model/input.h"
+#include "sim/random/philox.h"
+
+namespace periscope {
+
+using theory::Signal;
+
+namespace {
+
+constexpr std::uint32_t attack_stream = 0x61747461;
+
+double norm_of(const Backend& ops, const Tensor& x) {
+  double sum = 0.0;
+  for (const double s : ops.row_dots(x, x)) sum += s;
+  return std::sqrt(sum);
+}
+
+/// Entries into [−largest, largest].
+Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
+  if (std::isinf(largest)) return x;
+  std::vector<double> values = ops.to_host(x);
+  for (double& v : values) v = std::clamp(v, -largest, largest);
+  return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
+}
+
+/// Climbs from x as far as `steps` steps go: along the normalised gradient, a little farther after every success, half
+/// as far after every failure.
+struct Climb {
+  Tensor x;
+  double value;
+};
+
+Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double largest, int steps) {
+  Slope here = slope_at(c, x, place, true);
+  double length = 0.3;
+  for (int step = 0; step < steps && length > 1e-9; ++step) {
+    const double slope = norm_of(c.ops, here.gradient);
+    if (!(slope > 0.0)) break;
+    const double scale = std::max(norm_of(c.ops, x), 1e-30);
+    const Tensor next = clamped(c.ops, c.ops.axpby(1.0, x, length * scale / slope, here.gradient), largest);
+    const double value = slope_at(c, next, place, false).value;
+    if (value > here.value) {
+      x = next;
+      here = slope_at(c, x, place, true);
+      length = std::min(length * 1.5, 10.0);
+    } else {
+      length *= 0.5;
+    }
+  }
+  return {x, here.value};
+}
+
+AttackResult attack_real(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
+                         SignalMaxima& seen) {
+  AttackResult result{.place = place};
+  for (int restart = 0; restart < o.restarts; ++restart) {
+    const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), attack_stream};
+    const double spread = std::isinf(largest) ? 1.0 : largest;
+    const Tensor start = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
+    const Climb top = climb(c, start, place, largest, o.steps);
+    result.reached = std::max(result.reached, top.value);
+    seen.add(c, top.x);
+  }
+  return result;
+}
+
+AttackResult attack_tokens(const StackContext& c, const SignalPlace& place, const AttackOptions& o,
+                           SignalMaxima& seen) {
+  constexpr int candidates = 8;
+  AttackResult result{.place = place};
+  const int room = c.model.embedding.positions - c.model.embedding.position_offset;
+  const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, room) : o.tokens;
+  const auto value_of = [&](const std::vector<int>& ids) {
+    return slope_at(c, embedding_forward(c, ids), place, false).value;
+  };
+  for (int restart = 0; restart < o.restarts; ++restart) {
+    std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
+    fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), attack_stream}, c.model.vocab, draws);
+    std::vector<int> ids(draws.begin(), draws.begin() + length);
+    double best = value_of(ids);
+    auto next = draws.begin() + length;
+    for (int step = 0; step < o.steps; ++step) {
+      const auto at = static_cast<std::size_t>(step % length);
+      std::vector<int> tried = ids;
+      for (int i = 0; i < candidates; ++i) {
+        tried[at] = *next++;
+        const double value = value_of(tried);
+        if (value <= best) continue;
+        best = value;
+        ids[at] = tried[at];
+      }
+    }
+    result.reached = std::max(result.reached, best);
+    seen.add(c, ids);
+  }
+  return result;
+}
+
+}  // namespace
+
+AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
+                    const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
+  AttackResult result =
+      domain.tokens ? attack_tokens(c, place, options, seen) : attack_real(c, place, domain.largest, options, seen);
+  result.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
+  return result;
+}
+
+std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {
+  std::vector<SignalPlace> places;
+  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+    const theory::SignalBound* worst = nullptr;
+    for (const theory::SignalBound& b : certificate.bounds) {
+      if (static_cast<std::size_t>(theory::class_of(b.signal)) != k || !has_gradient(b.signal)) continue;
+      if (worst == nullptr || b.largest > worst->largest) worst = &b;
+    }
+    if (worst != nullptr) places.push_back({worst->signal, worst->sublayer, worst->channel});
+  }
+  return places;
+}
+
+std::optional<AttackResult> exceeded(const theory::Certificate& certificate, const SignalMaxima& seen,
+                                     double rounding) {
+  std::optional<AttackResult> worst;
+  for (const theory::SignalBound& b : certificate.bounds) {
+    const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
+    if (maxima == nullptr) continue;
+    for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
+      const AttackResult at{{b.signal, b.sublayer, k}, b.magnitude[k], (*maxima)[static_cast<std::size_t>(k)]};
+      if (at.reached <= at.bound * (1.0 + rounding)) continue;
+      if (!worst || at.reached * worst->bound > worst->reached * at.bound) worst = at;
+    }
+  }
+  return worst;
+}
+
+}  // namespace periscope

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "experiments/certify/signal_gradient.h"
+#include "experiments/certify/signal_maxima.h"
+
+namespace periscope {
+
+struct AttackOptions {
+  int steps = 200;  ///< gradient steps, or greedy changes of one token, of every restart
+  int restarts = 4;
+  int tokens = 4;  ///< length of the sequences that are tried
+  std::uint64_t seed = 0;
+  DType dtype = DType::f64;  ///< of the weights, and so of the inputs
+};
+
+/// How near an attack came to a bound.
+struct AttackResult {
+  SignalPlace place;
+  double bound = 0.0;
+  double reached = 0.0;
+  [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
+};
+
+/// Tries to exceed the bound of one place with the input that the domain allows: real vectors by gradient ascent with
+/// a step that adapts, from random starts; token ids by changing the token that helps most of a random few, one at a
+/// time, from random sequences. All signals of the best inputs are added to `seen`.
+AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
+                    const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
+
+/// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
+std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
+
+/// A bound that something seen exceeds by more than rounding, or nothing.
+std::optional<AttackResult> exceeded(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
+
+}  // namespace periscope

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "sim/model/context.h"
+#include "theory/certificate.h"
+
+namespace periscope {
+
+/// One feature of a signal.
+struct SignalPlace {
+  theory::Signal signal;
+  int sublayer;
+  Tensor::Index channel;
+};
+
+/// Whether ascend can climb there: all but tables, heads' inputs after their norms, scores and mixed heads.
+bool has_gradient(theory::Signal signal);
+
+/// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the
+/// input.
+struct Slope {
+  double value;
+  Tensor gradient;  ///< [N, D]; empty if it was not asked for
+};
+
+/// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
+/// gradient of its |value| back to the input. Throws std::logic_error where has_gradient is false.
+Slope slope_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
+
+}  // namespace periscope

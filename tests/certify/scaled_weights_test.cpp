@@ -1,0 +1,96 @@
+#include "experiments/certify/scaled_weights.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "experiments/certify/theory_parameters.h"
+#include "sim/model/head.h"
+#include "sim/model/input.h"
+#include "tests/certify/any_model.h"
+#include "tests/certify/certified_stack.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
+
+/// The headroom advisor: signals scaled, function unchanged.
+namespace periscope::testing {
+namespace {
+
+struct Outcome {
+  RecordedStack stack;
+  std::vector<double> logits;
+};
+
+Outcome outcome_of(const StackContext& c, const std::vector<int>& ids) {
+  Outcome out;
+  const Tensor input = embedding_forward(c, ids);
+  out.stack = record_stack(c, input);
+  const auto tokens = static_cast<Tensor::Index>(ids.size());
+  const Tensor output = c.ops.from_host(tokens, c.model.width, DType::f64, out.stack.output);
+  out.logits = c.ops.to_host(head_forward(c, output).logits);
+  return out;
+}
+
+std::vector<double> times(double factor, std::vector<double> x) {
+  for (double& v : x) v *= factor;
+  return x;
+}
+
+/// ReLU can switch a whole branch off, and what a norm makes of nothing is not a number at eps 0.
+StackSpec smooth_model() {
+  StackSpec spec = any_model();
+  if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
+  spec.model.norm_eps = 0.0;
+  spec.input.kind = InputKind::tokens;
+  if (!can_scale(spec.model)) spec.model.final_norm = true;
+  return spec;
+}
+
+TEST_CASE("scaled weights: the stream is c times as large, branches k times, the logits are the same at eps 0") {
+  CHECK(rc::check("scaled", [] {
+    const StackSpec spec = smooth_model();
+    const StackScale scale{.stream = any_of({0.125, 3.0}), .branch = any_of({1.0, 0.25, 5.0})};
+    const Backend& ops = truth();
+    const GeneratedWeights plain(ops, spec, DType::f64, any_seed());
+    const EditedWeights normed(plain, same_matrix, random_norms(ops));
+    const BiasedWeights weights(ops, spec.model, normed, any_of({0.0, 0.5}));
+    const ScaledWeights scaled(ops, spec.model, weights, scale);
+    const ModelSpec model = scaled_model(spec.model, scale);
+    std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
+    for (int& id : ids) id = any_int(0, spec.model.vocab - 1);
+    const Outcome before = outcome_of({.ops = ops, .model = spec.model, .weights = weights}, ids);
+    const Outcome after = outcome_of({.ops = ops, .model = model, .weights = scaled}, ids);
+    const double rounding = 1e3 * rounding_of(spec.model);
+    assert_close(after.logits, before.logits, rounding);
+    for (int l = 0; l < spec.model.sublayers(); ++l) {
+      assert_close(after.stack.at(l, Site::x_out), times(scale.stream, before.stack.at(l, Site::x_out)), rounding);
+      const double k = spec.model.rule(l).norm_b ? scale.branch : scale.stream;
+      assert_close(after.stack.at(l, Site::f_out), times(k, before.stack.at(l, Site::f_out)), rounding);
+    }
+  }));
+}
+
+TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the stream") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.norm_eps = 0.0;
+  const Backend& ops = truth();
+  const GeneratedWeights weights(ops, spec, DType::f64, 1);
+  const StackScale scale{.stream = 0.25, .branch = 1.0};
+  const ScaledWeights scaled(ops, spec.model, weights, scale);
+  const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, weights), {});
+  const theory::Certificate after = theory::certify(scaled_model(spec.model, scale), TheoryParameters(ops, scaled), {});
+  for (int l = -1; l < spec.model.sublayers(); ++l) {
+    const double bound = before.find(theory::Signal::x_out, l)->largest;
+    CHECK(after.find(theory::Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("gains alone are enough for Peri-LN, not for B-only and not for Pre-LN") {
+  StackSpec spec = tiny_stack();
+  CHECK(recipe_of(placed(spec, "peri").model).gains_alone);
+  CHECK_FALSE(recipe_of(placed(spec, "b-only").model).gains_alone);
+  CHECK_FALSE(recipe_of(placed(spec, "pre").model).gains_alone);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "theory/parameters.h"
+
+namespace periscope::theory {
+
+/// Parameters that a test writes down. A norm that is not there has gain 1 of the right width.
+struct PlainParameters final : Parameters {
+  std::map<std::pair<int, Weight>, RowMatrix> matrices;
+  std::map<std::pair<int, Weight>, Eigen::VectorXd> biases;
+  std::map<std::pair<int, NormSite>, NormParameters> norms;
+
+  [[nodiscard]] RowMatrix matrix(int layer, Weight weight) const override { return matrices.at({layer, weight}); }
+  void visit_rows(Weight weight, const BlockVisitor& visit) const override { visit(0, matrices.at({0, weight})); }
+  [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override {
+    const auto at = biases.find({layer, weight});
+    return at == biases.end() ? Eigen::VectorXd() : at->second;
+  }
+  [[nodiscard]] NormParameters norm(int sublayer, NormSite site) const override { return norms.at({sublayer, site}); }
+};
+
+}  // namespace periscope::theory
