@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "experiments/certify/commands.h"
 #include "experiments/checkpoint/commands.h"
 #include "experiments/common/command.h"
 #include "experiments/common/provenance.h"
@@ -113,6 +114,7 @@ void add_commands(CLI::App& app, int& code) {
   add_verify_command(app, code);
   add_checkpoint_commands(app, code);
   add_probe_commands(app, code);
+  add_certify_command(app, code);
 
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
   const auto file = std::make_shared<std::string>();

@@ -20,14 +20,6 @@ double norm_of(const Backend& ops, const Tensor& x) {
   return std::sqrt(sum);
 }
 
-/// Entries into [−largest, largest].
-Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
-  if (std::isinf(largest)) return x;
-  std::vector<double> values = ops.to_host(x);
-  for (double& v : values) v = std::clamp(v, -largest, largest);
-  return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
-}
-
 /// Climbs from x as far as `steps` steps go: along the normalised gradient, a little farther after every success, half
 /// as far after every failure.
 struct Climb {
@@ -102,6 +94,13 @@ AttackResult attack_tokens(const StackContext& c, const SignalPlace& place, cons
 }
 
 }  // namespace
+
+Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
+  if (std::isinf(largest)) return x;
+  std::vector<double> values = ops.to_host(x);
+  for (double& v : values) v = std::clamp(v, -largest, largest);
+  return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
+}
 
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {

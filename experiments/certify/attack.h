@@ -31,6 +31,9 @@ struct AttackResult {
 AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
 
+/// Every entry moved into [−largest, largest].
+Tensor clamped(const Backend& ops, const Tensor& x, double largest);
+
 /// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 

@@ -35,6 +35,7 @@ ModelSpec scaled_model(ModelSpec model, const StackScale& scale) {
 double ScaledWeights::matrix_factor(int layer, Weight weight) const {
   const double c = scale_.stream;
   if (weight == Weight::positions || weight == Weight::token_types) return model_.embedding_norm ? 1.0 : c;
+  if (scale_.gains_only) return 1.0;
   if (!is_of_layer(weight)) {
     return is_first_of_head(model_, weight) && head_reads_scaled(model_) ? 1.0 / c : 1.0;
   }
@@ -49,7 +50,7 @@ double ScaledWeights::matrix_factor(int layer, Weight weight) const {
 double ScaledWeights::bias_factor(int layer, Weight weight) const {
   const double c = scale_.stream;
   if (weight == Weight::project_in) return model_.embedding_norm ? 1.0 : c;
-  if (!is_of_layer(weight)) return 1.0;
+  if (!is_of_layer(weight) || scale_.gains_only) return 1.0;
   const SublayerRule rule = model_.rule(sublayer_of(layer, weight));
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;

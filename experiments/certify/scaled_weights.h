@@ -11,6 +11,8 @@ namespace periscope {
 struct StackScale {
   double stream = 1.0;  ///< c: the stream x becomes c·x at every depth
   double branch = 1.0;  ///< k: what norm B reads becomes k·f, in sublayers that have one
+  /// Only norms' gains and biases, the embedding's scale and the tables, even where that changes the function.
+  bool gains_only = false;
 };
 
 /// The model of a scaled stack: the embedding's scale is multiplied by c, unless an embedding norm follows. The table

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/certify/attack.h"
+#include "experiments/certify/headroom.h"
+#include "experiments/common/netcdf_file.h"
+#include "sim/spec/number_format.h"
+
+namespace periscope {
+
+/// What `certify` found out about a model with given weights.
+struct CertifyResult {
+  std::string model;   ///< what it is called
+  std::string family;  ///< "" for weights that are no checkpoint's
+  StackSpec spec;
+  theory::InputDomain domain;
+  double seconds = 0.0;  ///< that the certificate took, with reading or drawing the weights
+  theory::Certificate certificate = {};
+  std::optional<SignalMaxima> measured = {};
+  int tokens = 0;  ///< that were measured
+  std::vector<AttackResult> attacks = {};
+  std::optional<AttackResult> exceeded = {};  ///< a bound that something run here passed: a bug, of this program
+  Headroom headroom = {};
+};
+
+/// What --require demands: a format that must be certified for a class, or for all of them.
+struct Requirement {
+  std::optional<theory::SignalClass> kind;  ///< nothing: every class
+  NumberFormat format;
+};
+
+/// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
+Requirement parse_requirement(const std::string& word);
+NumberFormat parse_format(const std::string& word);
+
+/// True if no input can overflow `format` in a class (or in all): every bound is at most the format's largest number.
+bool is_certified(const theory::Certificate& certificate, const Requirement& requirement);
+
+/// "x_out of sublayer 3, feature 17".
+std::string place_text(const SignalPlace& place, const ModelSpec& model);
+
+/// The forms of a result: a table for people, JSON, NetCDF.
+std::string certify_table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
+nlohmann::ordered_json certify_json(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+NetcdfDataset certify_dataset(const CertifyResult& result, const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope
