@@ -58,7 +58,7 @@ BoundedSet linear_image(const RowMatrix& w, const Vector& bias, const BoundedSet
 /// What W does to an ellipsoid's u, and a bound on the 2-norm (so on every row) of what rounding took from it.
 struct MatrixOver {
   RowMatrix matrix;
-  double lost;
+  double lost = 0.0;
 };
 
 /// W diag(axes), rows without their mean if the ellipsoid is centred: its image is W·centre + this·u, so this matrix's

@@ -17,7 +17,7 @@ BoundedSet part(const BoundedSet& x, Index first, Index size) {
 /// W·c + b, and a bound on the rounding of all its entries together.
 struct Centre {
   Vector value;
-  double error;
+  double error = 0.0;
 };
 
 Centre centre_of(const RowMatrix& w, const Vector& bias, const Ellipsoid& e) {
@@ -26,15 +26,28 @@ Centre centre_of(const RowMatrix& w, const Vector& bias, const Ellipsoid& e) {
   return {w * e.centre + b, rounding(w.cols()) * size};
 }
 
-/// A linear image with the ball of its 2-norm, from the spectral norm over x's ellipsoid.
-BoundedSet with_ball(BoundedSet image, const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
-  if (!x.ellipsoid) return image;
-  const Centre c = centre_of(w, bias, *x.ellipsoid);
-  const MatrixOver over = matrix_over(w, *x.ellipsoid);
+/// Adds to a linear image the ball of its 2-norm, from the spectral norm over x's ellipsoid.
+void add_ball(BoundedSet& image, const Centre& c, const MatrixOver& over) {
   const double radius = spectral_bound(over.matrix) + over.lost + c.error;
-  if (std::isfinite(radius)) image.ellipsoid = Ellipsoid{c.value, Vector::Constant(w.rows(), radius)};
-  return image;
+  if (std::isfinite(radius)) image.ellipsoid = Ellipsoid{c.value, Vector::Constant(c.value.size(), radius)};
 }
+
+/// A linear map, its image, and what it does to the ellipsoid if there is one.
+struct Mapped {
+  RowMatrix w;
+  Vector bias;
+  BoundedSet image;
+  Centre centre;
+  MatrixOver over;
+
+  Mapped(RowMatrix matrix, Vector b, const BoundedSet& x)
+      : w(std::move(matrix)), bias(std::move(b)), image(linear_image(w, bias, x)) {
+    if (!x.ellipsoid) return;
+    centre = centre_of(w, bias, *x.ellipsoid);
+    over = matrix_over(w, *x.ellipsoid);
+    add_ball(image, centre, over);
+  }
+};
 
 /// RoPE in half-split form turns features i and i + e/2 together, by any angle.
 BoundedSet rotated(const BoundedSet& head) {
@@ -82,7 +95,7 @@ HeadInputs head_inputs(const ModelSpec& m, const Parameters& p, int layer, Weigh
     } else if (m.qk_norm == QkNorm::head) {
       head = normalised(head, *norm);
     } else {
-      head = with_ball(head, w.middleRows(h * e, e), bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias, x);
+      head = Mapped(w.middleRows(h * e, e), bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias, x).image;
     }
     inputs.normed.push_back(head);
     inputs.read.push_back(m.rope ? rotated(head) : head);
@@ -208,18 +221,15 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
 namespace {
 
 /// gp over the ellipsoid, feature by feature, and 0: where φ(g)p lies.
-BoundedSet gated_box(const RowMatrix& gate, const Vector& gate_bias, const RowMatrix& up, const Vector& up_bias,
-                     const Ellipsoid& e) {
-  const MatrixOver gates = matrix_over(gate, e);
-  const MatrixOver ups = matrix_over(up, e);
-  const RowMatrix& a = gates.matrix;
-  const RowMatrix& b = ups.matrix;
-  const Centre g = centre_of(gate, gate_bias, e);
-  const Centre p = centre_of(up, up_bias, e);
+BoundedSet gated_box(const Mapped& gate, const Mapped& up) {
+  const RowMatrix& a = gate.over.matrix;
+  const RowMatrix& b = up.over.matrix;
+  const Centre& g = gate.centre;
+  const Centre& p = up.centre;
   const double slack = rounding(2 * a.cols());
-  BoundedSet box = unbounded(gate.rows());
+  BoundedSet box = unbounded(a.rows());
 #pragma omp parallel for schedule(static) if (a.size() > (1 << 16))
-  for (Index j = 0; j < gate.rows(); ++j) {
+  for (Index j = 0; j < a.rows(); ++j) {
     const double aa = a.row(j).norm();
     const double bb = b.row(j).norm();
     const double ab = a.row(j).dot(b.row(j));
@@ -228,10 +238,10 @@ BoundedSet gated_box(const RowMatrix& gate, const Vector& gate_bias, const RowMa
     const double cross = std::sqrt(std::max(0.0, g0 * g0 * bb * bb + p0 * p0 * aa * aa + 2.0 * g0 * p0 * ab));
     // Everything that a larger gate or up would give bounds what rounding can have taken away.
     const double size = (std::abs(g0) + g.error + aa) * (std::abs(p0) + p.error + bb);
-    const double lost = std::sqrt(slack) * (g0 != 0.0 && p0 != 0.0 ? std::abs(g0) * bb + std::abs(p0) * aa : 0.0) +
-                        slack * size +
-                        2.0 * (gates.lost * (bb + ups.lost + std::abs(p0)) + ups.lost * (aa + std::abs(g0))) +
-                        g.error * (std::abs(p0) + p.error + bb) + p.error * (std::abs(g0) + g.error + aa);
+    const double lost =
+        std::sqrt(slack) * (g0 != 0.0 && p0 != 0.0 ? std::abs(g0) * bb + std::abs(p0) * aa : 0.0) + slack * size +
+        2.0 * (gate.over.lost * (bb + up.over.lost + std::abs(p0)) + up.over.lost * (aa + std::abs(g0))) +
+        g.error * (std::abs(p0) + p.error + bb) + p.error * (std::abs(g0) + g.error + aa);
     box.high[j] = std::max(0.0, g0 * p0 + cross + 0.5 * (aa * bb + ab) + lost);
     box.low[j] = std::min(0.0, g0 * p0 - cross - 0.5 * (aa * bb - ab) - lost);
   }
@@ -252,17 +262,18 @@ BoundedSet from_norms(const RowMatrix& down, const Vector& bias, double two, dou
 MlpBounds gated_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm) {
   MlpBounds bounds;
   const Activation activation = activation_of(m.mlp);
-  const RowMatrix gate = p.matrix(layer, Weight::gate);
-  const RowMatrix up = p.matrix(layer, Weight::up);
   const RowMatrix down = p.matrix(layer, Weight::down);
-  const Vector gate_bias = p.bias(layer, Weight::gate);
-  const Vector up_bias = p.bias(layer, Weight::up);
   const Vector bias = p.bias(layer, Weight::down);
-  bounds.gate = with_ball(linear_image(gate, gate_bias, x), gate, gate_bias, x);
-  bounds.up = with_ball(linear_image(up, up_bias, x), up, up_bias, x);
-  const BoundedSet acted = activated(activation, *bounds.gate);
-  bounds.hidden = interval_product(acted, bounds.up);
-  if (x.ellipsoid) bounds.hidden = within(bounds.hidden, gated_box(gate, gate_bias, up, up_bias, *x.ellipsoid));
+  BoundedSet acted;
+  {
+    const Mapped gate(p.matrix(layer, Weight::gate), p.bias(layer, Weight::gate), x);
+    const Mapped up(p.matrix(layer, Weight::up), p.bias(layer, Weight::up), x);
+    bounds.gate = gate.image;
+    bounds.up = up.image;
+    acted = activated(activation, gate.image);
+    bounds.hidden = interval_product(acted, up.image);
+    if (x.ellipsoid) bounds.hidden = within(bounds.hidden, gated_box(gate, up));
+  }
   bounds.out = linear_image(down, bias, bounds.hidden);
   const double one = acted.norm() * bounds.up.norm();
   const double two = std::min({acted.magnitude().maxCoeff() * bounds.up.norm(),
@@ -278,15 +289,14 @@ MlpBounds gated_bounds(const ModelSpec& m, const Parameters& p, int layer, const
 }
 
 /// centre ± ½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) for p = p₀ + A u.
-BoundedSet from_half(const RowMatrix& down, const Vector& bias, const RowMatrix& up, const Vector& up_bias,
-                     const Ellipsoid& e, double norm) {
-  const Centre p = centre_of(up, up_bias, e);
-  const MatrixOver values = matrix_over(up, e);
-  const RowMatrix& over = values.matrix;
+BoundedSet from_half(const RowMatrix& down, const Vector& bias, const Mapped& up) {
+  const Centre& p = up.centre;
+  const RowMatrix& over = up.over.matrix;
+  const double norm = up.image.norm();
   const RowMatrix product = product_transposed(down, over.transpose());
   const Vector rows = down.rowwise().norm();
   const Vector centre = 0.5 * (down * p.value) + (bias.size() > 0 ? bias : Vector::Zero(down.rows()));
-  const double lost = p.error + values.lost + rounding(down.cols()) * (p.value.norm() + over.norm());
+  const double lost = p.error + up.over.lost + rounding(down.cols()) * (p.value.norm() + over.norm());
   const Vector reach = 0.5 * (product.rowwise().norm() + norm * rows) * (1.0 + rounding(down.cols())) + lost * rows +
                        rounding(0) * centre.cwiseAbs();
   return {centre - reach, centre + reach, {}};
@@ -294,16 +304,13 @@ BoundedSet from_half(const RowMatrix& down, const Vector& bias, const RowMatrix&
 
 MlpBounds plain_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm) {
   MlpBounds bounds;
-  const RowMatrix up = p.matrix(layer, Weight::up);
+  const Mapped up(p.matrix(layer, Weight::up), p.bias(layer, Weight::up), x);
   const RowMatrix down = p.matrix(layer, Weight::down);
-  const Vector up_bias = p.bias(layer, Weight::up);
   const Vector bias = p.bias(layer, Weight::down);
-  bounds.up = with_ball(linear_image(up, up_bias, x), up, up_bias, x);
+  bounds.up = up.image;
   bounds.hidden = activated(activation_of(m.mlp), bounds.up);
   bounds.out = linear_image(down, bias, bounds.hidden);
-  if (x.ellipsoid && std::isfinite(bounds.up.norm())) {
-    bounds.out = within(bounds.out, from_half(down, bias, up, up_bias, *x.ellipsoid, bounds.up.norm()));
-  }
+  if (x.ellipsoid && std::isfinite(bounds.up.norm())) bounds.out = within(bounds.out, from_half(down, bias, up));
   if (!with_norm || !std::isfinite(bounds.hidden.norm())) return bounds;
   const double reach = spectral_bound(down) * bounds.hidden.norm() * (1.0 + rounding(0));
   bounds.out.ellipsoid =

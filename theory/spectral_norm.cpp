@@ -11,7 +11,7 @@ namespace {
 using Index = Eigen::Index;
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr Index block = 64;
+constexpr Index block = 128;
 
 /// A lower estimate of the largest eigenvalue.
 double power_iteration(const RowMatrix& gram) {
@@ -34,6 +34,29 @@ double power_iteration(const RowMatrix& gram) {
   return estimate;
 }
 
+/// Fills a symmetric matrix by blocks of rows of its lower triangle, each a product over `terms`. A block is computed
+/// by one thread.
+template <class Fill>
+void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
+  const Index blocks = (y.rows() + block - 1) / block;
+#pragma omp parallel for schedule(dynamic, 1) if (y.size() * terms > (1 << 22))
+  for (Index i = blocks - 1; i >= 0; --i) {
+    const Index rows = std::min(block, y.rows() - i * block);
+    const Index cols = i * block + rows;
+    fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
+  }
+  y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
+}
+
+/// aᵀ a.
+RowMatrix gram_of_columns(const RowMatrix& a) {
+  RowMatrix y(a.cols(), a.cols());
+  lower_blocks(y, a.rows(), [&](auto target, Index first, Index rows, Index cols) {
+    target.noalias() = a.middleCols(first, rows).transpose() * a.leftCols(cols);
+  });
+  return y;
+}
+
 }  // namespace
 
 RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
@@ -49,14 +72,9 @@ RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
 
 RowMatrix gram_of(const RowMatrix& a) {
   RowMatrix y(a.rows(), a.rows());
-  const Index blocks = (a.rows() + block - 1) / block;
-#pragma omp parallel for schedule(dynamic, 1) if (a.rows() * a.rows() * a.cols() > (1 << 22))
-  for (Index i = blocks - 1; i >= 0; --i) {
-    const Index rows = std::min(block, a.rows() - i * block);
-    const Index cols = i * block + rows;
-    y.block(i * block, 0, rows, cols).noalias() = a.middleRows(i * block, rows) * a.topRows(cols).transpose();
-  }
-  y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
+  lower_blocks(y, a.cols(), [&](auto target, Index first, Index rows, Index cols) {
+    target.noalias() = a.middleRows(first, rows) * a.topRows(cols).transpose();
+  });
   return y;
 }
 
@@ -77,7 +95,7 @@ double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
 double spectral_bound(const RowMatrix& a) {
   if (a.size() == 0) return 0.0;
   const bool wide = a.cols() >= a.rows();
-  const RowMatrix gram = wide ? gram_of(a) : gram_of(a.transpose());
+  const RowMatrix gram = wide ? gram_of(a) : gram_of_columns(a);
   return std::sqrt(largest_eigenvalue_bound(gram, wide ? a.cols() : a.rows())) * (1.0 + 4.0 * epsilon);
 }
 
