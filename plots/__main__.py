@@ -12,6 +12,7 @@ from plots import (
     attenuation,
     bound_ratios,
     bound_width,
+    certificate,
     convergence,
     crossover,
     dilution,
@@ -29,7 +30,7 @@ from plots import (
 
 KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, gradient, weight_gradients, score_path,
          gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe)  # fmt: skip
+         probe, certificate)  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "sim/model/input.h"
 #include "sim/random/philox.h"
@@ -47,50 +48,62 @@ Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double la
   return {x, here.value};
 }
 
-AttackResult attack_real(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
-                         SignalMaxima& seen) {
-  AttackResult result{.place = place};
-  for (int restart = 0; restart < o.restarts; ++restart) {
-    const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), attack_stream};
-    const double spread = std::isinf(largest) ? 1.0 : largest;
-    const Tensor start = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
-    const Climb top = climb(c, start, place, largest, o.steps);
-    result.reached = std::max(result.reached, top.value);
-    seen.add(c, top.x);
-  }
-  return result;
+Climb climb_from_random(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
+                        int restart) {
+  const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), attack_stream};
+  const double spread = std::isinf(largest) ? 1.0 : largest;
+  const Tensor start = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
+  return climb(c, start, place, largest, o.steps);
 }
 
-AttackResult attack_tokens(const StackContext& c, const SignalPlace& place, const AttackOptions& o,
-                           SignalMaxima& seen) {
+/// Token ids, and what they reach.
+struct Search {
+  std::vector<int> ids;
+  double value;
+};
+
+Search search_from_random(const StackContext& c, const SignalPlace& place, const AttackOptions& o, int restart) {
   constexpr int candidates = 8;
-  AttackResult result{.place = place};
   const int room = c.model.embedding.positions - c.model.embedding.position_offset;
   const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, room) : o.tokens;
+  std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
+  fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), attack_stream}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
     return slope_at(c, embedding_forward(c, ids), place, false).value;
   };
-  for (int restart = 0; restart < o.restarts; ++restart) {
-    std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
-    fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), attack_stream}, c.model.vocab, draws);
-    std::vector<int> ids(draws.begin(), draws.begin() + length);
-    double best = value_of(ids);
-    auto next = draws.begin() + length;
-    for (int step = 0; step < o.steps; ++step) {
-      const auto at = static_cast<std::size_t>(step % length);
-      std::vector<int> tried = ids;
-      for (int i = 0; i < candidates; ++i) {
-        tried[at] = *next++;
-        const double value = value_of(tried);
-        if (value <= best) continue;
-        best = value;
-        ids[at] = tried[at];
-      }
+  Search best{{draws.begin(), draws.begin() + length}, 0.0};
+  best.value = value_of(best.ids);
+  auto next = draws.begin() + length;
+  for (int step = 0; step < o.steps; ++step) {
+    const auto at = static_cast<std::size_t>(step % length);
+    std::vector<int> tried = best.ids;
+    for (int i = 0; i < candidates; ++i) {
+      tried[at] = *next++;
+      const double value = value_of(tried);
+      if (value > best.value) best = {tried, value};
     }
-    result.reached = std::max(result.reached, best);
-    seen.add(c, ids);
   }
-  return result;
+  return best;
+}
+
+/// Small stacks run one restart per thread; in a large one the ops use the threads, so that one sublayer's weights
+/// are in memory. Results come in the order of the restarts.
+template <class Function>
+auto of_all_restarts(const ModelSpec& m, int restarts, const Function& function) {
+  constexpr long largest = 1L << 20U;  // entries of a matrix
+  std::vector<decltype(function(0))> found(static_cast<std::size_t>(restarts));
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 1) if (static_cast <long>(m.mlp_width) * m.width <= largest)
+  for (int i = 0; i < restarts; ++i) {
+    try {
+      found[static_cast<std::size_t>(i)] = function(i);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return found;
 }
 
 }  // namespace
@@ -104,8 +117,18 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
 
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
-  AttackResult result =
-      domain.tokens ? attack_tokens(c, place, options, seen) : attack_real(c, place, domain.largest, options, seen);
+  AttackResult result{.place = place};
+  const auto add = [&](const auto& input, double value) {
+    result.reached = std::max(result.reached, value);
+    seen.add(c, input);
+  };
+  if (domain.tokens) {
+    const auto search = [&](int restart) { return search_from_random(c, place, options, restart); };
+    for (const Search& s : of_all_restarts(c.model, options.restarts, search)) add(s.ids, s.value);
+  } else {
+    const auto ascend = [&](int restart) { return climb_from_random(c, place, domain.largest, options, restart); };
+    for (const Climb& top : of_all_restarts(c.model, options.restarts, ascend)) add(top.x, top.value);
+  }
   result.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
   return result;
 }

@@ -1,0 +1,57 @@
+#include "sim/checkpoint/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "experiments/certify/attack.h"
+#include "experiments/certify/headroom.h"
+#include "experiments/certify/theory_parameters.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "tests/certify/certified_stack.h"
+#include "tests/support/targets.h"
+
+/// The certificate on stored models of every family.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("every family: tokens, and a search for worse ones, stay below the certificate; scaling keeps the logits") {
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    ++models;
+    INFO(entry.path().filename().string());
+    const Checkpoint checkpoint(entry.path().string());
+    const ModelSpec& m = checkpoint.model();
+    for (const Target& target : targets()) {
+      if (target.dtype != DType::f64) continue;
+      const CheckpointWeights weights(*target.backend, checkpoint, target.dtype);
+      const StackContext c{.ops = *target.backend, .model = m, .weights = weights};
+      const theory::InputDomain tokens;
+      const theory::Certificate certificate = theory::certify(m, TheoryParameters(*target.backend, weights), tokens);
+      std::vector<int> ids(6);
+      std::iota(ids.begin(), ids.end(), 0);
+      SignalMaxima maxima;
+      maxima.add(c, ids);
+      for (const SignalPlace& place : attack_places(certificate)) {
+        attack(c, certificate, place, tokens, {.steps = 10, .restarts = 2, .tokens = 5, .seed = 1}, maxima);
+      }
+      const Tightness t = compare(certificate, maxima);
+      INFO(t.where);
+      CHECK(t.worst <= 1.0 + 1e-11);
+      // A bound that is a thousand times too large for all signals would prove nothing.
+      CHECK(t.worst > 0.5);
+
+      if (!can_scale(m)) continue;
+      const ScaledRun run = run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids);
+      CHECK(run.without_eps < 1e-12);
+      CHECK(run.difference < 0.05);
+      if (!recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);
+    }
+  }
+  CHECK(models >= 10);
+}
+
+}  // namespace
+}  // namespace periscope::testing
