@@ -50,16 +50,36 @@ TEST_CASE("T17: no token sequence and no real input passes the certificate, at a
       }
       const TheoryParameters parameters(ops, weights);
       const theory::Certificate certificate = theory::certify(spec.model, parameters, {tokens, largest});
-      for (const int threads : {2, 3}) {
-        const Threads limited(threads);
-        RC_ASSERT(same(certificate, theory::certify(spec.model, parameters, {tokens, largest})));
-      }
       for (const theory::SignalBound& b : certificate.bounds) RC_ASSERT(std::isfinite(b.largest));
       const Tightness t = compare(certificate, maxima);
       RC_LOG() << t.where << '\n';
       RC_ASSERT(t.worst <= slack);
     }
   }));
+}
+
+TEST_CASE("the certificate is the same bits for any number of threads") {
+  StackSpec spec;  // wide enough that threads share its products
+  spec.model.layers = 1;
+  spec.model.width = 320;
+  spec.model.heads = spec.model.kv_heads = 2;
+  spec.model.head_dim = 160;
+  spec.model.mlp_width = 416;
+  spec.init.scheme = InitScheme::lecun;
+  for (const std::string_view placement : {"none", "peri"}) {
+    spec.model.placement = find_placement(placement).value();
+    for (const Target& target : exact_targets()) {
+      if (target.backend->name() == "reference") continue;
+      const GeneratedWeights weights(*target.backend, spec, target.dtype, 1);
+      const TheoryParameters parameters(*target.backend, weights);
+      const Threads one(1);
+      const theory::Certificate expected = theory::certify(spec.model, parameters, {});
+      for (const int threads : {2, 3}) {
+        const Threads several(threads);
+        CHECK(same(expected, theory::certify(spec.model, parameters, {})));
+      }
+    }
+  }
 }
 
 }  // namespace
