@@ -31,8 +31,7 @@ GradientPathSizes decompose_seed(const Config& config, const Backend& backend, c
   const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(i);
   const GeneratedWeights weights(backend, spec, config.run.dtype, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
-  return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed),
-                            label_ids(spec, seed));
+  return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed), label_ids(spec, seed));
 }
 
 void add(IdentityPath& path, const GradientPathSizes& sizes) {
