@@ -56,7 +56,8 @@ class Result:
             *([self.config["run"]["dtype"]] if self.measured or "bias" in self else []),
         ]
         words = ", ".join(parts)
-        return f"{words[0].upper()}{words[1:]}. Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
+        version, commit = self.attributes["version"], self.attributes["commit"]
+        return f"{words[0].upper()}{words[1:]}. Periscope {version}, commit {commit}."
 
 
 def _plain(values: Any) -> np.ndarray:
