@@ -86,9 +86,9 @@ TEST_CASE("the comparison sees each rule: a theory that is not told of one disag
   wrong[4].second.model.head.soft_cap = 0.0;
   wrong[5].first = "no token types";
   wrong[5].second.model.embedding.token_types = 0;
-  for (const auto& [what, told] : wrong) {
-    CAPTURE(what);
-    CHECK(agreement_of(spec, told).verdict == Verdict::disagrees);
+  for (const auto& told : wrong) {
+    CAPTURE(told.first);
+    CHECK(agreement_of(spec, told.second).verdict == Verdict::disagrees);
   }
 }
 
