@@ -92,6 +92,8 @@ constexpr std::array experiments{
     Experiment{"info DIR", "the placement and the names of the norms of a checkpoint"},
     Experiment{"verify --cases 20000", "bounds on gradients and growth (T14-T16): attacked, and false claims refuted"},
     Experiment{"probe DIR --text FILE", "a checkpoint on tokens: measured, beside theory at initialisation"},
+    Experiment{"certify DIR --headroom fp16",
+               "bounds on every signal for every input (T17), and room in number formats"},
     Experiment{"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };

@@ -169,6 +169,8 @@ void advise(const Subject& s, const CertifyOptions& own, const Config& config, C
   }
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;
+    if (!(f.stream > 0.0))
+      throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
     const double c = std::clamp(power_of_two_below(f.stream), 0x1p-40, 0x1p40);
     const double k = std::isnan(f.branch) ? 1.0 : std::min(1.0, power_of_two_below(f.branch));
     result.headroom.run = run_scaled(s.context(), {.stream = c, .branch = k}, ids_of(s, own, config));
