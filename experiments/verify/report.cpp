@@ -19,15 +19,22 @@ std::string coloured(const std::string& word, bool good, bool colour) {
 
 std::string number(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
 
+/// "no case" if none met the statement with a bound that says something.
+std::string_view verdict_of(const Statement& s, const Tally& t) {
+  const bool refutable = s.kind == StatementKind::refutable;
+  if (t.violations > 0) return refutable ? "refuted" : "violated";
+  if (t.cases == t.trivial) return "no case";
+  return refutable ? "not refuted" : "holds";
+}
+
 std::string statement_rows(const VerifyResult& r, bool colour) {
   std::string table = fmt::format("{:<11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>10}  {:<12} {}\n", "statement", "cases",
                                   "trivial", "median", "99 %", "largest", "violations", "verdict", "");
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];
     const Tally& t = r.tallies[k];
-    const bool good = (s.kind == StatementKind::refutable) == (t.violations > 0);
-    const char* word =
-        s.kind == StatementKind::refutable ? (good ? "refuted" : "not refuted") : (good ? "holds" : "VIOLATED");
+    const std::string_view word = verdict_of(s, t);
+    const bool good = word == "holds" || word == "refuted";
     table += fmt::format("{:<11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>10}  {} {}\n", s.id, t.cases, t.trivial,
                          number(t.quantile(0.5)), number(t.quantile(0.99)), number(t.largest), t.violations,
                          coloured(fmt::format("{:<12}", word), good, colour), s.text);
@@ -65,11 +72,6 @@ Json counterexamples_json(const std::vector<Counterexample>& all) {
 
 std::string_view kind_name(StatementKind kind) {
   return kind == StatementKind::bound ? "bound" : kind == StatementKind::identity ? "identity" : "refutable";
-}
-
-std::string_view verdict_of(const Statement& s, const Tally& t) {
-  if (s.kind == StatementKind::refutable) return t.violations > 0 ? "refuted" : "not-refuted";
-  return t.violations == 0 ? "holds" : "violated";
 }
 
 Json id_or_null(std::uint64_t id) { return id == Tally::none ? Json() : Json(id); }
