@@ -55,7 +55,7 @@ struct Victim {
       : spec(std::move(s)),
         plain(ops, spec, DType::f64, 5),
         normed(plain, same_matrix, random_norms(ops)),
-        weights(ops, spec.model, normed, 0.5),
+        weights(ops, normed, 0.5),
         parameters(ops, weights) {}
   [[nodiscard]] StackContext context() const { return {.ops = ops, .model = spec.model, .weights = weights}; }
 };

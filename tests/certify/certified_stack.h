@@ -11,8 +11,8 @@ namespace periscope::testing {
 /// Another source's weights with a bias N(0, scale²) on every matrix that is no table.
 class BiasedWeights final : public WeightSource {
  public:
-  BiasedWeights(const Backend& backend, const ModelSpec& model, const WeightSource& source, double scale)
-      : backend_(backend), model_(model), source_(source), scale_(scale) {}
+  BiasedWeights(const Backend& backend, const WeightSource& source, double scale)
+      : backend_(backend), source_(source), scale_(scale) {}
 
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override { return source_.matrix(layer, weight); }
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
@@ -20,7 +20,6 @@ class BiasedWeights final : public WeightSource {
 
  private:
   const Backend& backend_;
-  const ModelSpec& model_;
   const WeightSource& source_;
   double scale_;
 };

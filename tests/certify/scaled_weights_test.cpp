@@ -53,7 +53,7 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
     const Backend& ops = truth();
     const GeneratedWeights plain(ops, spec, DType::f64, any_seed());
     const EditedWeights normed(plain, same_matrix, random_norms(ops));
-    const BiasedWeights weights(ops, spec.model, normed, any_of({0.0, 0.5}));
+    const BiasedWeights weights(ops, normed, any_of({0.0, 0.5}));
     const ScaledWeights scaled(ops, spec.model, weights, scale);
     const ModelSpec model = scaled_model(spec.model, scale);
     std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));

@@ -34,7 +34,7 @@ TEST_CASE("T17: no token sequence and no real input passes the certificate, at a
       const Backend& ops = *target.backend;
       const GeneratedWeights plain(ops, spec, target.dtype, seed);
       const EditedWeights normed(plain, same_matrix, random_norms(ops));
-      const BiasedWeights weights(ops, spec.model, normed, biased ? 1.0 : 0.0);
+      const BiasedWeights weights(ops, normed, biased ? 1.0 : 0.0);
       const StackContext c{.ops = ops, .model = spec.model, .weights = weights};
       SignalMaxima maxima;
       for (std::uint64_t i = 0; i < 3; ++i) {
