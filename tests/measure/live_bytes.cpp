@@ -13,12 +13,19 @@ constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Sanitizers bring a nothrow form of their own, whose blocks have no header.
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   void* block = std::malloc(header + bytes);
-  if (block == nullptr) throw std::bad_alloc();
+  if (block == nullptr) return nullptr;
   *static_cast<std::size_t*>(block) = bytes;
   total += bytes;
   return static_cast<char*>(block) + header;
+}
+
+void* operator new(std::size_t bytes) {
+  void* block = operator new(bytes, std::nothrow);
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
 }
 
 void operator delete(void* pointer) noexcept {
