@@ -6,7 +6,7 @@
 namespace periscope {
 
 /// A weight source as theory reads it: in double, one matrix at a time. The backend is the one whose tensors the
-/// source returns. Both must outlive it.
+/// source returns. Both must outlive it. Throws InputError for a weight that is not finite.
 class TheoryParameters final : public theory::Parameters {
  public:
   TheoryParameters(const Backend& backend, const WeightSource& weights) : backend_(backend), weights_(weights) {}
@@ -17,7 +17,7 @@ class TheoryParameters final : public theory::Parameters {
   [[nodiscard]] theory::NormParameters norm(int sublayer, NormSite site) const override;
 
  private:
-  [[nodiscard]] Eigen::VectorXd vector(const Tensor& x) const;
+  [[nodiscard]] Eigen::VectorXd vector(const Tensor& x, const std::string& name) const;
 
   const Backend& backend_;
   const WeightSource& weights_;

@@ -39,6 +39,10 @@ Config CommonOptions::load() const {
   c.run.out = out.value_or(c.run.out);
   require_at_least("seeds", c.run.seeds, 1);
   require_at_least("threads", c.run.threads, 0);
+  constexpr int most_threads = 1024;
+  if (c.run.threads > most_threads) {
+    throw ConfigError(fmt::format("threads = {}: expected at most {}", c.run.threads, most_threads));
+  }
   const auto backend = make_backend(c.run.device);
   c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
   if (!backend->supports(c.run.dtype)) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numbers>
@@ -180,7 +181,7 @@ std::optional<std::pair<std::uint64_t, std::uint32_t>> parse_id(const std::strin
 
 BoundCase read_case(const std::string& path) {
   std::ifstream file(path);
-  if (!file) {
+  if (!file || std::filesystem::is_directory(path)) {
     throw ConfigError(fmt::format("--replay {}: expected SEED:ID, as in 0:1234, or a JSON file with a case", path));
   }
   const auto json = nlohmann::ordered_json::parse(file, nullptr, false);

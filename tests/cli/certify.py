@@ -1,9 +1,11 @@
 """`periscope certify` as a user meets it: verdicts, exit codes, JSON. Usage: certify.py BINARY"""
 
+import math
 import pathlib
 import tempfile
 import unittest
 
+import tiny_checkpoint
 from periscope_process import SMALL, run, run_json
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures"
@@ -71,6 +73,21 @@ class Certify(unittest.TestCase):
         self.assertLess(scaled["c"], 1)
         self.assertTrue(scaled["classes"]["stream"]["formats"]["fp16"]["certified"])
         self.assertTrue(scaled["classes"]["branch"]["formats"]["fp16"]["certified"])
+
+    def test_weights_that_are_not_finite_are_refused(self):
+        for value, name in ((math.nan, "q_proj"), (math.inf, "down_proj")):
+            tensors = tiny_checkpoint.random_tensors(256)
+            _, values = tensors[next(n for n in tensors if name in n)]
+            values[3] = value
+            folder = self.folder / name
+            tiny_checkpoint.write(folder, tensors=tensors)
+            for command in (("certify", folder, "--require", "fp16"), ("certify", folder, "--headroom", "fp16")):
+                done = run(*command)
+                self.assertEqual((done.returncode, done.stdout), (3, ""), command)
+                self.assertIn(f"entry 3 is {value}: expected finite weights", done.stderr)
+        done = run("generate", self.folder / "q_proj", "--tokens", "1,2", "--count", 1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("logits are not numbers", done.stderr)
 
     def test_result_file(self):
         self.assertEqual(run("certify", FIXTURES / "olmo2", "--out", self.folder, "--quiet").returncode, 0)
