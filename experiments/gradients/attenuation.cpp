@@ -128,8 +128,8 @@ std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) 
   return results;
 }
 
-Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
-  Outcome outcome{.data = {}, .table = table_of(results)};
+GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
+  GradientOutcome outcome{.data = {}, .table = table_of(results)};
   NetcdfDataset& data = outcome.data;
   data.attributes = provenance(config);
   const auto layers = static_cast<std::size_t>(config.base.model.layers);

@@ -24,6 +24,6 @@ double claimed_attenuation_rate();
 /// Every stack of `config` at every factor of config.gradients.qk_factors; 0 is uniform attention.
 std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet);
 
-Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
+GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
 
 }  // namespace periscope

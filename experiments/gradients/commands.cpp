@@ -17,12 +17,12 @@
 namespace periscope {
 namespace {
 
-using Experiment = std::function<Outcome(const Config&, bool quiet)>;
+using Experiment = std::function<GradientOutcome(const Config&, bool quiet)>;
 
 ExitCode run(const std::string& file, const CommonOptions& options, const Experiment& experiment) {
   Config config = options.load();
   config.run.backward = true;
-  const Outcome outcome = experiment(config, options.quiet);
+  const GradientOutcome outcome = experiment(config, options.quiet);
   if (!config.run.out.empty()) {
     const std::string path = fmt::format("{}/{}.nc", config.run.out, file);
     write_netcdf(path, outcome.data);

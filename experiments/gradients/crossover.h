@@ -35,6 +35,6 @@ CrossoverResult gradient_crossover(const Config& config, bool quiet);
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
-Outcome crossover_outcome(const Config& config, const CrossoverResult& result);
+GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result);
 
 }  // namespace periscope

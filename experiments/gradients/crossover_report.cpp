@@ -50,8 +50,8 @@ std::string table_of(const CrossoverResult& result) {
 
 }  // namespace
 
-Outcome crossover_outcome(const Config& config, const CrossoverResult& result) {
-  Outcome outcome{.data = {}, .table = table_of(result)};
+GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result) {
+  GradientOutcome outcome{.data = {}, .table = table_of(result)};
   NetcdfDataset& data = outcome.data;
   data.attributes = provenance(config);
   data.attributes["order_claim"] = std::string(name_of(result.order.verdict));

@@ -30,6 +30,6 @@ struct DepthResult {
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
 DepthResult gradient_depth(const Config& config, bool quiet);
 
-Outcome depth_outcome(const Config& config, const DepthResult& result);
+GradientOutcome depth_outcome(const Config& config, const DepthResult& result);
 
 }  // namespace periscope

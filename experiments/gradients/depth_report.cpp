@@ -35,8 +35,8 @@ std::string table_of(const DepthResult& result) {
 
 }  // namespace
 
-Outcome depth_outcome(const Config& config, const DepthResult& result) {
-  Outcome outcome{.data = {}, .table = table_of(result)};
+GradientOutcome depth_outcome(const Config& config, const DepthResult& result) {
+  GradientOutcome outcome{.data = {}, .table = table_of(result)};
   NetcdfDataset& data = outcome.data;
   data.attributes = provenance(config);
   data.dimensions = {

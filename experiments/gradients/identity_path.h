@@ -30,6 +30,6 @@ struct IdentityPath {
 /// streams.
 std::vector<IdentityPath> identity_path(const Config& config, bool quiet);
 
-Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
+GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
 
 }  // namespace periscope

@@ -35,8 +35,8 @@ std::string table_of(const std::vector<IdentityPath>& results) {
 
 }  // namespace
 
-Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
-  Outcome outcome{.data = {}, .table = table_of(results)};
+GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
+  GradientOutcome outcome{.data = {}, .table = table_of(results)};
   NetcdfDataset& data = outcome.data;
   data.attributes = provenance(config);
   const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());

@@ -9,7 +9,7 @@
 namespace periscope {
 
 /// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
-struct Outcome {
+struct GradientOutcome {
   NetcdfDataset data;
   std::string table;
   bool rejected = false;

@@ -116,8 +116,8 @@ std::vector<ScorePath> score_path(const Config& config, bool quiet) {
   return results;
 }
 
-Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
-  Outcome outcome{.data = {}, .table = table_of(results)};
+GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
+  GradientOutcome outcome{.data = {}, .table = table_of(results)};
   NetcdfDataset& data = outcome.data;
   data.attributes = provenance(config);
   const auto layers = static_cast<std::size_t>(config.base.model.layers);

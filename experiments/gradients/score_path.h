@@ -22,6 +22,6 @@ struct ScorePath {
 std::vector<ScorePath> score_path(const Config& config, bool quiet);
 
 /// `rejected` is about the whole theory; one without the score path is expected to be wrong.
-Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
+GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
 
 }  // namespace periscope

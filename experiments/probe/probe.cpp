@@ -31,8 +31,8 @@ bool violates_growth_identity(const ModelReading& reading) {
 
 bool diverged(const ModelReading& reading) { return reading.reading.diverged_at >= 0; }
 
-std::vector<SignalMaxima> signal_maxima(const ModelReading& reading) {
-  std::vector<SignalMaxima> all;
+std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
+  std::vector<SignalPeaks> all;
   const auto add_site = [&](Site site) {
     const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
     if (curve != nullptr) all.push_back({std::string(site_names[static_cast<std::size_t>(site)]), curve->value});
@@ -48,9 +48,9 @@ std::vector<SignalMaxima> signal_maxima(const ModelReading& reading) {
 
 // A NaN within a signal counts as infinite inside a module (top_magnitudes); at a site the statistic is NaN, but what
 // made it is an infinity or a NaN inside, so the margin is 0 all the same.
-Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest) {
+Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest) {
   Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
-  for (const SignalMaxima& signal : maxima) {
+  for (const SignalPeaks& signal : maxima) {
     for (std::size_t i = 0; i < signal.values.size(); ++i) {
       const double margin = largest / signal.values[i];
       if (margin < smallest.value) smallest = {margin, signal.name, static_cast<int>(i)};

@@ -40,21 +40,21 @@ struct ProbeResult {
 [[nodiscard]] bool diverged(const ModelReading& reading);
 
 /// The largest |x| of a signal over all tokens and features.
-struct SignalMaxima {
+struct SignalPeaks {
   std::string name;            ///< of its Site or its place Inside a module
   std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
 };
 
 /// Of every signal, in the order of the dataflow.
-[[nodiscard]] std::vector<SignalMaxima> signal_maxima(const ModelReading& reading);
+[[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
 
 /// A format's largest number over the largest |x| of all signals, and where that is.
 struct Margin {
   double value;
   std::string signal;
-  int index;  ///< as in SignalMaxima
+  int index;  ///< as in SignalPeaks
 };
-[[nodiscard]] Margin smallest_margin(const std::vector<SignalMaxima>& maxima, double largest);
+[[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest);
 
 /// The forms of a result: a table for people, JSON, NetCDF.
 [[nodiscard]] std::string probe_table(const ProbeResult& result);

@@ -21,7 +21,7 @@ class Builder {
       : r_(result),
         sublayers_(result.measured.growth.size()),
         ranks_(result.measured.extremes.front().top.size()),
-        maxima_(signal_maxima(result.measured)) {
+        maxima_(signal_peaks(result.measured)) {
     data_.dimensions = {{"depth", sublayers_ + 1},   {"other_depth", sublayers_ + 1},  {"sublayer", sublayers_},
                         {"site", site_names.size()}, {"token", r_.input.ids.size()},   {"rank", ranks_},
                         {"signal", maxima_.size()},  {"format", number_formats.size()}};
@@ -68,7 +68,7 @@ class Builder {
     counting("token", r_.input.ids.size(), 0, "position in the sequence");
     add("site", {"site"}, Words(site_names.begin(), site_names.end()), "place in the dataflow (T1)");
     Words signals;
-    for (const SignalMaxima& signal : maxima_) signals.push_back(signal.name);
+    for (const SignalPeaks& signal : maxima_) signals.push_back(signal.name);
     add("signal", {"signal"}, signals, "place in the dataflow, also inside a module");
     Words formats;
     Values largest;
@@ -206,7 +206,7 @@ class Builder {
   void margins() {
     Values largest;
     Values margin;
-    for (const SignalMaxima& signal : maxima_) {
+    for (const SignalPeaks& signal : maxima_) {
       const std::size_t input = signal.values.size() - sublayers_;  // of x_out: drop the stack's input
       largest.insert(largest.end(), signal.values.begin() + static_cast<std::ptrdiff_t>(input), signal.values.end());
     }
@@ -220,7 +220,7 @@ class Builder {
   const ProbeResult& r_;
   std::size_t sublayers_;
   std::size_t ranks_;
-  std::vector<SignalMaxima> maxima_;
+  std::vector<SignalPeaks> maxima_;
   NetcdfDataset data_;
 };
 

@@ -75,11 +75,11 @@ Json massive_json(const ProbeResult& r) {
 }
 
 Json margins_json(const ModelReading& r) {
-  const std::vector<SignalMaxima> maxima = signal_maxima(r);
+  const std::vector<SignalPeaks> maxima = signal_peaks(r);
   Json formats = Json::object();
   for (const NumberFormat& format : number_formats) {
     Json signals = Json::object();
-    for (const SignalMaxima& signal : maxima) {
+    for (const SignalPeaks& signal : maxima) {
       for (const double largest : signal.values) signals[signal.name].push_back(format.largest / largest);
     }
     const Margin m = smallest_margin(maxima, format.largest);

@@ -66,7 +66,7 @@ std::string massive_rows(const ProbeResult& r) {
 
 std::string margin_rows(const ProbeResult& r) {
   std::string text = "smallest margin of each format: its largest number over max |x|\n";
-  const std::vector<SignalMaxima> maxima = signal_maxima(r.measured);
+  const std::vector<SignalPeaks> maxima = signal_peaks(r.measured);
   for (const NumberFormat& format : number_formats) {
     const Margin m = smallest_margin(maxima, format.largest);
     const bool depth = m.signal == "x_out" || m.signal == "r_out";

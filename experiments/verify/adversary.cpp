@@ -196,7 +196,7 @@ std::vector<Attack> attacks() {
   return all;
 }
 
-AttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
+BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
   std::vector<BoundCase> ends(static_cast<std::size_t>(starts));
   std::vector<double> reached(ends.size(), 0.0);
 #pragma omp parallel for schedule(dynamic, 1)
@@ -208,13 +208,13 @@ AttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
     if (std::isfinite(value)) reached[i] = value;
   }
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached) - reached.begin());
-  AttackResult result{.name = attack.name,
-                      .about = attack.about,
-                      .limit_formula = attack.limit_formula,
-                      .limit = attack.limit,
-                      .required = attack.required,
-                      .reached = reached[best],
-                      .best = ends[best]};
+  BoundAttackResult result{.name = attack.name,
+                           .about = attack.about,
+                           .limit_formula = attack.limit_formula,
+                           .limit = attack.limit,
+                           .required = attack.required,
+                           .reached = reached[best],
+                           .best = ends[best]};
   std::ranges::sort(reached);
   result.median = reached[reached.size() / 2];
   return result;

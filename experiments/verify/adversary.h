@@ -21,7 +21,7 @@ struct Attack {
 };
 
 /// How an attack ended.
-struct AttackResult {
+struct BoundAttackResult {
   std::string name, about, limit_formula;
   double limit = 0.0, required = 0.0;
   double reached = 0.0;  ///< the largest objective of all starts
@@ -40,6 +40,6 @@ std::vector<Attack> attacks();
 
 /// Ascent of log(objective) over every number of x, W1, W2 and U, by central differences and a line search that
 /// grows and shrinks its step. `starts` runs, on all threads; the result does not depend on their number.
-AttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
+BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
 
 }  // namespace periscope

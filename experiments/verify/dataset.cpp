@@ -90,7 +90,7 @@ void add_widths(const VerifyResult& r, NetcdfDataset& data) {
 void add_attacks(const VerifyResult& r, NetcdfDataset& data) {
   Names names, formulas;
   Numbers reached, limits;
-  for (const AttackResult& a : r.attacks) {
+  for (const BoundAttackResult& a : r.attacks) {
     names.push_back(a.name);
     formulas.push_back(a.limit_formula);
     reached.push_back(a.reached);

@@ -53,7 +53,7 @@ std::string describe(const BoundCase& c, int most) {
 
 std::string describe(const Counterexample& found, double scale) {
   const Statement& s = statements()[found.statement];
-  const Outcome o = s.check(found.shrunk, evaluate(found.shrunk));
+  const StatementOutcome o = s.check(found.shrunk, evaluate(found.shrunk));
   const bool scaled = s.kind == StatementKind::bound && scale != 1.0;
   return fmt::format("  {} [{}], found as {}, made simpler:\n{}    measured  {:.9g}\n    bound     {:.9g}{}\n", s.id,
                      s.text, found.origin, describe(found.shrunk), o.measured, o.bound,
@@ -66,7 +66,7 @@ std::string describe(const Replay& replay, double scale) {
   text += fmt::format("  {:<11} {:>14} {:>14} {:>12} {:>10}\n", "statement", "measured", "bound", "ratio", "");
   for (std::size_t k = 0; k < replay.checked.size(); ++k) {
     const Statement& s = statements()[replay.checked[k]];
-    const Outcome& o = replay.outcomes[k];
+    const StatementOutcome& o = replay.outcomes[k];
     const bool broken = o.violates(s.kind == StatementKind::bound ? scale : 1.0);
     const bool decided = s.kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
     const char* word = !broken && !decided                  ? "holds; rounding is as large as the bound"

@@ -47,7 +47,7 @@ std::string statement_rows(const VerifyResult& r, bool colour) {
 std::string attack_rows(const VerifyResult& r, bool colour) {
   std::string table =
       fmt::format("\n{:<24} {:>9} {:>9} {:>9}  {:<11} {}\n", "attack", "reached", "limit", "share", "", "made large");
-  for (const AttackResult& a : r.attacks) {
+  for (const BoundAttackResult& a : r.attacks) {
     const bool good = a.within(r.options.scale) && a.close_enough();
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
     table += fmt::format("{:<24} {:>9.6f} {:>9.6f} {:>9.5f}  {} {}\n", a.name, a.reached, a.limit, a.share(),
@@ -59,7 +59,7 @@ std::string attack_rows(const VerifyResult& r, bool colour) {
 
 Json counterexample_json(const Counterexample& c) {
   const Statement& s = statements()[c.statement];
-  const Outcome o = s.check(c.shrunk, evaluate(c.shrunk));
+  const StatementOutcome o = s.check(c.shrunk, evaluate(c.shrunk));
   return {{"statement", s.id},  {"origin", c.origin},          {"measured", o.measured},     {"bound", o.bound},
           {"ratio", o.ratio()}, {"case", case_json(c.shrunk)}, {"found", case_json(c.found)}};
 }
@@ -122,7 +122,7 @@ Json verify_json(const VerifyResult& r) {
                                   {"largest_case", id_or_null(t.largest_case)},
                                   {"verdict", verdict_of(s, t)}});
   }
-  for (const AttackResult& a : r.attacks) {
+  for (const BoundAttackResult& a : r.attacks) {
     json["attacks"].push_back({{"name", a.name},
                                {"made_large", a.about},
                                {"reached", a.reached},
@@ -156,7 +156,7 @@ Json verify_json(const VerifyResult& r) {
 Json replay_json(const Replay& replay, double scale) {
   Json json{{"origin", replay.origin}, {"scale", scale}};
   for (std::size_t k = 0; k < replay.checked.size(); ++k) {
-    const Outcome& o = replay.outcomes[k];
+    const StatementOutcome& o = replay.outcomes[k];
     json["statements"].push_back({{"id", statements()[replay.checked[k]].id},
                                   {"measured", o.measured},
                                   {"bound", o.bound},

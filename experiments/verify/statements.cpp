@@ -27,17 +27,17 @@ bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 /// The outcome that comes closest to violating its bound. One that is not a number stays.
 class Worst {
  public:
-  void add(const Outcome& o) {
+  void add(const StatementOutcome& o) {
     const double rank = rank_of(o);
     if (any_ && (std::isnan(rank_) || rank <= rank_)) return;
     any_ = true;
     rank_ = rank;
     worst_ = o;
   }
-  [[nodiscard]] const Outcome& get() const { return worst_; }
+  [[nodiscard]] const StatementOutcome& get() const { return worst_; }
 
  private:
-  static double rank_of(const Outcome& o) {
+  static double rank_of(const StatementOutcome& o) {
     if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
     const double excess = o.measured - o.rounding;
     if (o.bound == 0.0 && !std::isnan(excess)) return excess > 0.0 ? HUGE_VAL : -HUGE_VAL;
@@ -46,7 +46,7 @@ class Worst {
 
   bool any_ = false;
   double rank_ = 0.0;
-  Outcome worst_;
+  StatementOutcome worst_;
 };
 
 /// factor · amount, where no activation means no gradient even if the factor is infinite.
@@ -67,8 +67,9 @@ double rounding_factor(const Evaluation& e, const TokenFacts& token) {
 
 /// `measured` against the mean over tokens of factor · amount_t.
 template <class Amount>
-Outcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
-  Outcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // and what underflow may take
+StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
+  StatementOutcome o{.measured = measured,
+                     .rounding = std::numeric_limits<double>::min()};  // and what underflow may take
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     o.bound += times(factor(e.path(e.tokens[t])), amount(t)) / count;
@@ -78,13 +79,13 @@ Outcome outcome(const Evaluation& e, double measured, Factor factor, Amount amou
 }
 
 template <Factor factor>
-Outcome frobenius(const BoundCase& /*c*/, const Evaluation& e) {
+StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e) {
   return outcome(e, e.gradient_norm, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
 /// The largest entry against a bound with ‖h‖, as the paper has it.
 template <Factor factor>
-Outcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
+StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
   double largest = 0.0;
   for (const double g : e.gradient) largest = std::isnan(g) ? g : std::max(largest, std::abs(g));
   return outcome(e, largest, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
@@ -92,7 +93,7 @@ Outcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
 
 /// Every entry i, j against a bound with |h_i|: the unit that comes closest.
 template <Factor factor>
-Outcome entrywise(const BoundCase& c, const Evaluation& e) {
+StatementOutcome entrywise(const BoundCase& c, const Evaluation& e) {
   const auto units = static_cast<std::size_t>(c.model.mlp_width);
   Worst worst;
   for (std::size_t i = 0; i < units; ++i) {
@@ -107,7 +108,7 @@ Outcome entrywise(const BoundCase& c, const Evaluation& e) {
 }
 
 /// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, in units of what rounding allows.
-Outcome pre_equality(const BoundCase& c, const Evaluation& e) {
+StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e) {
   const auto units = static_cast<std::size_t>(c.model.mlp_width);
   const auto d = static_cast<std::size_t>(c.model.width);
   const auto count = static_cast<double>(e.tokens.size());
@@ -132,7 +133,7 @@ Outcome pre_equality(const BoundCase& c, const Evaluation& e) {
 double growth_rounding(const BoundCase& c) { return 4.0 * (c.model.width + 8.0) * 0x1p-53; }
 
 /// T15, in units of what rounding allows: the worst token.
-Outcome growth_identity(const BoundCase& c, const Evaluation& e) {
+StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e) {
   Worst worst;
   for (const TokenFacts& t : e.tokens) {
     const double formula = theory::grown_second_moment(t.stream_rms, t.branch_rms, t.cosine);
@@ -143,7 +144,7 @@ Outcome growth_identity(const BoundCase& c, const Evaluation& e) {
 }
 
 /// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
-Outcome growth_bound(const BoundCase& c, const Evaluation& e) {
+StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e) {
   double gain = 0.0;
   for (const double g : c.b.gain) gain = std::max(gain, std::abs(g));
   double bias = 0.0;

@@ -16,7 +16,7 @@ enum class StatementKind {
 };
 
 /// A case held against a statement. For an identity `measured` is the deviation and `bound` what rounding allows.
-struct Outcome {
+struct StatementOutcome {
   double measured = 0.0;
   double bound = 0.0;
   double rounding = 0.0;  ///< absolute; what rounding may add to `measured`
@@ -37,7 +37,7 @@ struct Statement {
   std::string_view source;
   std::string_view text;
   bool (*applies)(const BoundCase&);
-  Outcome (*check)(const BoundCase&, const Evaluation&);
+  StatementOutcome (*check)(const BoundCase&, const Evaluation&);
   /// The largest ratio of measured to bound that T14–T16 leave possible at width D.
   double (*limit)(int width);
 };

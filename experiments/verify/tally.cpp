@@ -28,7 +28,7 @@ double RatioHistogram::quantile(double q) const {
   return std::pow(10.0, centre(i));
 }
 
-void Tally::add(std::uint64_t id, const Outcome& o, double scale) {
+void Tally::add(std::uint64_t id, const StatementOutcome& o, double scale) {
   ++cases;
   if (o.violates(scale)) {
     ++violations;

@@ -48,7 +48,7 @@ struct Tally {
   std::uint64_t largest_case = none;
   RatioHistogram histogram;
 
-  void add(std::uint64_t id, const Outcome& outcome, double scale);
+  void add(std::uint64_t id, const StatementOutcome& outcome, double scale);
   void merge(const Tally& other);
   /// The histogram's quantile, and never more than the largest ratio.
   [[nodiscard]] double quantile(double q) const { return std::min(histogram.quantile(q), largest); }

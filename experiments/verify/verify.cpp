@@ -33,7 +33,7 @@ constexpr double clear = 1.05;
 bool breaks(std::size_t statement, const BoundCase& c, double scale) {
   const Statement& s = statements()[statement];
   if (!s.applies(c)) return false;
-  const Outcome o = s.check(c, evaluate(c));
+  const StatementOutcome o = s.check(c, evaluate(c));
   if (should_hold(s)) return o.violates(s.kind == StatementKind::bound ? scale : 1.0);
   return o.bound > 0.0 && o.is_resolved() && o.violates(clear);
 }
@@ -60,7 +60,7 @@ struct Tallies {
     for (std::size_t k = 0; k < all.size(); ++k) {
       const Statement& s = statements()[k];
       if (!s.applies(c)) continue;
-      const Outcome o = s.check(c, e);
+      const StatementOutcome o = s.check(c, e);
       const double factor = s.kind == StatementKind::bound ? scale : 1.0;
       all[k].add(id, o, factor);
       by_width[k][static_cast<std::size_t>(c.model.width - 1)].add(id, o, factor);
@@ -110,7 +110,7 @@ std::optional<Counterexample> find_counterexample(const VerifyResult& r, std::si
       return counterexample(statement, fmt::format("{}:{}", r.options.seed, first), found, scale);
     }
   }
-  for (const AttackResult& attack : r.attacks) {
+  for (const BoundAttackResult& attack : r.attacks) {
     if (s.applies(attack.best) && breaks(statement, attack.best, scale)) {
       return counterexample(statement, fmt::format("attack: {}", attack.name), attack.best, scale);
     }
@@ -137,7 +137,7 @@ Refutation refute_constant(const VerifyResult& r) {
   double random = 0.0;
   for (const char* id : {"C.2-whole", "C.3-whole"}) random = std::max(random, r.tallies[statement_index(id)].largest);
   double attacked = 0.0;
-  for (const AttackResult& a : r.attacks) {
+  for (const BoundAttackResult& a : r.attacks) {
     if (a.name.ends_with("paper's 4")) attacked = std::max(attacked, a.reached);
   }
   const double limit = std::numbers::sqrt2 / 4.0;
@@ -197,7 +197,7 @@ bool VerifyResult::passed() const {
   });
   return clean && violations.empty() && growth.worst <= 1e-12 &&
          std::ranges::all_of(attacks,
-                             [&](const AttackResult& a) { return a.within(options.scale) && a.close_enough(); }) &&
+                             [&](const BoundAttackResult& a) { return a.within(options.scale) && a.close_enough(); }) &&
          std::ranges::all_of(refutations, &Refutation::refuted);
 }
 

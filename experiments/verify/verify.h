@@ -41,7 +41,7 @@ struct VerifyResult {
   VerifyOptions options;
   std::vector<Tally> tallies;                ///< [statement]
   std::vector<std::vector<Tally>> by_width;  ///< [statement][D − 1]
-  std::vector<AttackResult> attacks;
+  std::vector<BoundAttackResult> attacks;
   AlignedGrowth growth;
   MassiveSweep massive;
   std::vector<Counterexample> violations;  ///< of statements that should hold: the first of each
@@ -59,7 +59,7 @@ struct Replay {
   std::string origin;
   BoundCase found;
   std::vector<std::size_t> checked;        ///< statements
-  std::vector<Outcome> outcomes;           ///< [checked]
+  std::vector<StatementOutcome> outcomes;  ///< [checked]
   std::vector<Counterexample> violations;  ///< shrunk, of statements that should hold
 };
 

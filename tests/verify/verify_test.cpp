@@ -62,7 +62,7 @@ TEST_CASE("every bound holds, and every false claim is refuted") {
     CAPTURE(f.id);
     CHECK(f.refuted);
   }
-  for (const AttackResult& a : r.attacks) {
+  for (const BoundAttackResult& a : r.attacks) {
     CAPTURE(a.name);
     CHECK(a.share() <= 1.0 + 1e-9);
     CHECK(a.close_enough());
@@ -149,13 +149,13 @@ TEST_CASE("a planted wrong bound is caught") {
     const BoundCase c = generate_case(2, id);
     const Evaluation e = evaluate(c);
     if (statements()[sharp].applies(c)) {
-      Outcome o = statements()[sharp].check(c, e);
+      StatementOutcome o = statements()[sharp].check(c, e);
       whole += static_cast<int>(o.violates(1.0));
       o.bound /= std::sqrt(2.0);
       caught_sharp += static_cast<int>(o.violates(1.0));
     }
     if (statements()[growth].applies(c)) {
-      Outcome o = statements()[growth].check(c, e);
+      StatementOutcome o = statements()[growth].check(c, e);
       o.bound = HUGE_VAL;
       for (const TokenFacts& t : e.tokens) o.bound = std::min(o.bound, t.branch_rms);
       caught_growth += static_cast<int>(o.violates(1.0));
