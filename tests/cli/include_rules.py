@@ -12,18 +12,19 @@ ALLOWED = {
     "sim/core": {"sim/spec", "sim/random"},
     "sim/reference": {"sim/spec", "sim/random", "sim/core"},
     "sim/cpu": {"sim/spec", "sim/random", "sim/core"},
+    "sim/emulated": {"sim/spec", "sim/random", "sim/core"},
     "sim/no_cuda": {"sim/spec", "sim/random", "sim/core"},
     "sim/backends": {"sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
     "sim/model": {"sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/spec", "sim/random", "sim/core", "sim/model"},
     "sim/checkpoint": {"sim/spec", "sim/random", "sim/core", "sim/model"},
     "theory": {"sim/spec"},
-    "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/backends", "sim/model", "sim/measure",
-                    "sim/checkpoint", "theory"},
+    "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
+                    "sim/measure", "sim/checkpoint", "theory"},
 }
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
-             "sim/reference": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+             "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 
 
 def room_of(path):

@@ -1,0 +1,139 @@
+#include "sim/emulated/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace periscope::emulated {
+
+void Ops::linear(const double* x, const double* w, double* y, Index rows, Index in, Index out,
+                 std::span<double> partial) {
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < out; ++j) {
+      const double sum = sums_.products(x + i * in, 1, w + j * in, 1, in, partial[static_cast<std::size_t>(j)]);
+      y[i * out + j] = stored_(sum);
+    }
+  }
+}
+
+void Ops::norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n,
+               NormPeaks& peaks) {
+  const Rounding& r = accumulated_;
+  const auto count = static_cast<double>(n);
+  double mean = 0.0;
+  if (kind == NormKind::layer) mean = r(sums_.terms(x, n, peaks.mean_sum) / r(count));
+  work_.resize(static_cast<std::size_t>(n));
+  for (Index i = 0; i < n; ++i) {
+    double& centred = work_[static_cast<std::size_t>(i)];
+    centred = kind == NormKind::layer ? r(x[i] - mean) : x[i];
+    raise(peaks.centred[static_cast<std::size_t>(i)], centred);
+    raise(peaks.square, r(centred * centred));
+  }
+  const double square = sums_.products(work_.data(), 1, work_.data(), 1, n, peaks.square_sum);
+  const double rms = r(std::sqrt(r(r(square / r(count)) + r(eps))));
+  const bool store = emulation_.norm == NormForm::stored_then_gain;
+  const auto step = [&](double value) { return store ? stored_(value) : r(value); };
+  for (Index i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double normalised = step(divided(work_[at], rms));
+    raise(peaks.normalised[at], normalised);
+    y[i] = step(gain[i] * normalised);
+    raise(peaks.gained[at], y[i]);
+    if (bias != nullptr) y[i] = step(y[i] + bias[i]);
+    y[i] = stored_(y[i]);
+  }
+}
+
+void Ops::rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies,
+               double* turned) const {
+  const Index half = head_dim / 2;
+  const auto product = [&](double a, double b, double& peak) {
+    const double p = stored_(a * b);
+    raise(peak, p);
+    return p;
+  };
+  for (Index i = 0; i < half; ++i) {
+    const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
+    const double cosine = stored_(std::cos(angle));
+    const double sine = stored_(std::sin(angle));
+    double& first = turned[i];
+    double& second = turned[i + half];
+    y[i] = stored_(product(x[i], cosine, first) - product(x[i + half], sine, first));
+    y[i + half] = stored_(product(x[i + half], cosine, second) + product(x[i], sine, second));
+  }
+}
+
+double Ops::soft_cap(double cap, double z, double& inner) const {
+  const double c = scalar(cap);
+  const double inside = stored_(z / c);
+  raise(inner, inside);
+  const double bent = stored_(std::tanh(inside));
+  raise(inner, bent);
+  return stored_(bent * c);
+}
+
+void Ops::softmax(std::span<double> scores, double& denominator_sum) {
+  const Rounding& r = accumulated_;
+  // As in every library: not a number wins the maximum, and so spoils all weights.
+  double largest = scores.front();
+  for (const double z : scores) largest = z > largest || std::isnan(z) ? z : largest;
+  for (double& z : scores) z = r(std::exp(r(z - largest)));
+  const double total = sums_.terms(scores.data(), static_cast<Index>(scores.size()), denominator_sum);
+  for (double& w : scores) w = stored_(divided(w, total));
+}
+
+void Ops::attention(const double* q, const double* k, const double* v, double* y, Index rows,
+                    const AttentionShape& shape, AttentionPeaks& peaks) {
+  const Index tokens = rows / shape.sequences;
+  const Index e = shape.head_dim;
+  const Index q_stride = shape.heads * e;
+  const Index kv_stride = shape.kv_heads * e;
+  for (Index row = 0; row < rows; ++row) {
+    const Index t = row % tokens;
+    const Index sequence = row - t;
+    const Index first = shape.first_seen(t);
+    const Index seen = shape.end_seen(t, tokens) - first;
+    weights_.resize(static_cast<std::size_t>(seen));
+    for (Index head = 0; head < shape.heads; ++head) {
+      const auto h = static_cast<std::size_t>(head);
+      const Index kv_column = head / (shape.heads / shape.kv_heads) * e;
+      const double* query = q + row * q_stride + head * e;
+      for (Index s = 0; s < seen; ++s) {
+        const double* key = k + (sequence + first + s) * kv_stride + kv_column;
+        const double dot = stored_(sums_.products(query, 1, key, 1, e, peaks.dot_sum[h]));
+        raise(peaks.dot[h], dot);
+        double z = times(shape.scale(), dot);
+        raise(peaks.scaled[h], z);
+        if (shape.scores.soft_cap > 0.0) z = soft_cap(shape.scores.soft_cap, z, peaks.capped[h]);
+        weights_[static_cast<std::size_t>(s)] = z;
+      }
+      softmax(weights_, peaks.denominator_sum[h]);
+      for (Index i = 0; i < e; ++i) {
+        const Index column = head * e + i;
+        const double* value = v + (sequence + first) * kv_stride + kv_column + i;
+        y[row * q_stride + column] = stored_(sums_.products(weights_.data(), 1, value, kv_stride, seen,
+                                                            peaks.mixed_sum[static_cast<std::size_t>(column)]));
+      }
+    }
+  }
+}
+
+double Ops::activation(Activation kind, double x) const {
+  const Rounding& r = inside_;
+  switch (kind) {
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps what is not a number
+    case Activation::gelu: {
+      const double inside = r(std::erf(r(x * r(std::numbers::sqrt2 / 2.0))));
+      return stored_(r(r(0.5 * x) * r(1.0 + inside)));
+    }
+    case Activation::silu: return stored_(r(x / r(1.0 + r(std::exp(-x)))));
+    case Activation::gelu_tanh: {
+      const double cube = r(r(x * x) * x);
+      const double inside = r(r(std::sqrt(2.0 / std::numbers::pi)) * r(x + r(r(0.044715) * cube)));
+      return stored_(r(r(0.5 * x) * r(1.0 + r(std::tanh(inside)))));
+    }
+  }
+  return 0.0;
+}
+
+}  // namespace periscope::emulated

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "sim/core/tensor.h"
+
+namespace periscope {
+
+/// A number inside an op, which the op's result does not show.
+enum class Inner {
+  partial_sum,      ///< of a linear map, one per output feature
+  mean_sum,         ///< partial sums of x, one per part of a norm
+  centred,          ///< x − mean, one per feature
+  square,           ///< of what a norm divides, one per part
+  square_sum,       ///< partial sums of squares, one per part
+  normalised,       ///< before the gain, one per feature
+  gained,           ///< before the bias, one per feature
+  scaled,           ///< a·x or b·y of a sum, one per feature
+  turned,           ///< one of rope's two products, one per feature
+  dot_sum,          ///< partial sums of q·k, one per query head
+  dot,              ///< q·k, one per query head
+  scaled_dot,       ///< before the soft cap, one per query head
+  capped,           ///< z/c and its hyperbolic tangent, one per query head, or per feature
+  denominator_sum,  ///< of softmax, one per query head
+  mixed_sum,        ///< partial sums of weights·v, one per feature
+  activated,        ///< φ(gate), one per feature
+};
+inline constexpr std::array<std::string_view, 16> inner_names{
+    "partial sum",     "mean's sum", "x - mean",  "square", "sum of squares", "x before gain", "x before bias",
+    "scaled x",        "rope",       "q.k's sum", "q.k",    "scaled q.k",     "capped q.k",    "denominator",
+    "weights.v's sum", "activation"};
+
+/// Is told the largest magnitudes inside ops; infinite where something was not a number.
+class Watch {
+ public:
+  Watch() = default;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  virtual ~Watch() = default;
+
+  /// `parameter` is the op's matrix or gain, which says where in the stack it is; null for ops that have none.
+  virtual void on_inner(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) = 0;
+};
+
+}  // namespace periscope
