@@ -34,14 +34,8 @@ bool grows_with_branch(const ModelSpec& m, const theory::SignalBound& b) {
   return b.signal == Signal::f_out || (is_gated(m.mlp) && (b.signal == Signal::up || b.signal == Signal::hidden));
 }
 
-class Silent final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 std::vector<double> logits_of(const StackContext& c, std::span<const int> ids) {
-  Silent silent;
+  IdleObserver silent;
   const StackOutput out = stack_forward(c, embedding_forward(c, ids), silent);
   return c.ops.to_host(head_forward(c, out.output).logits);
 }

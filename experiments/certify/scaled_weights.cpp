@@ -77,6 +77,10 @@ Tensor ScaledWeights::matrix(int layer, Weight weight) const {
   return times(matrix_factor(layer, weight), source_.matrix(layer, weight));
 }
 
+Tensor ScaledWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+  return times(matrix_factor(0, table), source_.rows(ops, table, ids));
+}
+
 Tensor ScaledWeights::bias(int layer, Weight weight) const {
   return times(bias_factor(layer, weight), source_.bias(layer, weight));
 }

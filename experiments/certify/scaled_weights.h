@@ -34,6 +34,7 @@ class ScaledWeights final : public WeightSource {
       : backend_(backend), model_(model), source_(source), scale_(scale) {}
 
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 

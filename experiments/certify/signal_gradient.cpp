@@ -14,12 +14,6 @@ using theory::Signal;
 
 namespace {
 
-class Silent final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 /// The token where a feature is largest, and a tensor like x that is ±1 there, so that its product with x is |value|.
 struct Peak {
   double value = -1.0;
@@ -60,7 +54,7 @@ const Tensor& signal_of(const SublayerSignals& s, Signal signal) {
 
 /// Gradient of the module's input from that of one of its inner signals.
 Tensor from_inside(const StackContext& c, int layer, const SublayerSignals& s, Signal signal, const Tensor& d) {
-  GradientObserver none;
+  IdleGradientObserver none;
   const auto through = [&](Weight weight, const Tensor& dy) {
     return linear_backward(c, layer, weight, s.a_out, dy, none);
   };
@@ -82,7 +76,7 @@ Tensor from_inside(const StackContext& c, int layer, const SublayerSignals& s, S
 /// Gradient of the stream before sublayer l from that of a signal in it.
 Tensor from_signal(const StackContext& c, int l, const Tensor& x, const SublayerSignals& s, Signal signal,
                    const Tensor& d) {
-  GradientObserver none;
+  IdleGradientObserver none;
   const SublayerRule rule = c.model.rule(l);
   Tensor dsum;
   Tensor df;
@@ -123,7 +117,7 @@ Run run_to(const StackContext& c, const Tensor& input, int l) {
 }
 
 Slope inside(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
-  GradientObserver none;
+  IdleGradientObserver none;
   const Run run = run_to(c, input, place.sublayer);
   const bool stream = place.sublayer < 0;
   const Peak peak = peak_of(c.ops, stream ? run.streams.back() : signal_of(run.last, place.signal), place.channel);
@@ -147,8 +141,8 @@ const Tensor& signal_of(const HeadSignals& s, const Tensor& output, Signal signa
 }
 
 Slope at_the_head(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
-  Silent silent;
-  GradientObserver none;
+  IdleObserver silent;
+  IdleGradientObserver none;
   StackTape tape;
   const Tensor output = stack_forward(c, input, silent, &tape).output;
   const HeadSignals s = head_forward(c, output);

@@ -33,7 +33,7 @@ void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::
                         std::vector<SafetensorsEntry>& entries);
 
 /// Writes stream.0 … stream.2L.
-class StreamDump final : public Observer {
+class StreamDump final : public IdleObserver {
  public:
   explicit StreamDump(TensorFile& file) : file_(file) {}
   void on_input(const Tensor& x) override;
@@ -44,7 +44,7 @@ class StreamDump final : public Observer {
 };
 
 /// Writes grad.stream.0 … grad.stream.2L.
-class StreamGradientDump : public GradientObserver {
+class StreamGradientDump : public IdleGradientObserver {
  public:
   explicit StreamGradientDump(TensorFile& file) : file_(file) {}
   void on_input(const Tensor& dx) override;

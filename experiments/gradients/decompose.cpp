@@ -10,14 +10,8 @@
 namespace periscope {
 namespace {
 
-class NoObserver final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 /// Keeps the gradient of the stream at every depth.
-class StreamGradients final : public GradientObserver {
+class StreamGradients final : public IdleGradientObserver {
  public:
   explicit StreamGradients(int sublayers) : at(static_cast<std::size_t>(sublayers) + 1) {}
   void on_input(const Tensor& dx) override { at.front() = dx; }
@@ -44,14 +38,14 @@ Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tens
   rule.norm_c = false;
   ModelSpec branch = c.model;
   branch.placement = custom_placement(rule);
-  GradientObserver nobody;
+  IdleGradientObserver nobody;
   return sublayer_backward({c.ops, branch, c.weights, c.sequences}, l, x, dsum, {}, nobody);
 }
 
 GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input, std::span<const int> labels) {
   const ModelSpec& m = c.model;
-  NoObserver nothing;
-  GradientObserver nobody;
+  IdleObserver nothing;
+  IdleGradientObserver nobody;
   StackTape tape;
   const Tensor output = stack_forward(c, input, nothing, &tape).output;
   const std::vector<Tensor> streams = tape.streams;

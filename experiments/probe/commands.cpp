@@ -44,10 +44,9 @@ struct ProbeOptions : CheckpointOptions {
 };
 
 /// Steps once per sublayer, forward and back.
-class ProgressObserver final : public Observer {
+class ProgressObserver final : public IdleObserver {
  public:
   explicit ProgressObserver(Progress& progress) : progress_(progress) {}
-  void on_input(const Tensor& /*x*/) override {}
   void on_site(int sublayer, Site site, const Tensor& /*x*/) override {
     if (site == Site::x_out) progress_.step(fmt::format("sublayer {}", sublayer));
   }
@@ -56,7 +55,7 @@ class ProgressObserver final : public Observer {
   Progress& progress_;
 };
 
-class ProgressBack final : public GradientObserver {
+class ProgressBack final : public IdleGradientObserver {
  public:
   explicit ProgressBack(Progress& progress) : progress_(progress) {}
   void on_site(int sublayer, Site site, const Tensor& /*dx*/) override {

@@ -8,19 +8,10 @@
 #include "sim/spec/error.h"
 
 namespace periscope {
-namespace {
-
-class Nobody final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
-}  // namespace
 
 std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
                                    const std::function<void(int)>& on_token) {
-  Nobody nobody;
+  IdleObserver nobody;
   for (int i = 0; i < count; ++i) {
     const Tensor output = stack_forward(c, embedding_forward(c, ids), nobody).output;
     const std::vector<int> last{static_cast<int>(ids.size()) - 1};

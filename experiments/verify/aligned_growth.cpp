@@ -27,6 +27,10 @@ class AlignedWeights final : public WeightSource {
     }
     return ops_.from_host(static_cast<Tensor::Index>(d), static_cast<Tensor::Index>(d), DType::f64, w);
   }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(ops, table, ids);
+  }
+  [[nodiscard]] Tensor bias(int /*layer*/, Weight /*weight*/) const override { return {}; }
   [[nodiscard]] NormWeights norm(int /*sublayer*/, NormSite /*site*/) const override {
     return {ops_.constant(1, static_cast<Tensor::Index>(direction_.size()), DType::f64, gain_), {}};
   }
@@ -37,7 +41,7 @@ class AlignedWeights final : public WeightSource {
   double gain_;
 };
 
-class RmsObserver final : public Observer {
+class RmsObserver final : public IdleObserver {
  public:
   explicit RmsObserver(const Backend& ops) : ops_(ops) {}
   void on_input(const Tensor& x) override { rms.push_back(std::sqrt(ops_.row_moments(x).second_moment[0])); }

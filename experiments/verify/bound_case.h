@@ -51,6 +51,9 @@ class CaseWeights final : public WeightSource {
  public:
   CaseWeights(const Backend& ops, const BoundCase& c) : ops_(ops), case_(c) {}
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(ops, table, ids);
+  }
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 

@@ -21,7 +21,7 @@ const Backend& reference() {
 }
 
 /// Keeps the gradient of W2.
-class DownGradient final : public GradientObserver {
+class DownGradient final : public IdleGradientObserver {
  public:
   void on_weight(int /*layer*/, Weight weight, const Tensor& dw) override {
     if (weight == Weight::down) gradient = dw;

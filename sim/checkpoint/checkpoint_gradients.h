@@ -13,7 +13,7 @@ namespace periscope {
 /// Turns the gradients of a stack's parameters into gradients of a checkpoint's tensors, in the layout that is stored:
 /// transposed back, parts of one tensor put together, the uses of a tied matrix added. A tensor is handed over, once,
 /// when the last of its uses has come; until then it is kept, in double. What is not stored (a gain of 1) is dropped.
-class CheckpointGradients : public GradientObserver {
+class CheckpointGradients : public IdleGradientObserver {
  public:
   /// Gets the tensor's name and its gradient, row-major in the stored shape.
   using Sink = std::function<void(const std::string& tensor, const std::vector<double>& gradient)>;

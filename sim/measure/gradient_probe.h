@@ -10,7 +10,7 @@ namespace periscope {
 /// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of
 /// every attention module's gradient. In ResiDual's curves entry 0 of both streams is the gradient of the tensor with
 /// which both begin.
-class GradientProbe final : public GradientObserver {
+class GradientProbe final : public IdleGradientObserver {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context) {}
   void on_input(const Tensor& dx) override;

@@ -27,10 +27,9 @@ struct Growth {
 [[nodiscard]] double growth_rounding(DType dtype, Tensor::Index width);
 
 /// Records Growth for every sublayer of one forward pass.
-class GrowthProbe final : public Observer {
+class GrowthProbe final : public IdleObserver {
  public:
   explicit GrowthProbe(const StackContext& context) : context_(context) {}
-  void on_input(const Tensor& /*x*/) override {}
   void on_site(int sublayer, Site site, const Tensor& x) override;
   /// By sublayer.
   [[nodiscard]] const std::vector<Growth>& sublayers() const { return sublayers_; }

@@ -40,6 +40,9 @@ class GradientObserverGroup final : public GradientObserver {
   void on_bias(int layer, Weight weight, const Tensor& dbias) override {
     for (GradientObserver* o : members_) o->on_bias(layer, weight, dbias);
   }
+  void on_weight_input(int layer, Weight weight, const Tensor& dx) override {
+    for (GradientObserver* o : members_) o->on_weight_input(layer, weight, dx);
+  }
   void on_norm(int sublayer, NormSite site, const Tensor& dgain, const Tensor& dbias) override {
     for (GradientObserver* o : members_) o->on_norm(sublayer, site, dgain, dbias);
   }

@@ -26,7 +26,7 @@ struct Reading {
 
 /// Records one forward pass. The estimators are those of Statistic; angular distances use at most
 /// `angular_tokens` tokens, evenly spaced, so that memory stays bounded by depth · 32 · D.
-class Probe final : public Observer {
+class Probe final : public IdleObserver {
  public:
   explicit Probe(const StackContext& context);
   void on_input(const Tensor& x) override;

@@ -13,12 +13,6 @@ namespace {
 
 const std::vector<int> labels{1, 2, 3, 4, 5};
 
-class Silent final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed) {
   const GeneratedWeights weights(truth(), spec, DType::f64, seed);
   return decompose_gradient({truth(), spec.model, weights, 1}, gaussian_input(truth(), spec, DType::f64, seed), labels);
@@ -61,7 +55,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor x = gaussian_input(truth(), spec, DType::f64, 5);
     const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, 0}, 1.0);
-    GradientObserver nobody;
+    IdleGradientObserver nobody;
     for (const int l : {2, 3}) {
       CAPTURE(name);
       CAPTURE(l);

@@ -5,10 +5,12 @@
 namespace periscope::testing {
 
 Tensor BiasedWeights::bias(int layer, Weight weight) const {
-  if (is_table(weight)) return {};
+  const Tensor own = source_.bias(layer, weight);
+  if (is_table(weight)) return own;
   const Tensor w = source_.matrix(layer, weight);
-  return backend_.normal(1, w.rows(), w.dtype(),
-                         {91, static_cast<std::uint32_t>(layer), 300 + static_cast<std::uint32_t>(weight)}, scale_);
+  const StreamKey key{91, static_cast<std::uint32_t>(layer), 300 + static_cast<std::uint32_t>(weight)};
+  const Tensor added = backend_.normal(1, w.rows(), w.dtype(), key, scale_);
+  return own.empty() ? added : backend_.axpby(1.0, own, 1.0, added);
 }
 
 Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima) {

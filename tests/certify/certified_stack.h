@@ -8,13 +8,16 @@
 
 namespace periscope::testing {
 
-/// Another source's weights with a bias N(0, scale²) on every matrix that is no table.
+/// Another source's weights with N(0, scale²) added to the bias of every matrix that is no table.
 class BiasedWeights final : public WeightSource {
  public:
   BiasedWeights(const Backend& backend, const WeightSource& source, double scale)
       : backend_(backend), source_(source), scale_(scale) {}
 
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override { return source_.matrix(layer, weight); }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return source_.rows(ops, table, ids);
+  }
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 

@@ -16,10 +16,7 @@ namespace {
 const std::vector<int> ids{3, 9, 4, 4, 10};
 
 std::vector<double> logits_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights) {
-  class Nothing final : public Observer {
-    void on_input(const Tensor& /*x*/) override {}
-    void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-  } nothing;
+  IdleObserver nothing;
   const StackContext context{.ops = ops, .model = model, .weights = weights};
   return ops.to_host(logits_forward(context, stack_forward(context, embedding_forward(context, ids), nothing).output));
 }

@@ -16,10 +16,7 @@ namespace periscope::testing {
 namespace {
 
 std::vector<double> logits_of(const std::string& folder, const std::vector<int>& ids) {
-  class Nothing final : public Observer {
-    void on_input(const Tensor& /*x*/) override {}
-    void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-  } nothing;
+  IdleObserver nothing;
   const Checkpoint checkpoint(folder);
   const Target& target = targets().front();
   const CheckpointWeights weights(*target.backend, checkpoint, DType::f64);

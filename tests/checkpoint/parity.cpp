@@ -16,7 +16,7 @@
 namespace periscope::testing {
 namespace {
 
-class StreamRecord final : public Observer {
+class StreamRecord final : public IdleObserver {
  public:
   StreamRecord(const Backend& ops, NamedTensors& out) : ops_(ops), out_(out) {}
   void on_input(const Tensor& x) override { out_["stream.0"] = ops_.to_host(x); }

@@ -55,6 +55,10 @@ class Probe(Checkpoints):
                 self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
         self.assertEqual(list(r["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down"])
         self.assertEqual([len(r["weight_grad_sq"]["q"][k]) for k in ("measured", "at_init")], [LAYERS, LAYERS])
+        for key in ("measured", "at_init"):
+            share = r["sites"]["A_out"]["score_share"][key]
+            self.assertEqual([v is None for v in share], [False, True] * LAYERS, "of attention modules")
+            self.assertTrue(all(0.0 < v < 1.0 for v in share[::2]), share)
         q, growth = r["second_moment"]["measured"], r["growth"]
         self.assertFalse(growth["violated"])
         for l in range(2 * LAYERS):
@@ -242,7 +246,8 @@ class Probe(Checkpoints):
         self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
         table = (self.folder / "t.csv").read_text()
         for name in ("variance_measured", "variance_at_init", "grad_sq_at_init_stderr", "growth_cross", "extreme_token",
-                     "extreme_over_median", "margin", "token_loss", "weight_grad_sq_measured", "branch_from_gains"):
+                     "extreme_over_median", "margin", "token_loss", "weight_grad_sq_measured", "branch_from_gains",
+                     "site_score_share_measured"):
             self.assertIn(f"\n{name},", table)
 
     def test_generate(self):

@@ -9,6 +9,7 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/threads.h"
 #include "tests/support/tolerances.h"
+#include "tests/support/weight_contract.h"
 
 /// Whole backward passes on the backends.
 namespace periscope::testing {
@@ -82,6 +83,10 @@ class CountedWeights final : public WeightSource {
     ++counts[{layer, weight}];
     return source_.matrix(layer, weight);
   }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return source_.rows(ops, table, ids);
+  }
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 
   mutable std::map<std::pair<int, Weight>, int> counts;
@@ -90,14 +95,19 @@ class CountedWeights final : public WeightSource {
   const WeightSource& source_;
 };
 
+TEST_CASE("counting changes no answer") {
+  const TellingWeights source;
+  check_same_weights(CountedWeights(source), source);
+}
+
 TEST_CASE("a pass forward and back fetches every weight twice, the unembedding once") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
   const Target target = truth_target();
   const ParameterWeights source(target, problem);
   const CountedWeights weights(source);
   const StackContext context{truth(), problem.spec.model, weights};
-  NoObserver nobody;
-  GradientObserver nothing;
+  IdleObserver nobody;
+  IdleGradientObserver nothing;
   backpropagate(context, truth().from_host(5, 12, DType::f64, problem.input), problem.labels, nobody, nothing);
   CHECK(weights.counts.size() == 2 * 7 + 1);
   for (const auto& [place, count] : weights.counts) CHECK(count == (place.second == Weight::unembedding ? 1 : 2));
@@ -108,7 +118,7 @@ TEST_CASE("between forward and backward pass the streams are kept, and nothing e
   const Target target = truth_target();
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights};
-  NoObserver nobody;
+  IdleObserver nobody;
   StackTape tape;
   const StackOutput out = stack_forward(context, truth().from_host(5, 12, DType::f64, problem.input), nobody, &tape);
   CHECK(tape.streams.size() == 5);

@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-class Recorder final : public GradientObserver {
+class Recorder final : public IdleGradientObserver {
  public:
   Recorder(const Backend& ops, Gradients& record) : ops_(ops), record_(record) {}
   void on_input(const Tensor& dx) override { record_.depth_zero = ops_.to_host(dx); }
@@ -103,7 +103,7 @@ Gradients gradients_of(const Target& target, const LossProblem& problem) {
   const StackContext context{*target.backend, problem.spec.model, weights, problem.sequences};
   Gradients record;
   Recorder recorder(*target.backend, record);
-  NoObserver nobody;
+  IdleObserver nobody;
   const Backpropagated pass =
       backpropagate(context, input_of(target, problem, context), problem.labels, nobody, recorder);
   if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.dinput, recorder);
@@ -116,7 +116,7 @@ double loss_at(const LossProblem& problem) {
   const Target target = truth_target();
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights, problem.sequences};
-  NoObserver nobody;
+  IdleObserver nobody;
   const Tensor output = stack_forward(context, input_of(target, problem, context), nobody).output;
   return truth().cross_entropy(logits_forward(context, output), problem.labels).loss;
 }

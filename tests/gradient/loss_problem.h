@@ -49,6 +49,9 @@ class ParameterWeights final : public WeightSource {
  public:
   ParameterWeights(const Target& target, const LossProblem& problem) : target_(target), problem_(problem) {}
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(ops, table, ids);
+  }
   [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
@@ -57,13 +60,6 @@ class ParameterWeights final : public WeightSource {
 
   const Target& target_;
   const LossProblem& problem_;
-};
-
-/// An observer that looks away.
-class NoObserver final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
 };
 
 /// What rounding does to the loss: stack_error for the spec's widest sum, times the loss.

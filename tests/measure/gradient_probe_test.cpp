@@ -76,12 +76,6 @@ TEST_CASE("with two streams both begin with the gradient of the tensor that they
   CHECK(p.find(Statistic::grad_sq, Site::r_out)->value[1] == 1.0);
 }
 
-class Silent final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
   for (const Placement& placement : placement_table()) {
     CAPTURE(placement.name);
@@ -89,7 +83,7 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);
     const StackContext context{truth(), spec.model, weights, 1};
     GradientProbe probe(context);
-    Silent silent;
+    IdleObserver silent;
     backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5}, silent,
                   probe);
     Profile p;
@@ -121,7 +115,7 @@ TEST_CASE("the score path's share counts queries and keys together, values apart
 }
 
 TEST_CASE("what reaches a module's input through its matrices adds up to the gradient of that input") {
-  struct Sum final : GradientObserver {
+  struct Sum final : IdleGradientObserver {
     void on_weight_input(int /*layer*/, Weight weight, const Tensor& dx) override {
       if (weight == Weight::o || weight == Weight::down || weight == Weight::unembedding) return;
       total = total.empty() ? dx : truth().axpby(1.0, total, 1.0, dx);
@@ -138,7 +132,7 @@ TEST_CASE("what reaches a module's input through its matrices adds up to the gra
   } sum;
   const StackSpec spec = placed(tiny_stack(), "peri");
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  Silent silent;
+  IdleObserver silent;
   backpropagate({truth(), spec.model, weights, 1}, gaussian_input(truth(), spec, DType::f64, 1),
                 std::vector<int>{1, 2, 3, 4, 5}, silent, sum);
   CHECK(sum.modules == 4);

@@ -18,14 +18,8 @@ namespace {
 
 using Values = std::vector<double>;
 
-class Silent final : public Observer {
- public:
-  void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-};
-
 /// Keeps the gradient of one matrix.
-class MatrixRecorder final : public GradientObserver {
+class MatrixRecorder final : public IdleGradientObserver {
  public:
   MatrixRecorder(const Backend& ops, int layer, Weight weight) : ops_(ops), layer_(layer), weight_(weight) {}
   void on_weight(int layer, Weight weight, const Tensor& dw) override {
@@ -57,7 +51,7 @@ MatrixGradient gradient_of(const Target& target, const StackSpec& spec, std::uin
   std::vector<int> labels;
   for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % spec.model.vocab);
   MatrixRecorder recorder(ops, layer, weight);
-  Silent silent;
+  IdleObserver silent;
   const StackContext context{ops, spec.model, weights};
   const Tensor input = gaussian_input(ops, spec, target.dtype, seed);
   const Values logits = ops.to_host(backpropagate(context, input, labels, silent, recorder).logits);

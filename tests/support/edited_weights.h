@@ -7,7 +7,8 @@
 
 namespace periscope::testing {
 
-/// Another source's weights, some of them changed on the way. Edits return what they are given, or else.
+/// Another source's weights, some of its matrices and norms changed on the way. Edits return what they are given, or
+/// else.
 class EditedWeights final : public WeightSource {
  public:
   using MatrixEdit = std::function<Tensor(int layer, Weight weight, const Tensor& w)>;
@@ -19,6 +20,11 @@ class EditedWeights final : public WeightSource {
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
     return matrix_edit_(layer, weight, source_.matrix(layer, weight));
   }
+  /// Of the edited table, which an edit may have to see whole.
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(ops, table, ids);
+  }
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
   [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override {
     return norm_edit_(sublayer, site, source_.norm(sublayer, site));
   }

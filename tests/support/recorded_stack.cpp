@@ -3,7 +3,7 @@
 namespace periscope::testing {
 namespace {
 
-class Recorder final : public Observer {
+class Recorder final : public IdleObserver {
  public:
   Recorder(const Backend& backend, RecordedStack& record) : backend_(backend), record_(record) {}
   void on_input(const Tensor& x) override { record_.input = backend_.to_host(x); }

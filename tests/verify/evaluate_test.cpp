@@ -21,7 +21,7 @@ std::vector<double> host(const Tensor& x) { return truth().to_host(x); }
 
 CaseNorm host(const NormWeights& w) { return {host(w.gain), w.bias.empty() ? std::vector<double>{} : host(w.bias)}; }
 
-class DownRecorder final : public GradientObserver {
+class DownRecorder final : public IdleGradientObserver {
  public:
   void on_weight(int /*layer*/, Weight weight, const Tensor& dw) override {
     if (weight == Weight::down) gradient = host(dw);
@@ -30,9 +30,8 @@ class DownRecorder final : public GradientObserver {
 };
 
 /// Keeps the stream in front of the MLP.
-class StreamRecorder final : public Observer {
+class StreamRecorder final : public IdleObserver {
  public:
-  void on_input(const Tensor& /*x*/) override {}
   void on_site(int sublayer, Site site, const Tensor& x) override {
     if (sublayer == 1 && site == Site::x_in) stream = host(x);
   }

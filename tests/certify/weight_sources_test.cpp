@@ -1,0 +1,39 @@
+#include <doctest/doctest.h>
+
+#include "experiments/certify/scaled_weights.h"
+#include "tests/certify/certified_stack.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/weight_contract.h"
+
+/// Sources that pass on what others say, here those of the certificate.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("weights scaled by one are the source's: rows and biases too") {
+  const TellingWeights source;
+  for (const Placement& placement : placement_table()) {
+    const ModelSpec model = placed(tiny_stack(), placement.name).model;
+    check_same_weights(ScaledWeights(truth(), model, source, {}), source);
+  }
+}
+
+TEST_CASE("rows of a scaled table are those of its scaled matrix") {
+  const TellingWeights source;
+  for (const bool embedding_norm : {false, true}) {
+    ModelSpec model = placed(tiny_stack(), "peri").model;
+    model.embedding_norm = embedding_norm;
+    const ScaledWeights scaled(truth(), model, source, {.stream = 3.0});
+    check_rows_of_tables(scaled);
+    const std::vector<int> id{1};
+    const double position = truth().to_host(source.rows(truth(), Weight::positions, id))[0];
+    CHECK(truth().to_host(scaled.rows(truth(), Weight::positions, id))[0] == (embedding_norm ? 1.0 : 3.0) * position);
+  }
+}
+
+TEST_CASE("weights with biases of nothing are the source's, which has biases and tables of its own") {
+  const TellingWeights source;
+  check_same_weights(BiasedWeights(truth(), source, 0.0), source);
+}
+
+}  // namespace
+}  // namespace periscope::testing

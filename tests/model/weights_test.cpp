@@ -1,0 +1,39 @@
+#include "sim/model/weights.h"
+
+#include <doctest/doctest.h>
+
+#include "sim/model/kept_weights.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/targets.h"
+#include "tests/support/weight_contract.h"
+
+/// Sources that pass on what others say.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("kept weights are the source's, at the first call and at the second") {
+  const TellingWeights source;
+  const KeptWeights kept(source);
+  check_same_weights(kept, source);
+  check_same_weights(kept, source);
+}
+
+TEST_CASE("edited weights without an edit are the source's: rows and biases too") {
+  const TellingWeights source;
+  check_same_weights(EditedWeights(source, same_matrix, same_norm), source);
+}
+
+TEST_CASE("the rows of an edited table are edited") {
+  const TellingWeights source;
+  const EditedWeights doubled(
+      source, [](int, Weight, const Tensor& w) { return truth().scale(2.0, w); }, same_norm);
+  check_rows_of_tables(doubled);
+  const std::vector<int> ids{3, 1};
+  const std::vector<double> once = truth().to_host(source.rows(truth(), Weight::embedding, ids));
+  const std::vector<double> twice = truth().to_host(doubled.rows(truth(), Weight::embedding, ids));
+  REQUIRE(once.size() == 2 * 3);
+  for (std::size_t i = 0; i < once.size(); ++i) CHECK(twice[i] == 2.0 * once[i]);
+}
+
+}  // namespace
+}  // namespace periscope::testing
