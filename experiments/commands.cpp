@@ -9,6 +9,7 @@
 #include "experiments/common/command.h"
 #include "experiments/common/provenance.h"
 #include "experiments/common/stack_dataset.h"
+#include "experiments/common/told.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/converge.h"
 #include "experiments/dump.h"
@@ -31,8 +32,13 @@ void report(const std::string& name, const CommonOptions& options, const Config&
     write_netcdf(path, stack_dataset(config, results));
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
   }
-  if (options.json) print_json({{"cells", cells_json(results)}, {"provenance", provenance(config)}});
-  if (!options.quiet) fmt::print(stderr, "{}", verdict_table(results, config.agreement, use_colour()));
+  if (options.json) {
+    nlohmann::ordered_json json{{"cells", cells_json(results)}, {"provenance", provenance(config)}};
+    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
+    print_json(json);
+  }
+  if (!options.quiet)
+    fmt::print(stderr, "{}{}", verdict_table(results, config.agreement, use_colour()), told_lines(config));
 }
 
 /// What `propagate` takes besides the common flags.
@@ -72,7 +78,7 @@ ExitCode run_converge(const CommonOptions& options) {
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
   }
   if (options.json) print_json({{"fits", converge_json(result)}, {"provenance", provenance(config)}});
-  if (!options.quiet) fmt::print(stderr, "{}", converge_table(result));
+  if (!options.quiet) fmt::print(stderr, "{}{}", converge_table(result), told_lines(config));
   return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 
@@ -93,8 +99,9 @@ ExitCode run_list(const CommonOptions& options) {
 
 void add_commands(CLI::App& app, int& code) {
   const auto own = std::make_shared<PropagateOptions>();
-  add_command(app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
-              [=](const CommonOptions& options) { return run_propagate(options, *own); });
+  add_comparing_command(app, code, "propagate",
+                        "Predict and measure the signals of random stacks; say whether they agree",
+                        [=](const CommonOptions& options) { return run_propagate(options, *own); });
   CLI::App* propagate = app.get_subcommand("propagate");
   propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
   propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
@@ -104,8 +111,9 @@ void add_commands(CLI::App& app, int& code) {
   add_command(app, code, "theory", "Print the prediction alone",
               [=](const CommonOptions& options) { return run_theory(options, *theory_backward); });
   app.get_subcommand("theory")->add_flag("--backward", *theory_backward, "Predict gradients too");
-  add_command(app, code, "converge",
-              "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?", run_converge);
+  add_comparing_command(app, code, "converge",
+                        "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
+                        run_converge);
   add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
               run_toy);
   add_command(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);

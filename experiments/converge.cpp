@@ -10,6 +10,7 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/common/told.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
@@ -75,13 +76,13 @@ void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
 }
 
 /// Runs one stack at one width and appends the bias to every fit of the stack.
-void measure_width(const Config& config, const Backend& backend, const StackSpec& spec, std::vector<Convergence>& fits,
-                   Progress& progress) {
+void measure_width(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                   std::vector<Convergence>& fits, Progress& progress) {
   RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(spec.model.width) * 1'000'003;  // fresh randomness at every width
-  const theory::Prediction prediction =
-      theory::predict(spec, distinct_token_ids(spec, run.seed, config.converge.seeds),
-                      {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed});
+  const theory::Prediction prediction = theory::predict(
+      told, distinct_token_ids(spec, run.seed, config.converge.seeds),
+      {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed, .fault = config.theory.fault});
   if (!prediction.refusal.empty()) {
     for (Convergence& c : fits) c.bias_reason = prediction.refusal;
     return;
@@ -140,21 +141,26 @@ ConvergeResult converge(const Config& config, bool quiet) {
   if (config.converge.widths.size() < 3 || config.converge.seeds < 16) {
     throw ConfigError("converge: expected at least 3 widths and 16 seeds");
   }
-  for (const StackSpec& spec : stacks) {
-    for (const int width : config.converge.widths) at_width(spec, width);
+  const std::vector<StackSpec> told = config.told_stacks();
+  require_fault_acts(config);
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    for (const int width : config.converge.widths) {
+      at_width(stacks[i], width);
+      at_width(told[i], width);
+    }
   }
   Progress progress("converge", static_cast<int>(stacks.size() * config.converge.widths.size()) * config.converge.seeds,
                     quiet);
   ConvergeResult result;
-  for (const StackSpec& spec : stacks) {
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
     std::vector<Convergence> fits;
     for (const Statistic s : statistics) {
       Convergence& c = fits.emplace_back();
-      c.spec = spec;
+      c.spec = stacks[i];
       c.statistic = s;
     }
     for (const int width : config.converge.widths) {
-      measure_width(config, *backend, at_width(spec, width), fits, progress);
+      measure_width(config, *backend, at_width(stacks[i], width), at_width(told[i], width), fits, progress);
     }
     result.fits.insert(result.fits.end(), fits.begin(), fits.end());
   }

@@ -55,6 +55,7 @@ constexpr std::array keys{
     Key{"run.out", "\"\"", "folder for result files"},
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
     Key{"theory.gradient_tolerance", "0.1", "the same, of the logarithm of the stream's squared gradient"},
+    Key{"theory.fault", "\"none\"", "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},

@@ -5,19 +5,26 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/common/told.h"
 #include "sim/backends.h"
 
 namespace periscope {
 
 std::vector<StackResult> predict_stacks(const Config& config) {
+  require_fault_acts(config);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
   std::vector<StackResult> results;
-  for (const StackSpec& spec : config.stacks()) {
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    const StackSpec& spec = stacks[i];
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
     theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                       .gradient_tolerance = config.theory.gradient_tolerance,
-                                      .seed = config.run.seed};
+                                      .seed = config.run.seed,
+                                      .fault = config.theory.fault};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
-    result.prediction = theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
+    // Token ids and labels are the run's own, whatever else theory is told.
+    result.prediction = theory::predict(told[i], distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
     results.push_back(std::move(result));
   }
   return results;

@@ -57,7 +57,15 @@ class Result:
         ]
         words = ", ".join(parts)
         version, commit = self.attributes["version"], self.attributes["commit"]
-        return f"{words[0].upper()}{words[1:]}. Periscope {version}, commit {commit}."
+        return f"{words[0].upper()}{words[1:]}. {self._misled()}Periscope {version}, commit {commit}."
+
+    def _misled(self) -> str:
+        """What theory was told instead of the truth, or which mistake was planted in it."""
+        if "theory_told" not in self.attributes:
+            return ""
+        told = json.loads(self.attributes["theory_told"])
+        planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
+        return f"Theory is wrong on purpose: {', '.join(told['set'] + planted)}. "
 
 
 def _plain(values: Any) -> np.ndarray:

@@ -31,7 +31,12 @@ class Backward {
  public:
   Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
            GradientPaths paths)
-      : spec_(spec), chain_(chain), trace_(trace), profile_(profile), paths_(paths), attention_(spec) {
+      : spec_(spec),
+        chain_(chain),
+        trace_(trace),
+        profile_(profile),
+        paths_(paths_under(chain.fault, paths)),
+        attention_(spec) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Site::x_out}].value.assign(2 * layers + 1, 0.0);
     profile_.curves[{Statistic::score_share, Site::A_out}].value.assign(2 * layers,
@@ -64,7 +69,7 @@ class Backward {
   /// From the gradient kernel at x_out of sublayer l to that at its x_in.
   void step(int l) {
     const ModelSpec& m = spec_.model;
-    const SublayerRule rule = m.rule(l);
+    const SublayerRule rule = rule_under(chain_.fault, m, l);
     const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(l)];
     const Matrix sum = rule.norm_c ? through_norm(g_, t.r_c, m.gamma) : g_;
     Matrix branch = sum;
@@ -94,7 +99,7 @@ class Backward {
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;
     const Matrix key = v * m.width * o * m.heads * head.key;
-    set(Weight::q, l, weight_gradient(m.width, input, query));
+    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
     set(Weight::k, l, weight_gradient(m.width, input, key));
     set(Weight::v, l, weight_gradient(m.width, input, value));
     set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.mixed, g));

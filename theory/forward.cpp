@@ -117,10 +117,11 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
   ProfileWriter writer(spec);
   const StackAttention attention(spec);
+  const double gain = attention_factor(chain.fault) * value_gain(spec);
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
     return TokenKernel::of_independent_features(
-        value_gain(spec) * attention.at(sublayer / 2).mixed_kernel(input.product, chain.samples, stream), m.width);
+        gain * attention.at(sublayer / 2).mixed_kernel(input.product, chain.samples, stream), m.width);
   };
   TokenKernel x = input_kernel(spec, chain.ids);
   if (m.embedding_norm) x = norm(x);
@@ -130,14 +131,15 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   writer.write(0, Site::x_out, x);
   if (m.placement.two_streams) writer.write(0, Site::r_out, r);
   for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = m.rule(l);
+    const SublayerRule rule = rule_under(chain.fault, m, l);
     writer.write(l, Site::x_in, x);
     TokenKernel a = rule.norm_a ? norm(x) : x;
     a = combined(rule.input_gain, a, 0.0, a);
     writer.write(l, Site::A_out, a);
     const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l) : mlp_kernel(spec, a);
     writer.write(l, Site::f_out, f);
-    const TokenKernel b = rule.norm_b ? norm(f) : f;
+    TokenKernel b = rule.norm_b ? norm(f) : f;
+    if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
     writer.write(l, Site::B_out, b);
     writer.write_branch(l, rule, x, b);
     const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);

@@ -5,6 +5,7 @@
 
 #include "sim/spec/profile.h"
 #include "theory/attention_pattern.h"
+#include "theory/fault.h"
 #include "theory/kernel.h"
 
 namespace periscope::theory {
@@ -15,6 +16,7 @@ struct ForwardChain {
   int samples = 2;       ///< sampled attention patterns per attention sublayer (T3)
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
+  Fault fault = Fault::none;
 };
 
 /// T5: kernel of the MLP module's output, for the kernel of its input.

@@ -132,7 +132,8 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
       const ForwardChain chain{.ids = sequences[i % static_cast<std::size_t>(full_count)],
                                .samples = is_full ? prediction.samples : samples,
                                .seed = options.seed,
-                               .replicate = static_cast<std::uint64_t>(c)};
+                               .replicate = static_cast<std::uint64_t>(c),
+                               .fault = options.fault};
       (is_full ? full : replicates)[i] = chain_profile(spec, chain, options);
     }
     prediction.profile = combined(full, replicates);

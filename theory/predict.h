@@ -6,6 +6,7 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
+#include "theory/fault.h"
 #include "theory/paths.h"
 
 namespace periscope::theory {
@@ -22,6 +23,7 @@ struct PredictionOptions {
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
   GradientPaths paths = GradientPaths::all;
+  Fault fault = Fault::none;  ///< a mistake planted on purpose
 };
 
 /// What theory says about a stack at initialisation.

@@ -6,13 +6,28 @@
 
 namespace periscope {
 
-CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
-                      std::function<ExitCode(const CommonOptions&)> body) {
+namespace {
+
+CLI::App* add(CLI::App& app, int& code, const std::string& name, const std::string& about,
+              std::function<ExitCode(const CommonOptions&)> body, bool compares) {
   CLI::App* command = app.add_subcommand(name, about);
   const auto options = std::make_shared<CommonOptions>();
   options->add_to(*command);
+  if (compares) options->add_theory_set_to(*command);
   command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
   return command;
+}
+
+}  // namespace
+
+CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                      std::function<ExitCode(const CommonOptions&)> body) {
+  return add(app, code, name, about, std::move(body), false);
+}
+
+CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                                std::function<ExitCode(const CommonOptions&)> body) {
+  return add(app, code, name, about, std::move(body), true);
 }
 
 void print_json(const nlohmann::ordered_json& json) {

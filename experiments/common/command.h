@@ -15,6 +15,10 @@ namespace periscope {
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body);
 
+/// The same for a command that also takes --theory-set.
+CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                                std::function<ExitCode(const CommonOptions&)> body);
+
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& json);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "experiments/common/toml_reader.h"
@@ -175,9 +176,10 @@ std::vector<StackSpec> Config::stacks() const {
   return all;
 }
 
-Config load_config(const std::string& file, const std::vector<std::string>& settings) {
-  toml::table table = parse_file(file);
-  for (const std::string& setting : settings) apply_setting(table, setting);
+namespace {
+
+/// The configuration in `table`, which was read from `file`.
+Config read_config(const toml::table& table, const std::string& file) {
   Config config;
   config.inputs = {InputKind::gaussian};
   config.placements = {config.base.model.placement};
@@ -199,6 +201,7 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   TomlReader theory = root.table("theory");
   theory.read("tolerance", config.theory.tolerance);
   theory.read("gradient_tolerance", config.theory.gradient_tolerance);
+  theory.read_enum("fault", theory::fault_names, config.theory.fault);
   theory.finish();
   TomlReader converge = root.table("converge");
   converge.read("widths", config.converge.widths);
@@ -218,6 +221,62 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   require_range("theory.gradient_tolerance", config.theory.gradient_tolerance, 0.0, 100.0);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();
+  return config;
+}
+
+void require_told(const std::string& setting) {
+  for (const std::string_view table : {"model.", "init.", "input.", "theory."}) {
+    if (setting.starts_with(table)) return;
+  }
+  throw ConfigError(
+      fmt::format("--theory-set {}: expected a key of model, init, input or theory, as theory is told", setting));
+}
+
+template <class T>
+void require_same(std::string_view key, const T& measured, const T& told) {
+  if (measured == told) return;
+  throw ConfigError(fmt::format("--theory-set {} = {}: expected {} as measured; nothing could be compared else", key,
+                                told, measured));
+}
+
+/// Makes `told` what theory hears of the stacks of `config`.
+void tell_theory(Config& config, Config told) {
+  if (told.placements.size() == 1) told.placements.assign(config.placements.size(), told.placements.front());
+  if (told.placements.size() != config.placements.size()) {
+    throw ConfigError(fmt::format("--theory-set model.placement: {} placements, expected one, or {} as measured",
+                                  told.placements.size(), config.placements.size()));
+  }
+  const auto words = [](const std::vector<InputKind>& kinds) {
+    std::string all;
+    for (const InputKind kind : kinds) all += fmt::format("{} ", input_kind_names[static_cast<std::size_t>(kind)]);
+    return all.substr(0, all.size() - 1);
+  };
+  require_same("input.kind", words(config.inputs), words(told.inputs));
+  const StackSpec& a = config.base;
+  const StackSpec& b = told.base;
+  require_same("model.layers", a.model.layers, b.model.layers);
+  require_same("input.tokens", a.input.tokens, b.input.tokens);
+  require_same("input.path", a.input.path, b.input.path);
+  const bool ids = std::ranges::any_of(config.inputs, [](InputKind kind) { return kind != InputKind::gaussian; });
+  if (ids) require_same("model.vocab", a.model.vocab, b.model.vocab);
+  config.told = told.stacks();
+  config.theory = told.theory;
+}
+
+}  // namespace
+
+Config load_config(const std::string& file, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& theory_settings) {
+  toml::table table = parse_file(file);
+  for (const std::string& setting : settings) apply_setting(table, setting);
+  Config config = read_config(table, file);
+  if (theory_settings.empty()) return config;
+  for (const std::string& setting : theory_settings) {
+    require_told(setting);
+    apply_setting(table, setting, "--theory-set");
+  }
+  tell_theory(config, read_config(table, file));
+  config.theory_settings = theory_settings;
   return config;
 }
 

@@ -9,6 +9,7 @@
 
 #include "sim/core/tensor.h"
 #include "sim/spec/model_spec.h"
+#include "theory/fault.h"
 
 namespace periscope {
 
@@ -32,10 +33,11 @@ struct AgreementOptions {
   double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms
 };
 
-/// [theory]: precision of the prediction.
+/// [theory]: precision of the prediction, and a mistake planted in it.
 struct TheoryOptions {
   double tolerance = 0.01;
   double gradient_tolerance = 0.1;
+  theory::Fault fault = theory::Fault::none;
 };
 
 /// [converge]: the sizes that T20's test runs through.
@@ -62,16 +64,24 @@ struct Config {
   TheoryOptions theory;
   ConvergeOptions converge;
   GradientOptions gradients;
-  std::set<std::string> given;  ///< the keys that the file and the settings name, as in "model.width"
+  std::vector<std::string> theory_settings;  ///< as given by --theory-set
+  std::vector<StackSpec> told;               ///< what theory is told of every stack; empty: the truth
+  std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
+  /// The same stacks as theory is told of them.
+  [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
 };
 
 /// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
 /// A relative input.path in a file is relative to that file; in a setting to the working directory.
-Config load_config(const std::string& file, const std::vector<std::string>& settings);
+/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what theory is told instead: keys
+/// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
+/// the same stacks one by one, layers, tokens and inputs. One placement is told of all.
+Config load_config(const std::string& file, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& theory_settings = {});
 
 /// Parses a --dtype word. Throws ConfigError for an unknown one and for one that no backend has yet.
 DType parse_dtype(const std::string& word);

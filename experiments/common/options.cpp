@@ -29,8 +29,15 @@ void CommonOptions::add_to(CLI::App& command) {
   command.add_flag("--quiet", quiet, "No progress and no tables");
 }
 
+void CommonOptions::add_theory_set_to(CLI::App& command) {
+  command
+      .add_option("--theory-set", theory_settings,
+                  "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
+      ->allow_extra_args(false);
+}
+
 Config CommonOptions::load() const {
-  Config c = load_config(config, settings);
+  Config c = load_config(config, settings, theory_settings);
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
   c.run.threads = threads.value_or(c.run.threads);

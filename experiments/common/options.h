@@ -13,6 +13,7 @@ namespace periscope {
 struct CommonOptions {
   std::string config;
   std::vector<std::string> settings;
+  std::vector<std::string> theory_settings;
   std::optional<std::uint64_t> seed;
   std::optional<int> seeds;
   std::optional<int> threads;
@@ -23,6 +24,8 @@ struct CommonOptions {
   bool quiet = false;
 
   void add_to(CLI::App& command);
+  /// --theory-set, of commands that hold a prediction against a measurement.
+  void add_theory_set_to(CLI::App& command);
   /// The configuration with the flags on top, checked. Sets the number of OpenMP threads.
   [[nodiscard]] Config load() const;
 };

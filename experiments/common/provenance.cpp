@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "experiments/common/build_info.h"
+#include "experiments/common/told.h"
 
 namespace periscope {
 namespace {
@@ -62,23 +63,29 @@ nlohmann::ordered_json provenance(const Config& config) {
         {"finite_width", config.agreement.finite_width},
         {"finite_width_cosine", config.agreement.finite_width_cosine},
         {"finite_width_gradient", config.agreement.finite_width_gradient}}},
-      {"theory", {{"tolerance", config.theory.tolerance}, {"gradient_tolerance", config.theory.gradient_tolerance}}},
+      {"theory",
+       {{"tolerance", config.theory.tolerance},
+        {"gradient_tolerance", config.theory.gradient_tolerance},
+        {"fault", theory::fault_names[static_cast<std::size_t>(config.theory.fault)]}}},
+      {"told", told_differences(config)},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}},
       {"gradients",
        {{"layers", config.gradients.layers},
         {"qk_factors", config.gradients.qk_factors},
         {"down_factors", config.gradients.down_factors}}}};
-  return {{"program", "periscope"},
-          {"version", build_info::version},
-          {"commit", build_info::commit},
-          {"compiler", build_info::compiler},
-          {"cpu", cpu_name()},
-          {"device", config.run.device},
-          {"threads", config.run.threads},
-          {"created", utc_now()},
-          {"argv", argv_storage()},
-          {"config_sha256", sha256_hex(resolved.dump())},
-          {"config", resolved}};
+  nlohmann::ordered_json all{{"program", "periscope"},
+                             {"version", build_info::version},
+                             {"commit", build_info::commit},
+                             {"compiler", build_info::compiler},
+                             {"cpu", cpu_name()},
+                             {"device", config.run.device},
+                             {"threads", config.run.threads},
+                             {"created", utc_now()},
+                             {"argv", argv_storage()},
+                             {"config_sha256", sha256_hex(resolved.dump())},
+                             {"config", resolved}};
+  if (theory_is_misled(config)) all["theory_told"] = told_json(config);
+  return all;
 }
 
 }  // namespace periscope

@@ -147,10 +147,10 @@ void TomlReader::finish() const {
   }
 }
 
-void apply_setting(toml::table& table, const std::string& setting) {
+void apply_setting(toml::table& table, const std::string& setting, std::string_view flag) {
   const auto equals = setting.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw ConfigError(fmt::format("--set {}: expected key=value, as in --set model.width=256", setting));
+    throw ConfigError(fmt::format("{0} {1}: expected key=value, as in {0} model.width=256", flag, setting));
   }
   const std::string value = setting.substr(equals + 1);
   toml::table parsed;
@@ -168,7 +168,7 @@ void apply_setting(toml::table& table, const std::string& setting) {
   while (std::getline(path, rest, '.')) {
     const auto [it, inserted] = parent->insert(key, toml::table{});
     parent = it->second.as_table();
-    if (parent == nullptr) throw ConfigError(fmt::format("--set {}: {} is not a table", setting, key));
+    if (parent == nullptr) throw ConfigError(fmt::format("{} {}: {} is not a table", flag, setting, key));
     key = rest;
   }
   parent->insert_or_assign(key, *parsed.get("value"));

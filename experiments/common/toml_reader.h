@@ -61,7 +61,7 @@ class TomlReader {
   std::set<std::string, std::less<>> known_;
 };
 
-/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string.
-void apply_setting(toml::table& table, const std::string& setting);
+/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.
+void apply_setting(toml::table& table, const std::string& setting, std::string_view flag = "--set");
 
 }  // namespace periscope

@@ -48,7 +48,8 @@ theory::Prediction predict_deep(const Config& config, const StackSpec& spec) {
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .most_samples = 16,
                           .seed = config.run.seed,
-                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds)});
+                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
+                          .fault = config.theory.fault});
 }
 
 DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const DepthResult& result,

@@ -16,7 +16,8 @@ theory::Prediction predict_gradients(const Config& config, const StackSpec& spec
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .seed = config.run.seed,
                           .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
-                          .paths = paths});
+                          .paths = paths,
+                          .fault = config.theory.fault});
 }
 
 double log_norm_bias(const Config& config, const theory::Prediction& prediction, std::size_t depth, double variance) {

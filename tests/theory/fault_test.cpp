@@ -1,0 +1,111 @@
+#include "theory/fault.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "theory/predict.h"
+
+namespace periscope::theory {
+namespace {
+
+StackSpec small_stack(const char* placement) {
+  StackSpec spec;
+  spec.model = {.layers = 3, .width = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .mlp_width = 128};
+  spec.model.placement = *find_placement(placement);
+  spec.model.final_norm = spec.model.placement.final_norm;
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.tokens = 6;
+  return spec;
+}
+
+/// Everything at a fixed number of patterns, so that faulty and right predictions share every random number.
+Prediction with(Fault fault, const StackSpec& spec) {
+  return predict(spec, {},
+                 {.tolerance = 1e-9,
+                  .gradient_tolerance = 1e-9,
+                  .most_samples = 16,
+                  .labels = {{0, 1, 2, 0, 1, 2}},
+                  .fault = fault});
+}
+
+double at(const Prediction& p, Statistic statistic, Site site, std::size_t i) {
+  return p.profile.find(statistic, site)->value[i];
+}
+
+}  // namespace
+
+TEST_CASE("beta0 is off from the middle of the stack on, by 1 % behind norm B and by 5 % without") {
+  for (const auto& [placement, off] : {std::pair{"peri", 1.01}, {"b-only", 1.01}, {"pre", 1.05}}) {
+    CAPTURE(placement);
+    const Prediction right = with(Fault::none, small_stack(placement));
+    const Prediction wrong = with(Fault::beta0, small_stack(placement));
+    for (std::size_t depth = 0; depth <= 3; ++depth) {
+      CHECK(at(wrong, Statistic::second_moment, Site::x_out, depth) ==
+            at(right, Statistic::second_moment, Site::x_out, depth));
+    }
+    const double q = at(right, Statistic::second_moment, Site::x_out, 3);
+    const double branch = at(right, Statistic::second_moment, Site::B_out, 3);
+    CHECK(at(wrong, Statistic::second_moment, Site::x_out, 4) == doctest::Approx(q + off * branch).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("attention's output is 5 % too large, the first MLP's not") {
+  const Prediction right = with(Fault::none, small_stack("peri"));
+  const Prediction wrong = with(Fault::attention_output, small_stack("peri"));
+  const auto ratio = [&](std::size_t l) {
+    return at(wrong, Statistic::second_moment, Site::f_out, l) / at(right, Statistic::second_moment, Site::f_out, l);
+  };
+  CHECK(ratio(0) == doctest::Approx(1.05).epsilon(1e-9));
+  CHECK(ratio(1) == doctest::Approx(1.0).epsilon(1e-4));  // behind norm B its size is gone, but for epsilon
+}
+
+TEST_CASE("without the score path gradients are smaller below the top attention, its own matrices' are the same") {
+  const Prediction right = with(Fault::none, small_stack("pre"));
+  const Prediction wrong = with(Fault::no_score_path, small_stack("pre"));
+  CHECK(at(wrong, Statistic::log_grad_sq, Site::x_out, 5) == at(right, Statistic::log_grad_sq, Site::x_out, 5));
+  CHECK(at(wrong, Statistic::log_grad_sq, Site::x_out, 4) < at(right, Statistic::log_grad_sq, Site::x_out, 4) - 0.01);
+}
+
+TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else differs") {
+  const Prediction right = with(Fault::none, small_stack("pre"));
+  const Prediction wrong = with(Fault::query_gradient, small_stack("pre"));
+  for (const auto& [key, curve] : right.profile.weight_curves) {
+    if (key.first != Statistic::log_grad_sq) continue;
+    const Curve& other = wrong.profile.weight_curves.at(key);
+    for (std::size_t layer = 0; layer < curve.value.size(); ++layer) {
+      const double off = key.second == Weight::q ? std::log(1.1) : 0.0;
+      CHECK(other.value[layer] - curve.value[layer] == doctest::Approx(off).epsilon(1e-9));
+    }
+  }
+  CHECK(right.profile.curves.at({Statistic::grad_sq, Site::x_out}).value ==
+        wrong.profile.curves.at({Statistic::grad_sq, Site::x_out}).value);
+}
+
+TEST_CASE("depth constants are those of one layer more, where there are any") {
+  const ModelSpec lns = small_stack("lns").model;
+  CHECK(rule_under(Fault::depth_constant, lns, 2).input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
+  const ModelSpec deepnorm = small_stack("deepnorm").model;
+  CHECK(rule_under(Fault::depth_constant, deepnorm, 0).alpha == doctest::Approx(std::pow(8.0, 0.25)));
+  for (const Placement& p : placement_table()) {
+    CAPTURE(p.name);
+    StackSpec spec = small_stack(std::string(p.name).c_str());
+    spec.model.layers = 7;  // Mix-LN's seam moves from layer 1 to 2 with the eighth layer, counted from one more
+    bool differs = false;
+    for (int l = 0; l < 14; ++l)
+      differs = differs || rule_under(Fault::depth_constant, spec.model, l) != spec.model.rule(l);
+    CHECK(differs == acts_on(Fault::depth_constant, spec, false));
+  }
+  CHECK(acts_on(Fault::depth_constant, small_stack("lns"), false));
+  CHECK_FALSE(acts_on(Fault::depth_constant, small_stack("pre"), true));
+}
+
+TEST_CASE("faults of gradients act on gradients alone") {
+  for (const Fault fault : {Fault::no_score_path, Fault::query_gradient}) {
+    CHECK(acts_on(fault, small_stack("pre"), true));
+    CHECK_FALSE(acts_on(fault, small_stack("pre"), false));
+  }
+  CHECK_FALSE(acts_on(Fault::none, small_stack("pre"), true));
+}
+
+}  // namespace periscope::theory

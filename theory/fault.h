@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "sim/spec/model_spec.h"
+#include "theory/paths.h"
+
+namespace periscope::theory {
+
+/// A named mistake inside the theory, planted to see whether a verdict notices it. None of them can be had by telling
+/// theory another specification. The chain of Gram matrices (T25) makes the same mistake as its limit (T2–T6).
+enum class Fault {
+  none,
+  beta0,  ///< β₀: the branch's kernel in T6, ×1.01 behind a norm B and ×1.05 without, from sublayer L on
+  attention_output,  ///< T4: the kernel of attention's output ×1.05
+  no_score_path,     ///< T9: the gradient of queries and keys does not go on down the stack
+  query_gradient,    ///< T11: E‖∂loss/∂W_q‖² ×1.1
+  depth_constant,    ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more
+};
+
+inline constexpr std::array<std::string_view, 6> fault_names{"none",          "beta0",          "attention-output",
+                                                             "no-score-path", "query-gradient", "depth-constant"};
+
+/// What a fault does, in words for tables and files; "" for none.
+[[nodiscard]] std::string_view meaning_of(Fault fault);
+
+/// False if the fault changes nothing that is predicted of such a stack: faults of gradients without `backward`, a
+/// depth constant where the placement has none.
+[[nodiscard]] bool acts_on(Fault fault, const StackSpec& spec, bool backward);
+
+/// Factor on the kernel of a branch (β·B's output) as it enters the residual sum of a sublayer.
+[[nodiscard]] double branch_factor(Fault fault, const ModelSpec& model, int sublayer);
+/// Factor on the kernel of attention's output.
+[[nodiscard]] double attention_factor(Fault fault);
+/// Factor on E‖∂loss/∂W_q‖².
+[[nodiscard]] double query_gradient_factor(Fault fault);
+/// The paths that a gradient takes under the fault, where `chosen` is what was asked for.
+[[nodiscard]] GradientPaths paths_under(Fault fault, GradientPaths chosen);
+/// The rule of a sublayer as theory takes it to be.
+[[nodiscard]] SublayerRule rule_under(Fault fault, const ModelSpec& model, int sublayer);
+
+}  // namespace periscope::theory
