@@ -54,7 +54,7 @@ constexpr std::array keys{
     Key{"run.backward", "false", "gradients too"},
     Key{"run.out", "\"\"", "folder for result files"},
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
-    Key{"theory.gradient_tolerance", "0.1", "the same, of the logarithm of the stream's squared gradient"},
+    Key{"theory.gradient_tolerance", "0.03", "wanted standard error of the logarithm of every predicted squared gradient"},
     Key{"theory.fault", "\"none\"", "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},

@@ -58,8 +58,8 @@ void add_logarithms(Curves& curves) {
     if (key.first != Statistic::grad_sq) continue;
     Curve& log = logarithms[{Statistic::log_grad_sq, key.second}];
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      log.value.push_back(std::log(curve.value[i]));
-      log.standard_error.push_back(curve.standard_error[i] / curve.value[i]);
+      log.value.push_back(std::log(curve.value[i]));  // −infinity, exactly, of a gradient that is exactly 0
+      log.standard_error.push_back(curve.standard_error[i] == 0.0 ? 0.0 : curve.standard_error[i] / curve.value[i]);
     }
   }
   curves.merge(logarithms);
@@ -111,7 +111,24 @@ Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const Pr
   return profile;
 }
 
+/// Wanted standard error of a value of this statistic.
+double wanted_error(const Prediction& prediction, Statistic statistic, double value) {
+  switch (statistic) {
+    case Statistic::log_grad_sq: return prediction.gradient_tolerance;
+    case Statistic::grad_sq:
+    case Statistic::score_share: return prediction.gradient_tolerance * std::abs(value);
+    case Statistic::token_cosine:
+    case Statistic::branch_cosine: return prediction.tolerance;
+    default: return prediction.tolerance * std::abs(value);
+  }
+}
+
 }  // namespace
+
+bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
+  const double error = curve.standard_error[i];
+  return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
+}
 
 // The recursion is nonlinear: a chain with few patterns per sublayer is not only noisy but biased, by about its
 // variance. So values come from full chains, which average all patterns at every sublayer, and only the
@@ -119,6 +136,8 @@ Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const Pr
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
   Prediction prediction;
+  prediction.tolerance = options.tolerance;
+  prediction.gradient_tolerance = options.gradient_tolerance;
   prediction.replicates = replicates_for(sequences.size());
   const int full_count = std::min<int>(static_cast<int>(sequences.size()), prediction.replicates);
   std::vector<Profile> full(static_cast<std::size_t>(full_count));

@@ -13,11 +13,10 @@ namespace periscope::theory {
 
 /// How precise a prediction has to be. Only the attention patterns are sampled (T3).
 struct PredictionOptions {
-  /// Wanted standard error of the prediction, relative for second moments of the stream and absolute for
-  /// its token cosine, at every depth. Patterns are doubled until it is reached or `most_samples` is.
+  /// Wanted standard error of the prediction, relative for second moments and absolute for cosines.
   double tolerance = 0.01;
-  /// With labels: also wanted of log_grad_sq of the stream at every depth.
-  double gradient_tolerance = 0.1;
+  /// With labels: wanted of the logarithm of every squared gradient and of score_share.
+  double gradient_tolerance = 0.03;
   int most_samples = 1024;  ///< patterns per attention sublayer
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
@@ -33,7 +32,15 @@ struct Prediction {
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
   int replicates = 0;                ///< chains behind the standard errors
   int samples = 0;                   ///< patterns averaged at every attention sublayer
+  double tolerance = 0.0;            ///< PredictionOptions' wanted standard errors, as they were
+  double gradient_tolerance = 0.0;
 };
+
+/// True if entry i of a predicted curve has the standard error that was wanted: of gradients and score_share relative
+/// to the value (absolute for logarithms) at most gradient_tolerance, of cosines absolute and of everything else
+/// relative at most tolerance. An exact entry is precise, 0 and −infinity included. What is not precise is published
+/// with its error, and no verdict may rest on it.
+bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used. The

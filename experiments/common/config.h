@@ -36,7 +36,7 @@ struct AgreementOptions {
 /// [theory]: precision of the prediction, and a mistake planted in it.
 struct TheoryOptions {
   double tolerance = 0.01;
-  double gradient_tolerance = 0.1;
+  double gradient_tolerance = 0.03;
   theory::Fault fault = theory::Fault::none;
 };
 
