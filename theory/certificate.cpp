@@ -4,11 +4,21 @@
 #include <cmath>
 
 #include "theory/module_bounds.h"
+#include "theory/rounded_parameters.h"
 
 namespace periscope::theory {
 namespace {
 
 using Index = Eigen::Index;
+
+double longest_row(const RowMatrix& rows) {
+  double longest = 0.0;
+  for (Index i = 0; i < rows.rows(); ++i) {
+    const double length = norm_of(rows.row(i));
+    if (!(length <= longest)) longest = length;
+  }
+  return longest;
+}
 
 /// The rows of a table, from `first` on, times k: the smallest set of box and ball that holds them. With `map`, of
 /// their images under it.
@@ -20,35 +30,42 @@ BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, I
     if (skip == block.rows()) return;
     const RowMatrix rows = k * block.bottomRows(block.rows() - skip);
     const RowMatrix images = map == nullptr ? rows : product_transposed(rows, *map);
-    const double longest = rows.rowwise().norm().maxCoeff();
-    Vector slack = rounding(0) * images.cwiseAbs().colwise().maxCoeff().transpose();
-    if (map != nullptr) slack += rounding(rows.cols()) * longest * map->rowwise().norm();
+    const double longest = longest_row(rows);
+    Vector slack(width);
+    for (Index c = 0; c < width; ++c) {
+      slack[c] = rounding(0) * largest_of(images.col(c)) + underflow(rows.cols());
+      if (map != nullptr) slack[c] += rounding(rows.cols()) * longest * norm_of(map->row(c));
+    }
     set.low = set.low.cwiseMin(images.colwise().minCoeff().transpose() - slack);
     set.high = set.high.cwiseMax(images.colwise().maxCoeff().transpose() + slack);
-    radius = std::max(radius, images.rowwise().norm().maxCoeff() * (1.0 + rounding(width)) + slack.norm());
+    const double reach = outward(longest_row(images) + norm_of(slack));
+    if (!(reach <= radius)) radius = reach;
   });
-  set.ellipsoid = Ellipsoid{Vector::Zero(width), Vector::Constant(width, radius)};
-  return set;
+  set.ellipsoid = ellipsoid_around(Vector::Zero(width), Vector::Constant(width, radius));
+  return cleaned(std::move(set));
 }
 
 /// Walks the stack and notes every bound.
 class Walk {
  public:
-  Walk(const ModelSpec& model, const Parameters& parameters) : m_(model), p_(parameters) {}
+  Walk(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
+      : m_(model), p_(parameters), ops_(arithmetic, longest) {}
 
-  Certificate run(const InputDomain& domain) {
+  std::vector<SignalBound> run(const InputDomain& domain) {
     note(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
     x_ = m_.embedding_norm ? normed(0, NormSite::embedding, last_) : last_;
     BoundedSet r = x_;
+    note_steps(-1);
     note(Signal::x_out, -1, x_);
     for (int l = 0; l < m_.sublayers(); ++l) {
       const BoundedSet branch = sublayer(l);
       if (!m_.placement.two_streams) continue;
-      r = weighted_sum(1.0, r, m_.rule(l).beta, branch);
+      r = ops_.weighted_sum(1.0, r, m_.rule(l).beta, branch);
       note(Signal::r_out, l, r);
     }
     head(r);
-    return std::move(certificate_);
+    note_steps(m_.sublayers());
+    return std::move(bounds_);
   }
 
  private:
@@ -66,41 +83,61 @@ class Walk {
       bound.largest = bound.magnitude[k];
       bound.channel = k;
     }
-    certificate_.bounds.push_back(std::move(bound));
+    bounds_.push_back(std::move(bound));
   }
 
-  [[nodiscard]] BoundedSet normed(int sublayer, NormSite site, const BoundedSet& x) const {
+  /// What the ops of a sublayer stored or summed on their way.
+  void note_steps(int sublayer) {
+    for (const auto& [signal, magnitude] : ops_.take_notes()) note(signal, sublayer, Vector::Constant(1, magnitude));
+  }
+
+  [[nodiscard]] BoundedSet normed(int sublayer, NormSite site, const BoundedSet& x) {
     const NormParameters n = p_.norm(sublayer, site);
-    return normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
+    return ops_.normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
+  }
+
+  /// The rows of the embedding, scaled; also their images under the projection, if there is one.
+  BoundedSet table_input() {
+    const double k = m_.embedding.scale;
+    const Index narrow = m_.embedding_width();
+    BoundedSet x = ops_.exact() ? table_set(p_, Weight::embedding, 0, k, narrow, nullptr)
+                                : ops_.scaled(k, table_set(p_, Weight::embedding, 0, 1.0, narrow, nullptr));
+    note(Signal::embedding, -1, x);
+    if (!m_.projects_embedding()) return x;
+    const RowMatrix map = p_.matrix(0, Weight::project_in);
+    LinearImage image = image_and_sums(map, x);
+    // The table's own rows are fewer than the set; scaled ones were rounded.
+    BoundedSet rows = table_set(p_, Weight::embedding, 0, k, m_.width, &map);
+    if (!ops_.exact() && k != 1.0) {
+      const Vector off = ops_.rounded_twice(x.magnitude());
+      rows = widened(std::move(rows), centre_of(map, {Vector::Zero(narrow), off, off}).error);
+    }
+    image.set = within(rows, image.set);
+    return ops_.summed(std::move(image), narrow, p_.bias(0, Weight::project_in)).set;
   }
 
   BoundedSet token_input() {
     const EmbeddingSpec& e = m_.embedding;
-    BoundedSet x = table_set(p_, Weight::embedding, 0, e.scale, m_.embedding_width(), nullptr);
-    note(Signal::embedding, -1, x);
-    if (m_.projects_embedding()) {
-      const RowMatrix map = p_.matrix(0, Weight::project_in);
-      x = table_set(p_, Weight::embedding, 0, e.scale, m_.width, &map);
-      const Vector bias = p_.bias(0, Weight::project_in);
-      if (bias.size() > 0) x = weighted_sum(1.0, x, 1.0, point(bias));
-    }
-    if (e.positions > 0) {
-      x = weighted_sum(1.0, x, 1.0, table_set(p_, Weight::positions, e.position_offset, 1.0, m_.width, nullptr));
-    }
-    if (e.token_types > 0) {
-      Vector row;
-      p_.visit_rows(Weight::token_types, [&](Index at, const RowMatrix& rows) {
-        if (at == 0) row = rows.row(0).transpose();
-      });
-      x = weighted_sum(1.0, x, 1.0, point(row));
-    }
+    BoundedSet x = table_input();
+    double all = largest_of(x.magnitude());
+    const auto add = [&](Weight table, Index first) {
+      const BoundedSet rows = table_set(p_, table, first, 1.0, m_.width, nullptr);
+      all = outward(all + largest_of(rows.magnitude()));
+      x = ops_.weighted_sum(1.0, x, 1.0, rows);
+    };
+    if (e.positions > 0) add(Weight::positions, e.position_offset);
+    if (e.token_types > 0) add(Weight::token_types, 0);
+    // Implementations add the tables in different orders.
+    if (e.positions > 0 && e.token_types > 0) ops_.note(Signal::addends, std::max(all, largest_of(x.magnitude())));
     return x;
   }
 
   [[nodiscard]] BoundedSet real_input(double largest) const {
-    const Vector m = Vector::Constant(m_.width, largest);
-    if (std::isinf(largest)) return {-m, m, {}};
-    return ball(m, largest * std::sqrt(static_cast<double>(m_.width)));
+    const double reach = std::min(largest, ops_.largest_stored());
+    const Vector m = Vector::Constant(m_.width, reach);
+    if (std::isinf(reach)) return {-m, m, {}};
+    const BoundedSet x = ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
+    return largest > reach ? x : ops_.stored(x);
   }
 
   /// True if something after sublayer l reads the stream as it is, so that its 2-norm matters.
@@ -116,9 +153,10 @@ class Walk {
   BoundedSet sublayer(int l) {
     const SublayerRule rule = m_.rule(l);
     BoundedSet a = rule.norm_a ? normed(l, NormSite::a, x_) : x_;
-    if (rule.input_gain != 1.0) a = scaled(rule.input_gain, a);
+    if (rule.input_gain != 1.0) a = ops_.scaled(rule.input_gain, a);
     if (rule.norm_a || rule.input_gain != 1.0) note(Signal::A_out, l, a);
-    const bool with_norm = !rule.norm_b && !rule.norm_c && is_read_raw_after(l);
+    // In pure arithmetic the sums of squares in norms are as narrow as the stream.
+    const bool with_norm = ops_.pure() || (!rule.norm_b && !rule.norm_c && is_read_raw_after(l));
     const BoundedSet f = ModelSpec::is_attention(l) ? attention(l, a, with_norm) : mlp(l, a, with_norm);
     note(Signal::f_out, l, f);
     BoundedSet branch = f;
@@ -126,31 +164,37 @@ class Walk {
       branch = normed(l, NormSite::b, f);
       note(Signal::B_out, l, branch);
     }
-    x_ = weighted_sum(rule.alpha, x_, rule.beta, branch);
+    x_ = ops_.weighted_sum(rule.alpha, x_, rule.beta, branch);
     if (rule.norm_c) {
       note(Signal::sum, l, x_);
       x_ = normed(l, NormSite::c, x_);
     }
+    note_steps(l);
     note(Signal::x_out, l, x_);
     return branch;
   }
 
   BoundedSet attention(int l, const BoundedSet& x, bool with_norm) {
-    const AttentionBounds b = attention_bounds(m_, p_, l / 2, x, with_norm);
+    const AttentionBounds b = attention_bounds(m_, p_, l / 2, x, with_norm, ops_);
     if (b.q_projected) note(Signal::q_projected, l, *b.q_projected);
     if (b.k_projected) note(Signal::k_projected, l, *b.k_projected);
     note(Signal::q, l, b.q);
     note(Signal::k, l, b.k);
     note(Signal::v, l, b.v);
+    if (!ops_.exact()) {
+      note(Signal::dots, l, b.dots);
+      if (b.cap_inputs.size() > 0) note(Signal::cap_inputs, l, b.cap_inputs);
+    }
     note(Signal::scores, l, b.scores);
     note(Signal::mixed, l, b.mixed);
     return b.out;
   }
 
   BoundedSet mlp(int l, const BoundedSet& x, bool with_norm) {
-    const MlpBounds b = mlp_bounds(m_, p_, l / 2, x, with_norm);
+    const MlpBounds b = mlp_bounds(m_, p_, l / 2, x, with_norm, ops_);
     if (b.gate) note(Signal::gate, l, *b.gate);
     note(Signal::up, l, b.up);
+    if (b.acted && !ops_.exact()) note(Signal::gated, l, *b.acted);
     note(Signal::hidden, l, b.hidden);
     return b.out;
   }
@@ -159,33 +203,33 @@ class Walk {
     const int end = m_.sublayers();
     const BoundedSet& read = m_.placement.two_streams ? r : x_;
     BoundedSet y = m_.final_norm ? normed(end, NormSite::final, read) : read;
-    if (m_.placement.two_streams) y = weighted_sum(1.0, x_, 1.0, y);
+    if (m_.placement.two_streams) y = ops_.weighted_sum(1.0, x_, 1.0, y);
     note(Signal::output, end, y);
     if (!m_.unembedding) return;
     if (m_.projects_embedding()) note(Signal::projected, end, mapped(Weight::project_out, last_));
     if (m_.head.transform) {
       note(Signal::dense, end, mapped(Weight::head_dense, last_));
-      note(Signal::activated, end, activated(activation_of(m_.mlp), last_));
+      note(Signal::activated, end, ops_.activated(activation_of(m_.mlp), last_).set);
       note(Signal::transformed, end, normed(end, NormSite::head, last_));
     }
     BoundedSet scores = unembedded(last_);
     if (m_.head.soft_cap > 0.0) {
       note(Signal::head_scores, end, scores);
-      scores = soft_capped(m_.head.soft_cap, scores);
+      scores = ops_.soft_capped(m_.head.soft_cap, scores);
     }
     note(Signal::logits, end, scores);
   }
 
-  [[nodiscard]] BoundedSet mapped(Weight weight, const BoundedSet& x) const {
-    return linear_image(p_.matrix(0, weight), p_.bias(0, weight), x);
+  [[nodiscard]] BoundedSet mapped(Weight weight, const BoundedSet& x) {
+    return ops_.linear(p_.matrix(0, weight), p_.bias(0, weight), x);
   }
 
-  [[nodiscard]] BoundedSet unembedded(const BoundedSet& x) const {
+  [[nodiscard]] BoundedSet unembedded(const BoundedSet& x) {
     BoundedSet y{Vector(m_.vocab), Vector(m_.vocab), {}};
     const Vector bias = p_.bias(0, Weight::unembedding);
     p_.visit_rows(Weight::unembedding, [&](Index at, const RowMatrix& rows) {
       const Vector part = bias.size() > 0 ? Vector(bias.segment(at, rows.rows())) : Vector();
-      const BoundedSet image = linear_image(rows, part, x);
+      const BoundedSet image = ops_.linear(rows, part, x);
       y.low.segment(at, rows.rows()) = image.low;
       y.high.segment(at, rows.rows()) = image.high;
     });
@@ -194,7 +238,8 @@ class Walk {
 
   const ModelSpec& m_;
   const Parameters& p_;
-  Certificate certificate_;
+  ComputedOps ops_;
+  std::vector<SignalBound> bounds_;
   BoundedSet x_;
   BoundedSet last_;
 };
@@ -217,11 +262,14 @@ SignalClass class_of(Signal signal) {
     case Signal::k:
     case Signal::v:
     case Signal::mixed: return SignalClass::attention;
+    case Signal::dots:
+    case Signal::cap_inputs:
     case Signal::scores: return SignalClass::scores;
     case Signal::gate:
     case Signal::up:
+    case Signal::gated:
     case Signal::hidden: return SignalClass::mlp;
-    default: return SignalClass::head;
+    default: return signal >= Signal::products ? SignalClass::inside : SignalClass::head;
   }
 }
 
@@ -239,8 +287,46 @@ const SignalBound* Certificate::worst(SignalClass kind) const {
   return worst;
 }
 
-Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain) {
-  return Walk(model, parameters).run(domain);
+double Certificate::limit(const SignalBound& bound) const {
+  if (arithmetic.kind == Arithmetic::exact) return infinity;
+  return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
+}
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
+  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
+  std::size_t end = all ? certificate.bounds.size() : 0;
+  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
+    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
+  }
+  for (std::size_t i = 0; i < end; ++i) {
+    const SignalBound& b = certificate.bounds[i];
+    const double limit = certificate.limit(b);
+    if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
+  }
+  return {};
+}
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
+  for (const SignalBound& b : certificate.bounds) {
+    if (kind && class_of(b.signal) != *kind) continue;
+    if (!(b.largest <= format.largest)) return {false, &b, format.largest};
+  }
+  return {};
+}
+
+Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
+                    const RunArithmetic& arithmetic, int longest) {
+  if (arithmetic.kind == Arithmetic::exact) return {.bounds = Walk(model, parameters, arithmetic, 0).run(domain)};
+  const EmbeddingSpec& e = model.embedding;
+  if (domain.tokens && e.positions > 0) longest = std::min(longest, e.positions - e.position_offset);
+  const RoundedParameters rounded(parameters, arithmetic.stored);
+  Certificate certificate{.bounds = Walk(model, rounded, arithmetic, longest).run(domain),
+                          .arithmetic = arithmetic,
+                          .longest = longest,
+                          .weights_rounded = rounded.changed()};
+  certificate.bounds.insert(certificate.bounds.begin(),
+                            {Signal::weights, -1, Vector::Constant(1, rounded.largest()), rounded.largest()});
+  return certificate;
 }
 
 }  // namespace periscope::theory

@@ -1,54 +1,17 @@
 #pragma once
 
-#include <array>
-#include <string_view>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "sim/spec/arithmetic.h"
 #include "theory/bounded_set.h"
 #include "theory/parameters.h"
+#include "theory/signal.h"
 
-/// T17, the overflow certificate: how large any signal can be for any input, from the weights alone.
+/// T17 and T24, the overflow certificate: how large any signal can be for any input, from the weights alone, in exact
+/// arithmetic or in that of a run.
 namespace periscope::theory {
-
-/// A signal that a certificate bounds, in the order of the dataflow; what a stack does not have is left out.
-/// x_out of sublayer −1 is the stream that enters the first sublayer; x_in of a sublayer is x_out of the one before.
-enum class Signal {
-  embedding,    ///< scale·E[id]
-  input,        ///< the stack's input, before the embedding norm
-  A_out,        ///< if there is a norm A or an input gain
-  q_projected,  ///< before QK-norm
-  k_projected,
-  q,  ///< as the heads read it
-  k,
-  v,
-  scores,  ///< one per head: largest |score| that enters the softmax
-  mixed,   ///< the heads' outputs
-  gate,
-  up,
-  hidden,  ///< φ(up), or φ(gate)∘up
-  f_out,
-  B_out,  ///< if there is a norm B
-  sum,    ///< αx + βB, if norm C follows
-  x_out,
-  r_out,
-  output,     ///< of the stack, after the final norm
-  projected,  ///< of the head, as HeadSignals names them
-  dense,
-  activated,
-  transformed,
-  head_scores,  ///< before the soft cap, if there is one
-  logits,
-};
-inline constexpr std::array<std::string_view, 25> signal_names{
-    "embedding", "input",     "A_out", "q_projected", "k_projected", "q",           "k",     "v",     "scores",
-    "mixed",     "gate",      "up",    "hidden",      "f_out",       "B_out",       "sum",   "x_out", "r_out",
-    "output",    "projected", "dense", "activated",   "transformed", "head_scores", "logits"};
-
-/// What a verdict is given for.
-enum class SignalClass { stream, branch, attention, scores, mlp, head };
-inline constexpr std::array<std::string_view, 6> signal_class_names{"stream", "branch", "attention",
-                                                                    "scores", "mlp",    "head"};
-[[nodiscard]] SignalClass class_of(Signal signal);
 
 /// A bound on |signal|, feature by feature, and its largest entry.
 struct SignalBound {
@@ -65,18 +28,42 @@ struct InputDomain {
   double largest = infinity;
 };
 
-/// Every bound, in the order of the dataflow.
+/// The longest input that a certificate of a run's arithmetic covers, unless another one is asked for.
+inline constexpr int default_longest = 4096;
+
+/// Every bound, in the order of the dataflow (what a sublayer only stores or sums on its way stands before its x_out).
 struct Certificate {
   std::vector<SignalBound> bounds;
+  RunArithmetic arithmetic = {};
+  int longest = 0;               ///< tokens of a sequence; 0: any number
+  bool weights_rounded = false;  ///< some weights are no numbers of the format and were rounded to it
 
   /// Null if the stack does not have it.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;
   /// The largest bound of a class; null if there is none. NaN counts as infinite.
   [[nodiscard]] const SignalBound* worst(SignalClass kind) const;
+  /// The largest number that may stand where this bound is, in the certificate's own arithmetic; infinite for exact.
+  [[nodiscard]] double limit(const SignalBound& bound) const;
 };
 
-/// Bounds every signal of a stack with these weights, for inputs of any length. Throws nothing of its own. Infinite
-/// bounds are possible: an unbounded input, a placement without norms.
-Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain);
+/// Whether no input can overflow a class of signals, and if it may, where first.
+struct Verdict {
+  bool certified = true;
+  const SignalBound* first = nullptr;  ///< of the certificate; null if certified
+  double limit = infinity;             ///< that `first` passes
+};
+
+/// For a run in the certificate's own arithmetic (not for `exact`). A class is certified if every signal upstream of
+/// its last one fits too, since what overflows there reaches it as infinity or NaN; no class: everything.
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
+
+/// For exact arithmetic: a class's own bounds against the largest number of a format.
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);
+
+/// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to
+/// `longest` tokens (or the position table's end). Throws nothing of its own. Infinite bounds are possible: an
+/// unbounded input, a placement without norms, ε that is 0 in the format.
+Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
+                    const RunArithmetic& arithmetic = {}, int longest = default_longest);
 
 }  // namespace periscope::theory

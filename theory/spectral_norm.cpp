@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "theory/outward.h"
+
 namespace periscope::theory {
 namespace {
 
@@ -78,10 +80,12 @@ RowMatrix gram_of(const RowMatrix& a) {
   return y;
 }
 
-double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
+namespace {
+
+/// For a Gram matrix whose trace is near 1.
+double scaled_eigenvalue_bound(const RowMatrix& gram, Index terms) {
   const auto n = static_cast<double>(gram.rows());
   const double trace = gram.trace() * (1.0 + n * epsilon);
-  if (!std::isfinite(gram.sum())) return std::numeric_limits<double>::infinity();
   const double of_gram = (static_cast<double>(terms) + 2.0) * epsilon * trace;
   for (double mu = std::max(power_iteration(gram) * 1.002, trace / n); mu < trace; mu *= 1.02) {
     RowMatrix shifted = -gram;
@@ -92,11 +96,24 @@ double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
   return trace + of_gram;
 }
 
+}  // namespace
+
+double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
+  const double trace = gram.trace();
+  if (!std::isfinite(largest_of(gram)) || !std::isfinite(trace)) return infinity;
+  if (!(trace > 0.0)) return largest_of(gram) == 0.0 ? 0.0 : infinity;
+  const int e = scale_exponent(trace);
+  return outward(std::ldexp(scaled_eigenvalue_bound(gram * std::ldexp(1.0, -e), terms), e));
+}
+
 double spectral_bound(const RowMatrix& a) {
-  if (a.size() == 0) return 0.0;
+  const double largest = largest_of(a);
+  if (largest == 0.0 || !std::isfinite(largest)) return largest;
+  const int e = scale_exponent(largest);
+  const RowMatrix scaled = a * std::ldexp(1.0, -e);
   const bool wide = a.cols() >= a.rows();
-  const RowMatrix gram = wide ? gram_of(a) : gram_of_columns(a);
-  return std::sqrt(largest_eigenvalue_bound(gram, wide ? a.cols() : a.rows())) * (1.0 + 4.0 * epsilon);
+  const RowMatrix gram = wide ? gram_of(scaled) : gram_of_columns(scaled);
+  return outward(std::ldexp(std::sqrt(largest_eigenvalue_bound(gram, wide ? a.cols() : a.rows())), e));
 }
 
 }  // namespace periscope::theory

@@ -15,6 +15,7 @@ RowMatrix gram_of(const RowMatrix& a);
 /// μ = λ·1.002 bounds the largest eigenvalue is proved by a Cholesky factorisation of μI − G that ends: in floating
 /// point it can only do so if the smallest eigenvalue is at least −(n+2)·2⁻⁵²·trace (Rump, BIT 46, 2006), which is
 /// added, as is the rounding of G. If it does not end μ grows, up to the Frobenius norm, which needs no proof.
+/// Matrices are first scaled by a power of two, so that neither the Gram matrix nor a guess overflows or underflows.
 /// Infinite or NaN entries give infinity.
 double spectral_bound(const RowMatrix& a);
 

@@ -13,9 +13,10 @@ using theory::SignalClass;
 
 namespace {
 
-constexpr std::array<std::string_view, 6> class_titles{"residual stream",  "branch inputs and outputs",
+constexpr std::array<std::string_view, 7> class_titles{"residual stream",  "branch inputs and outputs",
                                                        "attention inside", "attention scores",
-                                                       "MLP inside",       "output and logits"};
+                                                       "MLP inside",       "output and logits",
+                                                       "inside the ops"};
 
 std::string title_of(SignalClass kind) { return std::string(class_titles[static_cast<std::size_t>(kind)]); }
 

@@ -164,7 +164,8 @@ TEST_CASE("T17: the bound of a gated MLP's hidden feature is attained where its 
   p.matrices[{0, Weight::up}] = random_matrix(6, width, 12);
   p.matrices[{0, Weight::down}] = random_matrix(width, 6, 13);
   const BoundedSet x = normalised(anything(width), {NormKind::rms, 0.0, Vector::Ones(width), {}});
-  const MlpBounds bounds = mlp_bounds(gated_model(), p, 0, x, false);
+  ComputedOps exact({}, 0);
+  const MlpBounds bounds = mlp_bounds(gated_model(), p, 0, x, false, exact);
   for (Index j = 0; j < 6; ++j) {
     const Vector a = p.matrices[{0, Weight::gate}].row(j).transpose();
     const Vector b = p.matrices[{0, Weight::up}].row(j).transpose();
@@ -190,7 +191,8 @@ TEST_CASE("T17: the bound of an attention output is attained when every head rea
   for (const Weight w : {Weight::q, Weight::k, Weight::v}) p.matrices[{0, w}] = random_matrix(8, width, 20);
   p.matrices[{0, Weight::o}] = random_matrix(width, 8, 21);
   const BoundedSet x = normalised(anything(width), {NormKind::rms, 0.0, random_vector(width, 22), {}});
-  const AttentionBounds bounds = attention_bounds(m, p, 0, x, false);
+  ComputedOps exact({}, 0);
+  const AttentionBounds bounds = attention_bounds(m, p, 0, x, false, exact);
   for (Index k = 0; k < width; ++k) {
     double reached = 0.0;
     for (Index h = 0; h < 2; ++h) {

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <map>
+
+#include "sim/spec/arithmetic.h"
+#include "theory/bounded_set.h"
+#include "theory/signal.h"
+
+namespace periscope::theory {
+
+/// What a linear map, or φ, makes of a set, and how far the result may be from that of exact arithmetic.
+struct ComputedImage {
+  BoundedSet set;
+  Vector error;
+};
+
+/// W x + b for x in an ellipsoid: the image, and as W·centre + b + (this matrix)·u + e with |e| ≤ centre.error.
+struct Mapped {
+  BoundedSet image;
+  Centre centre;
+  MatrixOver over;
+};
+
+/// Σ of one query's attention weights, as they were computed.
+struct WeightSum {
+  double low = 1.0;
+  double high = 1.0;
+};
+
+/// The ops of a run in some arithmetic, on sets (T24): each returns a superset of what the run can compute and keeps
+/// the largest magnitude of what it stores or sums on the way. Every elementary operation rounds to nearest, with
+/// gradual underflow: fl(t) = t(1+δ) + e, |δ| ≤ u, |e| ≤ η/2 (sums of two never underflow). Exact arithmetic has
+/// u = η = 0.
+class ComputedOps {
+ public:
+  /// Attention reads at most `longest` tokens.
+  ComputedOps(const RunArithmetic& arithmetic, Eigen::Index longest);
+
+  [[nodiscard]] bool exact() const { return exact_; }
+  [[nodiscard]] bool pure() const { return arithmetic_.kind == Arithmetic::pure; }
+  [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
+
+  /// x rounded to the stored format. Axes grow by 1 + u, since rounding x multiplies every u_k by 1 + δ_k; what centre
+  /// and errors lose is added to the error.
+  [[nodiscard]] BoundedSet stored(BoundedSet x) const;
+  /// W x + b. The sum of n products is off by at most κΣ|w||x| + nη'(1+(n−1)u'), κ = u' + (n−1)u'(1+u'): products round
+  /// once, and any order of additions adds (n−1)u' times their magnitudes (Rump; Jeannerod and Rump 2013).
+  BoundedSet linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
+  /// The same for an image of exact arithmetic that is already there, `n` products a row.
+  ComputedImage summed(LinearImage image, Eigen::Index n, const Vector& bias);
+  /// linear, with what it does to x's ellipsoid; the image has one of its own (a ball).
+  Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
+  /// T2. theory/README.md derives the bounds of a computed norm.
+  BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
+  BoundedSet scaled(double k, const BoundedSet& x);
+  BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);
+  /// How far k·x of these magnitudes may be off: k rounded, then the product.
+  [[nodiscard]] Vector rounded_twice(const Vector& magnitude) const {
+    return (magnitude.array() * (3.0 * u_ + 2.0 * eta_) + 3.0 * eta_ + underflow(0)).matrix();
+  }
+  /// A bound on ‖x‖₁ of n features after rounding.
+  [[nodiscard]] double stored_sum(double sum, Eigen::Index n) const {
+    return outward(sum * (1.0 + u_) + static_cast<double>(n) * eta_);
+  }
+  /// φ to within 8u'|x| + η', an allowance for three to six rounded steps.
+  ComputedImage activated(Activation activation, const BoundedSet& x);
+  BoundedSet soft_capped(double cap, const BoundedSet& x);
+  /// Over at most `seen` tokens (0: all): weights ê_i/Σ̂ê. Errors of ê cancel; the denominator is at least
+  /// Σê/(1+(n−1)u'), as an addition of positive numbers is off by at most u' times its result and no partial result
+  /// exceeds the last.
+  WeightSum attention_weights(Eigen::Index seen);
+  /// Σ ŵ_i v_i for such weights and any v_i of the set.
+  ComputedImage mixed(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
+  /// Angles are any, as RoPE's are; x is rotated by rounded sines and cosines: how far a pair's results may be off,
+  /// given their magnitudes' sum.
+  [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
+  /// q·k and its scale and soft cap, from |q·k| of exact arithmetic and ‖q‖‖k‖; returns the score.
+  struct Score {
+    double dot;
+    double cap_input;  ///< NaN without soft cap
+    double score;
+  };
+  Score score(double dot, double norms, Eigen::Index n, double scale, double soft_cap);
+
+  /// Keeps the largest.
+  void note(Signal signal, double magnitude);
+  /// What was kept, and forgets it.
+  std::map<Signal, double> take_notes();
+
+ private:
+  /// κ and the floor of a sum of n products.
+  [[nodiscard]] double sum_factor(Eigen::Index n) const;
+  [[nodiscard]] double sum_floor(Eigen::Index n) const;
+
+  RunArithmetic arithmetic_;
+  Eigen::Index longest_;
+  bool exact_;
+  double u_ = 0.0, eta_ = 0.0;          ///< of what is stored
+  double sum_u_ = 0.0, sum_eta_ = 0.0;  ///< of what is accumulated: u', η'
+  std::map<Signal, double> notes_;
+};
+
+}  // namespace periscope::theory
