@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiments/common/atomic_file.h"
+#include "experiments/common/json_text.h"
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/tensor_dump.h"
 #include "experiments/common/token_ids.h"
@@ -121,7 +122,7 @@ void dump(const Config& config, const std::string& folder) {
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);
   const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
-  write_text_file(folder + "/config.json", resolved_json(spec).dump(2) + "\n");
+  write_text_file(folder + "/config.json", json_text(resolved_json(spec), 2) + "\n");
   write_atomically(folder + "/model.safetensors", [&](const std::string& path) { write_model(context, spec, path); });
   write_atomically(folder + "/activations.safetensors",
                    [&](const std::string& path) { write_activations(context, spec, dtype, config.run, path); });

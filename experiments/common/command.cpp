@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "experiments/common/json_text.h"
+
 namespace periscope {
 
 namespace {
@@ -30,8 +32,6 @@ CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& nam
   return add(app, code, name, about, std::move(body), true);
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
+void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json_text(json)); }
 
 }  // namespace periscope

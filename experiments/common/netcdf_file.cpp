@@ -7,6 +7,7 @@
 #include <map>
 
 #include "experiments/common/atomic_file.h"
+#include "experiments/common/json_text.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -50,7 +51,8 @@ void put_attributes(int file, const nlohmann::ordered_json& attributes, const st
       const double number = value.get<double>();
       check_write(nc_put_att_double(file, NC_GLOBAL, name.c_str(), NC_DOUBLE, 1, &number), path);
     } else {
-      put_text(file, NC_GLOBAL, name.c_str(), value.is_string() ? value.get<std::string>() : value.dump(), path);
+      put_text(file, NC_GLOBAL, name.c_str(),
+               value.is_string() ? valid_utf8(value.get<std::string>()) : json_text(value), path);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "experiments/common/build_info.h"
+#include "experiments/common/json_text.h"
 #include "experiments/common/told.h"
 
 namespace periscope {
@@ -82,7 +83,7 @@ nlohmann::ordered_json provenance(const Config& config) {
                              {"threads", config.run.threads},
                              {"created", utc_now()},
                              {"argv", argv_storage()},
-                             {"config_sha256", sha256_hex(resolved.dump())},
+                             {"config_sha256", sha256_hex(json_text(resolved))},
                              {"config", resolved}};
   if (theory_is_misled(config)) all["theory_told"] = told_json(config);
   return all;

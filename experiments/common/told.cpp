@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "experiments/common/json_text.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -63,7 +64,7 @@ std::string told_lines(const Config& config) {
     if (!words.empty()) words += ", ";
     words += key == "model.placement" && config.placements.size() > 1
                  ? "other placements"
-                 : fmt::format("{} = {} (measured: {})", key, values["told"].dump(), values["measured"].dump());
+                 : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
   }
   return lines + fmt::format("THEORY WAS TOLD: {}\n", words.empty() ? "what is measured" : words);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "experiments/common/command.h"
 #include "experiments/common/dataset_json.h"
 #include "experiments/common/options.h"
 #include "experiments/gradients/attenuation.h"
@@ -31,7 +32,7 @@ ExitCode run(const std::string& file, const CommonOptions& options, const Experi
   if (options.json) {
     const nlohmann::ordered_json json{{"variables", variables_json(outcome.data)},
                                       {"provenance", outcome.data.attributes}};
-    fmt::print("{}\n", json.dump());
+    print_json(json);
   }
   if (!options.quiet) fmt::print(stderr, "{}", outcome.table);
   return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;

@@ -6,6 +6,7 @@
 
 #include "experiments/common/atomic_file.h"
 #include "experiments/common/command.h"
+#include "experiments/common/json_text.h"
 #include "experiments/common/provenance.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/verify/describe.h"
@@ -56,7 +57,7 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
       if (kind == std::string_view("nc")) {
         write_netcdf(path, verify_dataset(config, result));
       } else {
-        write_text_file(path, json.dump(1) + "\n");
+        write_text_file(path, json_text(json, 1) + "\n");
       }
       if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
     }
