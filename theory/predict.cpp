@@ -7,6 +7,7 @@
 
 #include "theory/backward.h"
 #include "theory/forward.h"
+#include "theory/loss.h"
 
 namespace periscope::theory {
 namespace {
@@ -134,6 +135,13 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 // variance. So values come from full chains, which average all patterns at every sublayer, and only the
 // standard errors from the replicates.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  if (const std::string reason = loss_refusal(spec.model); !reason.empty() && !options.labels.empty()) {
+    PredictionOptions forward = options;
+    forward.labels.clear();
+    Prediction prediction = predict(spec, ids, forward);
+    prediction.gradient_refusal = reason;
+    return prediction;
+  }
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
   Prediction prediction;
   prediction.tolerance = options.tolerance;

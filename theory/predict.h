@@ -34,6 +34,7 @@ struct Prediction {
   int samples = 0;                   ///< patterns averaged at every attention sublayer
   double tolerance = 0.0;            ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
+  std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
 };
 
 /// True if entry i of a predicted curve has the standard error that was wanted: of gradients and score_share relative
@@ -44,7 +45,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used. The
-/// result does not depend on the number of threads.
+/// result does not depend on the number of threads. Gradients that loss_refusal (theory/loss.h) names are left out.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 }  // namespace periscope::theory

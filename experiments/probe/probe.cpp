@@ -21,7 +21,7 @@ StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens
 theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
                                    bool backward) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance, .seed = config.run.seed};
-  if (backward && !spec.model.head.transform) options.labels = {input.labels};
+  if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
 }
 

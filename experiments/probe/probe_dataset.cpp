@@ -232,6 +232,9 @@ NetcdfDataset probe_dataset(const ProbeResult& result, const nlohmann::ordered_j
   data.attributes["model"] = result.model;
   data.attributes["family"] = result.family;
   if (!result.initial.refusal.empty()) data.attributes["theory_refusal"] = result.initial.refusal;
+  if (!result.initial.gradient_refusal.empty()) {
+    data.attributes["gradient_theory_refusal"] = result.initial.gradient_refusal;
+  }
   return data;
 }
 

@@ -114,6 +114,7 @@ Json probe_json(const ProbeResult& r) {
   json["init"] = resolved_json(r.at_init)["init"];
   json["init"]["table_second_moment"] = r.at_init.input.second_moment;
   if (!r.initial.refusal.empty()) json["theory_refused"] = r.initial.refusal;
+  if (!r.initial.gradient_refusal.empty()) json["gradient_theory_refused"] = r.initial.gradient_refusal;
   if (diverged(r.measured)) json["diverged_at"] = r.measured.reading.diverged_at;
   json["notes"] = r.notes;
   return json;

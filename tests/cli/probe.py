@@ -343,6 +343,14 @@ class References(unittest.TestCase):
         done = run("generate", FIXTURES / "bert-old", "--tokens", "1", "--quiet")
         self.assertEqual((done.returncode, "causal" in done.stderr), (2, True))
 
+    def test_gradients_through_berts_head_are_not_predicted(self):
+        r, code = run_json("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--labels", "2,3,1", "--backward", "--quiet")
+        self.assertEqual(code, 0)
+        self.assertIn("BERT's head transform is not modelled", r["gradient_theory_refused"])
+        self.assertIn("at_init", r["variance"])
+        self.assertNotIn("at_init", r["grad_sq"])
+        self.assertTrue(all(v > 0 for v in r["grad_sq"]["measured"]))
+
     def test_position_table(self):
         ids = ",".join(["1"] * 2000)
         done = run("probe", FIXTURES / "gpt2-bare", "--tokens", ids, "--quiet")

@@ -5,10 +5,12 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
+#include <stdexcept>
 
 #include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
 #include "theory/loss.h"
+#include "theory/predict.h"
 
 /// T7–T11 where they have closed forms.
 namespace periscope::theory {
@@ -114,6 +116,24 @@ TEST_CASE("T7: a projection before the unembedding multiplies the logits' varian
   spec.model.embedding.width = 6;
   const double gain = 0.25 * 6 * 0.25 * spec.model.width;
   CHECK(loss_gradient(spec, tiny, {distinct}, 2, {})(0, 0) == Approx(gain * plain));
+}
+
+TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, and forward statistics remain") {
+  StackSpec spec = testing::placed(testing::tiny_stack(), "post");
+  const Matrix output = Matrix::Identity(spec.input.tokens, spec.input.tokens);
+  const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
+  CHECK(loss_refusal(spec.model).empty());
+  CHECK(loss_gradient(spec, output, labels, 1, {1, 2, 3}).size() == 25);
+  CHECK(predict(spec, {}, {.most_samples = 8, .labels = labels}).gradient_refusal.empty());
+  spec.model.head.transform = true;
+  CHECK_THROWS_AS((void)loss_gradient(spec, output, labels, 1, {1, 2, 3}), std::invalid_argument);
+  const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
+  CHECK(prediction.refusal.empty());
+  CHECK(prediction.gradient_refusal.find("BERT") != std::string::npos);
+  CHECK(prediction.profile.find(Statistic::second_moment, Site::x_out) != nullptr);
+  CHECK(prediction.profile.find(Statistic::grad_sq, Site::x_out) == nullptr);
+  CHECK(prediction.profile.weight_curves.empty());
+  CHECK(predict(spec, {}, {.most_samples = 8}).gradient_refusal.empty());
 }
 
 TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform ones") {
