@@ -109,6 +109,7 @@ std::string list_text() {
                         p.used_by);
   }
   text +=
+      "  residual-dual was called residual, which is still accepted\n"
       "  or a table: placement = {A = true, B = false, C = false, alpha = 1.0, beta = 1.0}\n\nPresets (Peri-LN "
       "paper, Table 4; hidden width 4*D and 8 key/value heads are inferred from the names' parameter counts)\n";
   for (const Preset& p : presets) {

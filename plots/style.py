@@ -46,7 +46,7 @@ class Look:
 
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
-# and DeepNorm; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker.
+# and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker.
 LOOKS = {
     "none": Look("No norm", "#777777", "X", ":"),
     "post": Look("Post-LN", "#00579B", "o"),
@@ -55,18 +55,20 @@ LOOKS = {
     "b-only": Look("B-only", "#000000", "v", (0, (4, 2.5))),
     "a+c": Look("A+C", "#CC79A7", "D", (0, (4, 2.5))),
     "deepnorm": Look("DeepNorm", "#332288", "P", (0, (1, 2))),
+    "deepnorm-glm": Look("DeepNorm (GLM)", "#CC6677", "p", (0, (2, 1))),
     "mix": Look("Mix-LN", "#E69F00", "h", (0, (6, 1.5, 1, 1.5))),
     "lns": Look("LNS", "#56B4E9", "d"),
     "depth-scaled": Look("Depth-scaled", "#999933", "<", (0, (6, 1.5, 1, 1.5))),
-    "residual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
 }
+FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
 FREE_FORM = (("#117733", "*"), ("#AA4499", "p"), ("#661100", "8"), ("#44AA99", "H"))
 
 
 def looks(placements: Sequence[str]) -> list[Look]:
     """The look of each placement of a file. Free-form ones are told apart by their order."""
-    known = dict(LOOKS)
-    for i, table in enumerate(p for p in dict.fromkeys(placements) if p not in LOOKS):
+    known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
+    for i, table in enumerate(p for p in dict.fromkeys(placements) if p not in known):
         keys = json.loads(table)
         norms = "+".join(position for position in "ABC" if keys[position]) or "no norm"
         label = f"{norms}, α = {keys['alpha']:g}, β = {keys['beta']:g}"

@@ -55,7 +55,7 @@ class ProfileWriter {
 constexpr std::size_t most_depths = 513;
 
 /// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
-/// product over the sublayers between of |alpha|·√(K/K⁺ before norm C).
+/// product over the sublayers between of alpha·√(K/K⁺ before norm C), negative where an odd number of alphas is.
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
   const std::size_t depths = step_cosine.size() + 1;
   if (depths > most_depths) return {};

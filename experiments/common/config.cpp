@@ -19,6 +19,7 @@ std::vector<std::string_view> placement_names() {
 
 Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file) {
   if (const auto* word = node.as_string()) {
+    if (const std::optional<Placement> known = find_placement(word->get())) return *known;
     return placement_table()[model.index_of("placement", word->get(), placement_names())];
   }
   const toml::table* table = node.as_table();

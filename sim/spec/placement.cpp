@@ -48,9 +48,15 @@ const std::array table{
         .name = "deepnorm",
         .norms = "C",
         .scales = "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
-        .used_by = "GLM-130B",
+        .used_by = "DeepNet, a decoder alone",
         .rule = [](int, int layers) { return SublayerRule{.norm_c = true, .alpha = std::pow(2.0 * layers, 0.25)}; },
         .branch_init_gain = [](int layers) { return std::pow(8.0 * layers, -0.25); }},
+    Placement{.name = "deepnorm-glm",
+              .norms = "C",
+              .scales = "alpha (2L)^1/2; init of V, O, up, down x (2L)^-1/2",
+              .used_by = "GLM-130B",
+              .rule = [](int, int layers) { return SublayerRule{.norm_c = true, .alpha = std::sqrt(2.0 * layers)}; },
+              .branch_init_gain = [](int layers) { return 1.0 / std::sqrt(2.0 * layers); }},
     Placement{.name = "mix",
               .norms = "C, then A",
               .scales = "1; the first L/4 layers are Post",
@@ -71,7 +77,7 @@ const std::array table{
         .used_by = "Depth-muP",
         .final_norm = true,
         .rule = [](int, int layers) { return SublayerRule{.norm_a = true, .beta = 1.0 / std::sqrt(2.0 * layers)}; }},
-    Placement{.name = "residual",
+    Placement{.name = "residual-dual",
               .norms = "C + second stream",
               .scales = "1; output x_L + N(r_L), r = sum of branches",
               .used_by = "ResiDual",
@@ -81,12 +87,20 @@ const std::array table{
 };
 // clang-format on
 
+/// Names that rows had before.
+struct FormerName {
+  std::string_view former;
+  std::string_view name;
+};
+constexpr std::array former_names{FormerName{.former = "residual", .name = "residual-dual"}};
+
 }  // namespace
 
 std::span<const Placement> placement_table() { return table; }
 
 std::optional<Placement> find_placement(std::string_view name) {
-  const auto* row = std::ranges::find(table, name, &Placement::name);
+  const auto* former = std::ranges::find(former_names, name, &FormerName::former);
+  const auto* row = std::ranges::find(table, former == former_names.end() ? name : former->name, &Placement::name);
   if (row == table.end()) return std::nullopt;
   return *row;
 }

@@ -40,7 +40,7 @@ struct Placement {
 /// Every named placement, in the order of T1's table. This table is the only place that defines them.
 std::span<const Placement> placement_table();
 
-/// The row called `name`, or nothing.
+/// The row called `name`, now or formerly ("residual" is residual-dual's), or nothing.
 std::optional<Placement> find_placement(std::string_view name);
 
 /// The free form. Its final norm is on by default when the stream itself is never normalised (no C)

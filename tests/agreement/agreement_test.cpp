@@ -102,7 +102,7 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
   RunOptions run;
   run.dtype = DType::f64;
   run.backward = true;
-  for (const char* placement : {"pre", "peri", "residual"}) {
+  for (const char* placement : {"pre", "peri", "residual-dual"}) {
     CAPTURE(placement);
     StackSpec spec;
     spec.model = {.layers = 3, .width = 128, .heads = 8, .kv_heads = 4, .head_dim = 16, .mlp_width = 256};

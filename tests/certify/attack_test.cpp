@@ -73,7 +73,7 @@ constexpr theory::InputDomain any_real{.tokens = false, .largest = theory::infin
 AttackOptions short_attack() { return {.steps = 80, .restarts = 2, .tokens = 3, .seed = 1, .dtype = DType::f64}; }
 
 TEST_CASE("gradient ascent comes near the certificate of every class and never passes it") {
-  for (const std::string_view placement : {"post", "pre", "peri", "b-only", "a+c", "residual"}) {
+  for (const std::string_view placement : {"post", "pre", "peri", "b-only", "a+c", "residual-dual"}) {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       const Victim v(victim_stack(placement, norm));
       const theory::Certificate certificate = theory::certify(v.spec.model, v.parameters, any_real);

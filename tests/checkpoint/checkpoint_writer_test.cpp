@@ -121,7 +121,7 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
   };
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("peri"); });
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });
-  check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual"); });
+  check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual-dual"); });
   check("llama", "model.norm = layer: the family llama has rms", [](ModelSpec& m) { m.norm = NormKind::layer; });
   check("llama", "model.final_norm = false", [](ModelSpec& m) { m.final_norm = false; });
   check("llama", "model.embedding_norm = true", [](ModelSpec& m) { m.embedding_norm = true; });

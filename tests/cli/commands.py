@@ -92,6 +92,18 @@ class Commands(unittest.TestCase):
             final_norm = result["provenance"]["config"]["stacks"][0]["model"]["final_norm"]
             self.assertEqual(final_norm, placement["final_norm"])
 
+    def test_a_former_name_is_accepted_and_not_written(self):
+        for given in ("model.placement=residual", 'model.placement=["residual"]'):
+            result, code = run_json("theory", "--config", self.config, "--quiet", "--set", given)
+            self.assertEqual((code, result["cells"][0]["placement"]), (0, "residual-dual"))
+            self.assertEqual(result["provenance"]["config"]["stacks"][0]["model"]["placement"], "residual-dual")
+        self.config.write_text(SMALL.replace('["pre", "peri"]', '"residual"'))
+        result, code = run_json("theory", "--config", self.config, "--quiet")
+        self.assertEqual((code, result["cells"][0]["placement"]), (0, "residual-dual"))
+        names = [p["name"] for p in run_json("list")[0]["placements"]]
+        self.assertIn("residual-dual", names)
+        self.assertNotIn("residual", names)
+
     def test_presets_fill_and_explicit_keys_win(self):
         result, _ = run_json("theory", "--quiet", "--set", "model.preset=3.2B", "--set", "model.layers=1", "--set",
                              "input.tokens=4")

@@ -83,7 +83,7 @@ class Gradients(unittest.TestCase):
                                      ("crossover", "model.placement=peri", ["model.placement", "pre"]),
                                      ("crossover", "gradients.down_factors=[0.0,1.0]", ["gradients.down_factors"]),
                                      ("attenuation", "gradients.qk_factors=[-1.0]", ["init.qk_factor = -1"]),
-                                     ("identity-path", "model.placement=residual", ["residual", "one stream"])):
+                                     ("identity-path", "model.placement=residual-dual", ["residual-dual", "one stream"])):
             done = run("gradients", name, "--config", self.config, "--set", setting)
             self.assertEqual(done.returncode, 2, name)
             self.assertEqual(len(done.stderr.splitlines()), 1)

@@ -4,6 +4,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 """
 
 import dataclasses
+import json
 import pathlib
 import subprocess
 import sys
@@ -145,6 +146,12 @@ class Plots(unittest.TestCase):
         self.assertGreater(len(index), 1)
         np.testing.assert_array_equal(y, curve["measured"][index])
         np.testing.assert_allclose(bars, 2 * curve["stderr"][index], rtol=1e-6, atol=1e-12)
+
+    def test_every_placement_has_a_look_of_its_own(self):
+        names = [p["name"] for p in json.loads(run("list", "--json").stdout)["placements"]]
+        self.assertEqual(len({(look.colour, look.marker) for look in style.looks(names)}), len(names))
+        self.assertEqual(set(names), set(style.LOOKS))
+        self.assertEqual(style.looks(["residual"]), style.looks(["residual-dual"]), "in files of before")
 
     def test_curves_over_depth(self):
         for kind, name in ((variance, "variance"), (token_cosine, "token_cosine")):

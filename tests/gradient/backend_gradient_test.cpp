@@ -49,7 +49,7 @@ TEST_CASE("every backend's gradients are the reference's, in every placement") {
 }
 
 TEST_CASE("a whole backward pass gives the same bits for 1, 2 and 3 threads") {
-  StackSpec spec = placed(tiny_stack(), "residual");
+  StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.width = 130;
   spec.model.heads = 6;
   spec.model.kv_heads = 3;
@@ -114,7 +114,7 @@ TEST_CASE("a pass forward and back fetches every weight twice, the unembedding o
 }
 
 TEST_CASE("between forward and backward pass the streams are kept, and nothing else") {
-  const LossProblem problem = loss_problem(placed(tiny_stack(), "residual"), 9);
+  const LossProblem problem = loss_problem(placed(tiny_stack(), "residual-dual"), 9);
   const Target target = truth_target();
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights};

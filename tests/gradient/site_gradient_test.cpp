@@ -131,7 +131,7 @@ TEST_CASE("every site of every sublayer, in every placement") {
 }
 
 TEST_CASE("ResiDual: the gradient at depth 0 is that of both streams, above it that of the Post stream alone") {
-  const StackSpec spec = placed(tiny_stack(), "residual");
+  const StackSpec spec = placed(tiny_stack(), "residual-dual");
   const Gradients g = gradients_of(truth_target(), loss_problem(spec, 6));
   const Values& post = g.site.at({0, Site::x_in});
   const Values& second = g.site.at({0, Site::r_out});

@@ -55,7 +55,7 @@ TEST_CASE("every placement of T1's table, with its own final norm and with the o
 }
 
 TEST_CASE("every entry of every parameter of small stacks") {
-  for (const char* placement : {"peri", "residual"}) {
+  for (const char* placement : {"peri", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.layers = 1;
     spec.model.norm = NormKind::layer;
@@ -87,7 +87,7 @@ TEST_CASE("every MLP") {
 TEST_CASE("both norms, with and without an embedding norm, with eps that is felt") {
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     for (const bool embedding_norm : {false, true}) {
-      for (const char* placement : {"peri", "a+c", "residual"}) {
+      for (const char* placement : {"peri", "a+c", "residual-dual"}) {
         StackSpec spec = placed(tiny_stack(), placement);
         spec.model.norm = kind;
         spec.model.norm_eps = embedding_norm ? 0.3 : 0.0;
@@ -119,7 +119,7 @@ TEST_CASE("attention: QK-norm, RoPE and mask in every combination, for equal, gr
 }
 
 TEST_CASE("no unembedding, token input, several sequences") {
-  for (const char* placement : {"pre", "post", "peri", "residual"}) {
+  for (const char* placement : {"pre", "post", "peri", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.unembedding = false;
     check_stack(std::string(placement) + ", no unembedding", spec);

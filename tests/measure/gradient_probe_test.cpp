@@ -67,7 +67,7 @@ TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries,
 }
 
 TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
-  ByHand hand("residual");
+  ByHand hand("residual-dual");
   hand.probe().on_site(0, Site::r_out, ByHand::tensor({1, 0, 0, 1}));
   hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));
   const Profile p = hand.take();

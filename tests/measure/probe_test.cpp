@@ -71,7 +71,7 @@ TEST_CASE("token cosine pairs the tokens of one sequence only") {
 }
 
 TEST_CASE("curves: streams have an entry for the input, the other sites have one per sublayer") {
-  ByHand probe("residual");
+  ByHand probe("residual-dual");
   probe.input({1, 1});
   for (int l = 0; l < 2; ++l) {
     const double x = l + 2.0;

@@ -142,12 +142,13 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
   const double depth = layers;
   if (placement.is_custom()) return placement.custom;
   if (name == "none") return {};
-  if (name == "post" || name == "residual") return {.norm_c = true};
+  if (name == "post" || name == "residual-dual") return {.norm_c = true};
   if (name == "pre") return {.norm_a = true};
   if (name == "peri") return {.norm_a = true, .norm_b = true};
   if (name == "b-only") return {.norm_b = true};
   if (name == "a+c") return {.norm_a = true, .norm_c = true};
   if (name == "deepnorm") return {.norm_c = true, .alpha = std::sqrt(std::sqrt(2 * depth))};
+  if (name == "deepnorm-glm") return {.norm_c = true, .alpha = std::sqrt(2 * depth)};
   if (name == "mix") return 4 * (layer + 1) <= layers ? SublayerRule{.norm_c = true} : SublayerRule{.norm_a = true};
   if (name == "lns") return {.norm_a = true, .input_gain = std::sqrt(1.0 / (1.0 + layer))};
   if (name == "depth-scaled") return {.norm_a = true, .beta = std::sqrt(0.5 / depth)};
@@ -156,7 +157,7 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
 
 PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
   const PlainStack stack(m, backend, weights);
-  const bool two_streams = m.placement.name == "residual";
+  const bool two_streams = m.placement.name == "residual-dual";
   PlainRecord record;
   Rows x = m.embedding_norm ? stack.norm(0, NormSite::embedding, embedded) : embedded;
   Rows r = x;

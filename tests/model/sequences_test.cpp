@@ -23,7 +23,7 @@ TEST_CASE("several sequences are the same as each sequence alone") {
   constexpr int sequences = 3;
   constexpr int tokens = 5;
   for (const bool causal : {true, false}) {
-    StackSpec spec = placed(tiny_stack(), "residual");
+    StackSpec spec = placed(tiny_stack(), "residual-dual");
     spec.model.causal = causal;
     spec.model.embedding_norm = true;
     spec.input.tokens = sequences * tokens;

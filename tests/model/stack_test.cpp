@@ -75,7 +75,7 @@ TEST_CASE("both norms, with and without an embedding norm, with eps that is felt
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     for (const bool embedding_norm : {false, true}) {
       for (const double eps : {0.0, 0.3}) {
-        for (const char* placement : {"peri", "a+c", "residual"}) {
+        for (const char* placement : {"peri", "a+c", "residual-dual"}) {
           StackSpec spec = placed(tiny_stack(), placement);
           spec.model.norm = kind;
           spec.model.norm_eps = eps;

@@ -18,7 +18,7 @@ constexpr SublayerRule b{.norm_b = true};
 constexpr SublayerRule c{.norm_c = true};
 constexpr SublayerRule ac{.norm_a = true, .norm_c = true};
 
-/// T1's table, typed again. Eight layers make DeepNorm's and depth scaling's roots whole: (2·8)^¼ = 2.
+/// T1's table, typed again. Eight layers make DeepNorm's and depth scaling's roots whole: (2·8)^¼ = 2, (2·8)^½ = 4.
 struct Row {
   std::string_view name;
   bool final_norm;
@@ -36,10 +36,11 @@ const std::vector<Row> t1{
     {"b-only", true, false, std::vector(8, b)},
     {"a+c", false, false, std::vector(8, ac)},
     {"deepnorm", false, false, std::vector(8, SublayerRule{.norm_c = true, .alpha = 2.0})},
+    {"deepnorm-glm", false, false, std::vector(8, SublayerRule{.norm_c = true, .alpha = 4.0})},
     {"mix", true, false, {c, c, a, a, a, a, a, a}},
     {"lns", true, false, {lns(1), lns(2), lns(3), lns(4), lns(5), lns(6), lns(7), lns(8)}},
     {"depth-scaled", true, false, std::vector(8, SublayerRule{.norm_a = true, .beta = 0.25})},
-    {"residual", true, true, std::vector(8, c)},
+    {"residual-dual", true, true, std::vector(8, c)},
 };
 
 TEST_CASE("every row of T1's table") {
@@ -59,16 +60,32 @@ TEST_CASE("every row of T1's table") {
   }
 }
 
+TEST_CASE("GLM-130B's constants are not DeepNet's") {
+  CHECK(find_placement("deepnorm-glm")->used_by == "GLM-130B");
+  CHECK(find_placement("deepnorm")->used_by.find("GLM") == std::string_view::npos);
+  CHECK(find_placement("deepnorm-glm")->at(0, 70).alpha == doctest::Approx(std::sqrt(140.0)).epsilon(1e-15));
+}
+
+TEST_CASE("a former name finds its row, which answers with its name of today") {
+  const std::optional<Placement> former = find_placement("residual");
+  REQUIRE(former.has_value());
+  CHECK(former->name == "residual-dual");
+  CHECK(former->two_streams);
+}
+
 TEST_CASE("scales at another depth") {
   CHECK(find_placement("deepnorm")->at(0, 24).alpha == doctest::Approx(std::pow(48.0, 0.25)).epsilon(1e-15));
   CHECK(find_placement("depth-scaled")->at(23, 24).beta == doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
   CHECK(find_placement("lns")->at(24, 25).input_gain == 0.2);
 }
 
-TEST_CASE("DeepNorm alone changes the initialisation, by (8L)^-1/4") {
+TEST_CASE("DeepNorm alone changes the initialisation: DeepNet's by (8L)^-1/4, GLM-130B's by (2L)^-1/2") {
   for (const Placement& placement : placement_table()) {
-    CHECK((placement.branch_init_gain != nullptr) == (placement.name == "deepnorm"));
+    const bool deepnorm = placement.name == "deepnorm" || placement.name == "deepnorm-glm";
+    CHECK((placement.branch_init_gain != nullptr) == deepnorm);
   }
+  CHECK(find_placement("deepnorm-glm")->branch_init_gain(8) == 0.25);
+  CHECK(find_placement("deepnorm-glm")->branch_init_gain(70) == doctest::Approx(1.0 / std::sqrt(140.0)).epsilon(1e-15));
   CHECK(find_placement("deepnorm")->branch_init_gain(2) == 0.5);
   CHECK(find_placement("deepnorm")->branch_init_gain(24) == doctest::Approx(std::pow(192.0, -0.25)).epsilon(1e-15));
 }

@@ -105,6 +105,17 @@ TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing e
   }
 }
 
+TEST_CASE("DeepNorm as in GLM-130B scales V, O, up, down by (2L)^-1/2 = 1/2 at L = 2, nothing else") {
+  StackSpec spec = shapes();
+  const StackSpec plain = spec;
+  spec.model.placement = *find_placement("deepnorm-glm");
+  for (const Weight weight : all) {
+    const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
+    CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+    CHECK(stddev_of(spec, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, weight));
+  }
+}
+
 TEST_CASE("the numbers of the matrices key random streams and stay what they are") {
   std::uint32_t number = 0;
   for (const Weight weight : all) CHECK(static_cast<std::uint32_t>(weight) == number++);

@@ -9,7 +9,7 @@ namespace {
 
 TEST_CASE("the recorder keeps every site of every sublayer") {
   for (const bool two_streams : {false, true}) {
-    const StackSpec spec = placed(tiny_stack(), two_streams ? "residual" : "peri");
+    const StackSpec spec = placed(tiny_stack(), two_streams ? "residual-dual" : "peri");
     const RecordedStack r = record_stack(truth_target(), spec, 1);
     const std::size_t sites = two_streams ? 6 : 5;
     CHECK(r.site.size() == sites * static_cast<std::size_t>(spec.model.sublayers()));

@@ -7,10 +7,12 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/support/hypothesis.h"
+#include "tests/support/recorded_stack.h"
 #include "tests/theory/xiong.h"
 
 namespace periscope::theory {
@@ -99,12 +101,14 @@ TEST_CASE("T1 for one token: the recursion of numbers, at every site of every pl
   check_one_token(one_token("a+c"), std::vector(8, SublayerRule{.norm_a = true, .norm_c = true}));
   check_one_token(one_token("deepnorm"), std::vector(8, SublayerRule{.norm_c = true, .alpha = std::pow(8.0, 0.25)}),
                   std::pow(32.0, -0.25));
+  check_one_token(one_token("deepnorm-glm"), std::vector(8, SublayerRule{.norm_c = true, .alpha = std::sqrt(8.0)}),
+                  std::sqrt(0.125));
   check_one_token(one_token("mix"), {post, post, pre, pre, pre, pre, pre, pre});
   std::vector<SublayerRule> lns;
   for (int l = 0; l < 8; ++l) lns.push_back({.norm_a = true, .input_gain = 1.0 / std::sqrt(l / 2 + 1)});
   check_one_token(one_token("lns"), lns);
   check_one_token(one_token("depth-scaled"), std::vector(8, SublayerRule{.norm_a = true, .beta = std::sqrt(0.125)}));
-  check_one_token(one_token("residual"), std::vector(8, post));
+  check_one_token(one_token("residual-dual"), std::vector(8, post));
   StackSpec custom = one_token("peri");
   const SublayerRule rule{.norm_a = true, .norm_b = true, .norm_c = true, .alpha = -0.7, .beta = 1.9};
   custom.model.placement = custom_placement(rule);
@@ -175,6 +179,35 @@ TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q
       CHECK(p.angular_distance[i * 13 + j] ==
             Approx(std::acos(std::fmin(cosine, 1.0)) / std::numbers::pi).epsilon(1e-6));
     }
+  }
+}
+
+TEST_CASE("angular distances: a negative alpha turns the stream past a right angle, as a simulation does") {
+  StackSpec spec = testing::tiny_stack();
+  spec.model.width = 256;
+  spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .alpha = -0.8, .beta = 0.5});
+  spec.model.final_norm = true;
+  const std::vector<double> predicted = forward_profile(spec, {}).angular_distance;
+  REQUIRE(predicted.size() == 25);
+  const testing::RecordedStack record = testing::record_stack(testing::truth_target(), spec, 1);
+  const auto n = static_cast<std::size_t>(spec.model.width);
+  for (std::size_t depth = 1; depth < 5; ++depth) {
+    const std::vector<double>& x = record.at(static_cast<int>(depth) - 1, Site::x_out);
+    double measured = 0.0;
+    for (std::size_t t = 0; t < 5; ++t) {
+      const auto dot = [&](const std::vector<double>& a, const std::vector<double>& b) {
+        return std::inner_product(a.begin() + static_cast<std::ptrdiff_t>(t * n),
+                                  a.begin() + static_cast<std::ptrdiff_t>((t + 1) * n),
+                                  b.begin() + static_cast<std::ptrdiff_t>(t * n), 0.0);
+      };
+      const double cosine = dot(record.input, x) / std::sqrt(dot(record.input, record.input) * dot(x, x));
+      measured += std::acos(cosine) / std::numbers::pi / 5.0;
+    }
+    CAPTURE(depth);
+    CHECK((measured > 0.5) == (depth % 2 == 1));
+    // Two random directions have a cosine of standard deviation 1/√D: four of them, in half turns, for one token alone.
+    CHECK(std::abs(measured - predicted[depth]) < 4.0 / std::sqrt(256.0) / std::numbers::pi);
+    CHECK(std::abs(1.0 - measured - predicted[depth]) > 4.0 / std::sqrt(256.0) / std::numbers::pi);
   }
 }
 

@@ -118,7 +118,7 @@ TEST_CASE("T12g: dilution, each branch's share falls like 1/sqrt(l)") {
 }
 
 TEST_CASE("DeepNorm and A+C stand at gamma^2 like Post-LN, Mix-LN after it has been Post, then grows") {
-  for (const char* placement : {"deepnorm", "a+c"}) {
+  for (const char* placement : {"deepnorm", "deepnorm-glm", "a+c"}) {
     const std::vector<double> q = stream(xiong_stack(placement));
     for (std::size_t l = 1; l < q.size(); ++l) CHECK(q[l] == exactly(1.0));
   }

@@ -21,7 +21,7 @@ StackSpec softmax_stack(std::string_view placement) {
 }
 
 TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads") {
-  for (const char* placement : {"pre", "residual"}) {
+  for (const char* placement : {"pre", "residual-dual"}) {
     const auto run = [&](int count) {
       const testing::Threads threads(count);
       return predict(softmax_stack(placement), {}, {.most_samples = 16});
