@@ -1,0 +1,58 @@
+"""The commands that README.md prints under "Use" run as they are printed, on smaller stacks.
+Usage: readme.py BINARY SOURCE_DIR"""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from periscope_process import BINARY
+
+SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+STACK = ["--seeds", "2", "--set", "model.layers=2", "--set", "input.tokens=8"]
+NARROW = ["--set", "model.width=32", "--set", "model.heads=2", "--set", "model.mlp_width=64"]
+# What makes a command quick, by its first words. A command that is not here runs as it is printed.
+SMALLER = {
+    "theory": ["--set", "model.layers=1", "--set", "input.tokens=4"],
+    "propagate": STACK + NARROW,
+    "converge": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "converge.widths=[32, 64, 96]", "--set",
+                 "converge.seeds=16"],
+    "gradients depth": ["--seeds", "2", "--set", "gradients.layers=[1, 2, 4]", "--set", "input.tokens=4", *NARROW],
+}
+
+
+def commands(text):
+    """Lines of the section's code blocks that start the program, continued lines joined, comments cut."""
+    section = re.search(r"^## Use$(.*?)^## ", text, re.S | re.M).group(1)
+    lines = "\n".join(re.findall(r"^```\n(.*?)^```", section, re.S | re.M)).replace("\\\n", " ").split("\n")
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("build/periscope ")]
+
+
+class Readme(unittest.TestCase):
+    def test_every_printed_command(self):
+        printed = commands((SOURCE / "README.md").read_text())
+        self.assertGreaterEqual(len(printed), 13)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for thing in ("README.md", "experiments"):
+                (folder / thing).symlink_to(SOURCE / thing)
+            (folder / "build").mkdir()
+            (folder / "build" / "periscope").symlink_to(BINARY)
+            for words in printed:
+                with self.subTest(command=shlex.join(words)):
+                    key = next((k for k in SMALLER if words[1:1 + len(k.split())] == k.split()), None)
+                    if "--cases" in words:
+                        words[words.index("--cases") + 1] = "100"
+                    done = subprocess.run([*words, *SMALLER.get(key, [])], cwd=folder, capture_output=True, text=True,
+                                          timeout=120)
+                    # so small a run may be rejected or refute nothing: 4; anything else is a command that cannot run
+                    self.assertIn(done.returncode, (0, 4), done.stderr)
+                    if "--out" in words:
+                        self.assertTrue(any((folder / words[words.index("--out") + 1]).iterdir()))
+
+
+if __name__ == "__main__":
+    unittest.main()
