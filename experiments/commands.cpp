@@ -65,7 +65,7 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own
 ExitCode run_theory(const CommonOptions& options, bool backward) {
   Config config = options.load();
   config.run.backward = config.run.backward || backward;
-  report("theory", options, config, predict_stacks(config));
+  report("theory", options, config, predict_stacks(config, config.theory.finite_width.value_or(false)));
   return ExitCode::ok;
 }
 

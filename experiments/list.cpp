@@ -56,6 +56,8 @@ constexpr std::array keys{
     Key{"theory.tolerance", "0.01", "wanted standard error of the prediction (sampled attention patterns)"},
     Key{"theory.gradient_tolerance", "0.03", "wanted standard error of the logarithm of every predicted squared gradient"},
     Key{"theory.fault", "\"none\"", "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant"},
+    Key{"theory.finite_width", "by command", "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)"},
+    Key{"theory.replicates", "0", "replicates of T25's chain; 0: 4 to 16 a seed, by their cost"},
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},

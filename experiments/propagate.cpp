@@ -7,10 +7,11 @@
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
 #include "sim/backends.h"
+#include "theory/finite_width.h"
 
 namespace periscope {
 
-std::vector<StackResult> predict_stacks(const Config& config) {
+std::vector<StackResult> predict_stacks(const Config& config, bool at_width) {
   require_fault_acts(config);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
@@ -24,7 +25,16 @@ std::vector<StackResult> predict_stacks(const Config& config) {
                                       .fault = config.theory.fault};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
     // Token ids and labels are the run's own, whatever else theory is told.
-    result.prediction = theory::predict(told[i], distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
+    const std::vector<std::vector<int>> ids = distinct_token_ids(spec, config.run.seed, config.run.seeds);
+    result.prediction = theory::predict(told[i], ids, options);
+    if (at_width) {
+      theory::predict_at_width(told[i], ids,
+                               {.seeds = config.run.seeds,
+                                .replicates = config.theory.replicates,
+                                .seed = config.run.seed,
+                                .fault = config.theory.fault},
+                               result.prediction);
+    }
     results.push_back(std::move(result));
   }
   return results;
@@ -32,7 +42,7 @@ std::vector<StackResult> predict_stacks(const Config& config) {
 
 std::vector<StackResult> propagate(const Config& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  std::vector<StackResult> results = predict_stacks(config);
+  std::vector<StackResult> results = predict_stacks(config, config.theory.finite_width.value_or(true));
   Progress progress("propagate", static_cast<int>(results.size()) * config.run.seeds, quiet);
   std::vector<Comparison> comparisons;
   for (StackResult& result : results) {

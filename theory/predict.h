@@ -27,14 +27,29 @@ struct PredictionOptions {
 
 /// What theory says about a stack at initialisation.
 struct Prediction {
-  Profile profile;                   ///< standard errors come from the spread of the replicates
+  /// What verdicts compare with. Standard errors come from the spread of the replicates.
+  Profile profile;
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
-  int replicates = 0;                ///< chains behind the standard errors
+  int replicates = 0;                ///< chains behind the standard errors of the limit of infinite width
   int samples = 0;                   ///< patterns averaged at every attention sublayer
   double tolerance = 0.0;            ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
+
+  /// True after `predict_at_width` (theory/finite_width.h): the curves of `profile` that `spread` has are those of T25,
+  /// exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum and angular
+  /// distances remain those of the limit.
+  bool exact_at_width = false;
+  Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
+  Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
+  int finite_width_replicates = 0;  ///< then: replicates of the chain T25
+  int finite_width_degrees = 0;     ///< degrees of freedom of their spread
+
+  /// True if the prediction of this statistic is exact at the stack's own widths.
+  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Site site) const {
+    return exact_at_width && spread.find(statistic, site) != nullptr;
+  }
 };
 
 /// True if entry i of a predicted curve has the standard error that was wanted: of gradients and score_share relative

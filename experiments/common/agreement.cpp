@@ -64,6 +64,7 @@ std::vector<Cell> cells_of(const Comparison& c, const AgreementOptions& options)
                 const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
                 const double constant = overlap ? options.finite_width_cosine : options.finite_width;
                 const double scale = cosine ? 1.0 : std::abs(cell.predicted);
+                if (prediction.exact_at_width_for(cell.statistic, cell.site)) return rounding(c.dtype) * scale;
                 return (constant * prediction.finite_width[i + (module ? 1 : 0)] + rounding(c.dtype)) * scale;
               });
   }

@@ -203,6 +203,8 @@ Config read_config(const toml::table& table, const std::string& file) {
   theory.read("tolerance", config.theory.tolerance);
   theory.read("gradient_tolerance", config.theory.gradient_tolerance);
   theory.read_enum("fault", theory::fault_names, config.theory.fault);
+  if (bool value = false; theory.read("finite_width", value)) config.theory.finite_width = value;
+  theory.read("replicates", config.theory.replicates);
   theory.finish();
   TomlReader converge = root.table("converge");
   converge.read("widths", config.converge.widths);
@@ -220,6 +222,10 @@ Config read_config(const toml::table& table, const std::string& file) {
   require_range("agreement.finite_width_gradient", config.agreement.finite_width_gradient, -1e-300, 1e3);
   require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
   require_range("theory.gradient_tolerance", config.theory.gradient_tolerance, 0.0, 100.0);
+  if (const int n = config.theory.replicates; n != 0 && (n < 2 || n > 1'000'000)) {
+    throw ConfigError(
+        fmt::format("theory.replicates = {}: expected 0 (automatic) or a whole number from 2 to 1000000", n));
+  }
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();
   return config;

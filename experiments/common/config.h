@@ -38,6 +38,10 @@ struct TheoryOptions {
   double tolerance = 0.01;
   double gradient_tolerance = 0.03;
   theory::Fault fault = theory::Fault::none;
+  /// Forward statistics at the stack's own widths (T25) instead of the limit; by default `propagate` does, `theory`
+  /// not.
+  std::optional<bool> finite_width;
+  int replicates = 0;  ///< of T25's chain; 0: from the number of seeds
 };
 
 /// [converge]: the sizes that T20's test runs through.

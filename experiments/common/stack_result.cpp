@@ -21,7 +21,7 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   return z;
 }
 
-Json curve_json(const Curve* measured, const Curve* predicted) {
+Json curve_json(const Curve* measured, const Curve* predicted, const Curve* limit = nullptr) {
   Json json = Json::object();
   if (measured != nullptr) {
     json["measured"] = measured->value;
@@ -31,6 +31,7 @@ Json curve_json(const Curve* measured, const Curve* predicted) {
     json["predicted"] = predicted->value;
     json["predicted_stderr"] = predicted->standard_error;
   }
+  if (limit != nullptr) json["predicted_limit"] = limit->value;
   if (measured != nullptr && predicted != nullptr) json["z"] = z_scores(*measured, *predicted);
   return json;
 }
@@ -58,7 +59,9 @@ Json cell_json(const StackResult& result) {
     const std::string site_name(site_names[static_cast<std::size_t>(site)]);
     Json& slot = site == Site::x_out ? cell[name] : sites[site_name][name];
     slot = {{"site", site_name}};
-    slot.update(curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, site)));
+    const bool at_width = result.prediction.exact_at_width_for(statistic, site);
+    slot.update(curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, site),
+                           at_width ? result.prediction.limit.find(statistic, site) : nullptr));
   }
   for (const auto& [key, curve] : measured != nullptr ? measured->weight_curves : predicted.weight_curves) {
     const auto& [statistic, weight] = key;
@@ -69,6 +72,9 @@ Json cell_json(const StackResult& result) {
   cell["sites"] = sites;
   cell["finite_width"] = result.prediction.finite_width;
   cell["theory"] = {{"replicates", result.prediction.replicates}, {"patterns", result.prediction.samples}};
+  if (result.prediction.exact_at_width) {
+    cell["theory"]["finite_width_replicates"] = result.prediction.finite_width_replicates;
+  }
   if (!result.prediction.refusal.empty()) cell["theory"]["refused"] = result.prediction.refusal;
   if (measured == nullptr) return cell;
   if (result.measurement->diverged_seeds > 0) {

@@ -148,8 +148,12 @@ class Commands(unittest.TestCase):
                   "model.head_dim=4", "--set", "model.mlp_width=4", "--set", "model.layers=6", "--set",
                   "init.scheme=he", "--set", "model.placement=post", "--set", "agreement.finite_width=0.0", "--set",
                   "agreement.finite_width_cosine=0.0", "--seeds", 400]
-        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow)
+        limit = ["--set", "theory.finite_width=false"]
+        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow, *limit)
         self.assertEqual((code, result["cells"][0]["verdict"]), (4, "disagrees"))
+        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow)
+        self.assertEqual((code, result["cells"][0]["verdict"]), (0, "agrees"))
+        self.assertNotEqual(*(result["cells"][0]["variance"][key] for key in ("predicted", "predicted_limit")))
 
     def test_converge(self):
         result, code = run_json("converge", "--config", self.config, "--quiet", "--out", self.folder, "--set",
