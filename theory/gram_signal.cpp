@@ -96,7 +96,8 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width) {
   return {.second_moment = second_moment,
           .variance = x.rightCols(x.cols() - 1).squaredNorm() / (tokens * width),
           .mean = mean.mean(),
-          .token_cosine = (all - tokens) / (tokens * (tokens - 1.0))};
+          .token_cosine =
+              x.rows() > 1 ? (all - tokens) / (tokens * (tokens - 1.0)) : std::numeric_limits<double>::quiet_NaN()};
 }
 
 }  // namespace periscope::theory

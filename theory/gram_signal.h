@@ -25,7 +25,7 @@ void normalise(Eigen::Ref<Matrix> x, NormKind kind, double gamma, double eps, in
 /// A Aᵀ ~ Wishart(I_k, width − frame). Exact in law, singular cases included.
 Matrix independent_features(const Matrix& root, Eigen::Index frame, int width, NormalStream& stream);
 
-/// One seed's estimators of Statistic, as the probes have them.
+/// One seed's estimators of Statistic, as the probes have them. The token cosine of one token is NaN.
 struct SignalReading {
   double second_moment, variance, mean, token_cosine;
 };

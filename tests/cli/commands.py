@@ -31,7 +31,7 @@ class Commands(unittest.TestCase):
                     self.assertEqual(len(curve[key]), 5, f"{name} {key}: 2L+1 depths")
                     self.assertTrue(all(math.isfinite(v) for v in curve[key]), f"{name} {key}")
             self.assertEqual(len(cell["sites"]["f_out"]["second_moment"]["measured"]), 4)
-        peri = result["cells"][1]["second_moment"]["predicted"]
+        peri = result["cells"][1]["second_moment"]["predicted_limit"]
         self.assertTrue(all(abs(b - a - 1.0) < 1e-4 for a, b in zip(peri, peri[1:])), "T12a: grows by gamma^2")
         for key in ("version", "commit", "compiler", "cpu", "config", "config_sha256", "argv"):
             self.assertIn(key, result["provenance"])

@@ -1,0 +1,237 @@
+#include "theory/finite_width.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/threads.h"
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+StackSpec small(std::string_view placement) {
+  StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+  spec.input.correlation = 0.3;
+  return spec;
+}
+
+/// The limit beside the chain, with `replicates`.
+Prediction at_width(const StackSpec& spec, int replicates, std::uint64_t seed = 3,
+                    const std::vector<std::vector<int>>& ids = {}) {
+  Prediction p = predict(spec, ids, {.most_samples = 64, .seed = seed});
+  predict_at_width(spec, ids, {.replicates = replicates, .seed = seed}, p);
+  return p;
+}
+
+testing::Estimate cell(const Prediction& p, Statistic statistic, Site site, std::size_t i) {
+  const Curve& c = *p.profile.find(statistic, site);
+  return {c.value.at(i), c.standard_error.at(i)};
+}
+
+TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
+  const auto run = [&](int count) {
+    const testing::Threads threads(count);
+    return at_width(small("peri"), 100);
+  };
+  const Prediction alone = run(1);
+  for (const int count : {2, 3}) {
+    const Prediction several = run(count);
+    for (const auto& [key, curve] : alone.profile.curves) {
+      testing::check_same_bits("value", several.profile.curves.at(key).value, curve.value);
+      testing::check_same_bits("standard error", several.profile.curves.at(key).standard_error, curve.standard_error);
+    }
+    for (const auto& [key, curve] : alone.spread.curves) {
+      testing::check_same_bits("spread", several.spread.curves.at(key).value, curve.value);
+    }
+  }
+}
+
+TEST_CASE("profile has the chain's curves where there are any, and the limit beside them") {
+  const StackSpec spec = small("pre");
+  Prediction limit = predict(spec, {}, {.most_samples = 64, .seed = 3});
+  CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Site::x_out));
+  CHECK(limit.limit.curves.empty());
+  const Prediction p = at_width(spec, 64);
+  CHECK(p.exact_at_width);
+  CHECK(p.finite_width_replicates == 64);
+  CHECK(p.finite_width_degrees == 63);
+  CHECK(p.exact_at_width_for(Statistic::second_moment, Site::x_out));
+  CHECK_FALSE(p.exact_at_width_for(Statistic::kurtosis, Site::x_out));
+  REQUIRE(p.limit.curves.size() == limit.profile.curves.size());
+  for (const auto& [key, curve] : limit.profile.curves) {
+    testing::check_same_bits("limit", p.limit.curves.at(key).value, curve.value);
+    const bool same = p.profile.curves.at(key).value == curve.value;
+    CHECK(same != p.exact_at_width_for(key.first, key.second));
+  }
+  const Curve& spread = *p.spread.find(Statistic::second_moment, Site::f_out);
+  const Curve& mean = *p.profile.find(Statistic::second_moment, Site::f_out);
+  for (std::size_t i = 0; i < spread.value.size(); ++i) {
+    CHECK(mean.standard_error[i] == Approx(spread.value[i] / 8.0).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("means vary over seeds by their stated standard errors") {
+  const StackSpec spec = small("none");
+  std::vector<double> values;
+  double stated = 0.0;
+  for (std::uint64_t seed = 0; seed < 64; ++seed) {
+    const testing::Estimate e = cell(at_width(spec, 40, seed), Statistic::second_moment, Site::f_out, 1);
+    values.push_back(e.mean);
+    stated += e.standard_error * e.standard_error / 64;
+  }
+  const double ratio = 64 * std::pow(testing::estimate(values).standard_error, 2) / stated;
+  // F(63, ≥ 63) lies in [1/3.6, 3.6] but for 1e-6.
+  CHECK(ratio > 1 / 3.6);
+  CHECK(ratio < 3.6);
+}
+
+TEST_CASE("every sequence gets its share, and the spread is that of a seed whose ids are known") {
+  StackSpec spec = small("pre");
+  spec.input.kind = InputKind::tokens;
+  spec.input.correlation = 0.0;
+  const std::vector<int> same{7, 7, 7, 7, 7};
+  const std::vector<int> different{0, 1, 2, 3, 4};
+  const auto cosine = [&](const std::vector<std::vector<int>>& ids, int replicates) {
+    const Prediction p = at_width(spec, replicates, 3, ids);
+    return std::pair(cell(p, Statistic::token_cosine, Site::x_out, 0),
+                     p.spread.find(Statistic::token_cosine, Site::x_out)->value[0]);
+  };
+  CHECK(cosine({same}, 64).first.mean == Approx(1.0).epsilon(1e-12));
+  CHECK(cosine({same}, 64).second < 1e-7);
+  const auto [mean, spread] = cosine({same, different}, 2000);
+  testing::check_consistent("cosine", mean, 0.5);
+  const auto [alone, alone_spread] = cosine({different}, 2000);
+  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // of one sequence it is 0
+  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_replicates == 6);
+}
+
+TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer at every width, in the mean") {
+  for (const char* placement : {"peri", "b-only"}) {
+    for (const int width : {3, 16}) {
+      StackSpec spec = small(placement);
+      spec.model.width = width;
+      spec.model.norm_eps = 0.0;
+      const Prediction p = at_width(spec, 4000);
+      for (std::size_t l = 0; l <= 4; ++l) {
+        testing::check_consistent("second moment", cell(p, Statistic::second_moment, Site::x_out, l),
+                                  1.0 + static_cast<double>(l) * std::pow(spec.model.gamma, 2));
+      }
+    }
+  }
+}
+
+TEST_CASE("what small weights and the default ε take off a B-only branch is seen") {
+  // Behind norm B a token's second moment is v/(v + ε), concave in v: the mean over a wide spread of v is below the
+  // limit's value.
+  StackSpec spec = small("b-only");
+  spec.model.width = 32;
+  spec.model.gamma = 1.0;
+  spec.model.mlp_width = 128;
+  spec.model.head_dim = 8;
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 0.02;
+  spec.input.correlation = 0.0;
+  const Prediction p = at_width(spec, 2000);
+  const testing::Estimate chain = cell(p, Statistic::second_moment, Site::B_out, 1);
+  CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Site::B_out)->value[1]) < -10.0);
+}
+
+TEST_CASE("T20: the chain nears its limit like 1/width") {
+  // log|chain − limit| against log width; the errors make the slope's.
+  std::vector<double> x;
+  std::vector<double> y;
+  std::vector<double> variance;
+  for (const int width : {16, 32, 64, 128}) {
+    StackSpec spec = small("pre");
+    spec.model.width = width;
+    spec.model.heads = spec.model.kv_heads = width / 4;
+    spec.model.head_dim = 4;
+    spec.model.mlp_width = 2 * width;
+    spec.input.correlation = 0.0;
+    spec.init.qk_factor = 2.0;
+    Prediction p = predict(spec, {}, {.tolerance = 5e-4, .most_samples = 1 << 17});
+    predict_at_width(spec, {}, {.replicates = 8000}, p);
+    const testing::Estimate chain = cell(p, Statistic::second_moment, Site::f_out, 0);
+    const Curve& limit = *p.limit.find(Statistic::second_moment, Site::f_out);
+    const double bias = chain.mean - limit.value[0];
+    x.push_back(std::log(width));
+    y.push_back(std::log(std::abs(bias)));
+    variance.push_back((std::pow(chain.standard_error, 2) + std::pow(limit.standard_error[0], 2)) / (bias * bias));
+  }
+  double weight = 0.0, mean_x = 0.0, mean_y = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    weight += 1 / variance[i];
+    mean_x += x[i] / variance[i];
+    mean_y += y[i] / variance[i];
+  }
+  double sxx = 0.0, sxy = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sxx += std::pow(x[i] - mean_x / weight, 2) / variance[i];
+    sxy += (x[i] - mean_x / weight) * (y[i] - mean_y / weight) / variance[i];
+  }
+  const double error = 1.0 / std::sqrt(sxx);
+  CAPTURE(sxy / sxx);
+  CAPTURE(error);
+  CHECK(error < 0.15);
+  CHECK(std::abs(sxy / sxx + 1.0) < 5 * error + 0.15);  // 0.15: the second order at width 16
+}
+
+TEST_CASE("a fault of the limit is one of the chain too") {
+  const StackSpec spec = small("pre");
+  const auto top = [&](Fault fault, Site site) {
+    Prediction p = predict(spec, {}, {.most_samples = 8, .fault = fault});
+    predict_at_width(spec, {}, {.replicates = 8, .fault = fault}, p);
+    return p.profile.find(Statistic::second_moment, site)->value;
+  };
+  const std::vector<double> right = top(Fault::none, Site::f_out);
+  CHECK(top(Fault::attention_output, Site::f_out)[0] == Approx(1.05 * right[0]).epsilon(1e-12));
+  const std::vector<double> branch = top(Fault::none, Site::B_out);
+  const std::vector<double> wrong = top(Fault::beta0, Site::B_out);
+  CHECK(wrong[1] == branch[1]);
+  CHECK(wrong[2] == Approx(1.05 * branch[2]).epsilon(1e-12));
+}
+
+TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can use") {
+  StackSpec spec = small("pre");
+  CHECK(replicates_for(spec, 16) == 256);
+  CHECK(replicates_for(spec, 1) == 32);
+  spec.model.layers = 24;
+  spec.model.width = 256;
+  spec.model.heads = spec.model.kv_heads = 8;
+  spec.model.head_dim = 32;
+  spec.model.mlp_width = 1024;
+  spec.input.tokens = 128;
+  CHECK(replicates_for(spec, 16) == 64);
+  spec.model.width = 8192;
+  spec.model.mlp_width = 32768;
+  spec.input.tokens = 4096;
+  CHECK(replicates_for(spec, 16) == 8);
+}
+
+TEST_CASE("where a replicate overflows there is no prediction, and a refusal stays one") {
+  StackSpec spec = small("none");
+  spec.model.layers = 3;
+  spec.model.mlp = MlpKind::swiglu;
+  spec.init.scheme = InitScheme::scaled;
+  spec.init.factor = 1e25;
+  Prediction p;
+  p.profile.curves[{Statistic::second_moment, Site::x_out}] = {};
+  predict_at_width(spec, {}, {.replicates = 8}, p);
+  CHECK(p.refusal.find("overflows at depth") != std::string::npos);
+  CHECK(p.profile.curves.empty());
+  CHECK_FALSE(p.exact_at_width);
+  const std::string refusal = p.refusal;
+  predict_at_width(small("pre"), {}, {.replicates = 8}, p);
+  CHECK(p.refusal == refusal);
+  CHECK(p.profile.curves.empty());
+}
+
+}  // namespace
+}  // namespace periscope::theory

@@ -1,0 +1,181 @@
+#include "theory/gram_chain.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/support/recorded_stack.h"
+#include "tests/theory/dense_stack.h"
+
+namespace periscope::theory {
+namespace {
+
+using testing::differences;
+using testing::Mistake;
+
+constexpr int replicates = 4000;
+
+/// Standard errors: 3.8e-7 two-sided. The tests of this file compare about 4000 cells, twice each (mean and
+/// deviation, most of them far from independent): a false alarm anywhere has a probability below 0.3 %.
+constexpr double limit = 5.08;
+
+/// 2 layers, width 18, 4 heads of 4 with 2 for keys and values, 5 tokens, SwiGLU of width 24, LeCun's variances.
+StackSpec narrow(std::string_view placement, const std::function<void(StackSpec&)>& change = {}) {
+  StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+  spec.model.width = 18;
+  spec.model.head_dim = 4;
+  spec.model.mlp_width = 24;
+  spec.input.correlation = 0.3;
+  if (change) change(spec);
+  validate(spec);
+  return spec;
+}
+
+std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = {}) {
+  return testing::readings(replicates, [&](int i) {
+    return gram_chain(spec, ids, {.seed = 11, .replicate = static_cast<std::uint64_t>(i)});
+  });
+}
+
+std::vector<Profile> dense(const StackSpec& spec, const std::vector<int>& ids = {}, Mistake mistake = Mistake::none) {
+  return testing::readings(replicates, [&](int i) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(1000 + i));
+    return testing::dense_reading(spec, ids, random, mistake);
+  });
+}
+
+void check_same_law(const std::string& what, const StackSpec& spec, const std::vector<int>& ids = {}) {
+  CAPTURE(what);
+  std::vector<Profile> measured = dense(spec, ids);
+  if (spec.model.width == 1) {  // a quotient of two normal numbers has no mean
+    for (Profile& p : measured) p.curves.erase({Statistic::branch_ratio, Site::B_out});
+  }
+  for (const std::string& difference : differences(chain(spec, ids), measured, limit)) FAIL_CHECK(difference);
+}
+
+TEST_CASE("T25: means and spreads are those of dense stacks, for every placement") {
+  for (const Placement& row : placement_table()) {
+    const bool mix = row.name == "mix";  // its seam needs four layers
+    check_same_law(std::string(row.name), narrow(row.name, [&](StackSpec& spec) {
+                     if (mix) spec.model.layers = 4;
+                   }));
+  }
+  StackSpec free_form = narrow("pre");
+  free_form.model.placement =
+      custom_placement({.norm_a = true, .norm_b = true, .norm_c = true, .alpha = -0.7, .beta = 1.6, .input_gain = 0.5});
+  check_same_law("free form", free_form);
+}
+
+TEST_CASE("T25: LayerNorm removes the mean, also where there are few features") {
+  for (const char* placement : {"post", "peri", "residual", "b-only"}) {
+    check_same_law(placement, narrow(placement, [](StackSpec& spec) {
+                     spec.model.norm = NormKind::layer;
+                     spec.model.width = 6;
+                     spec.model.norm_eps = 0.05;
+                     spec.model.embedding_norm = true;
+                   }));
+  }
+}
+
+TEST_CASE("T25: attention as the model has it") {
+  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
+      {"bidirectional", [](StackSpec& s) { s.model.causal = false; }},
+      {"no RoPE, sharp", [](StackSpec& s) { s.model.rope = false, s.init.qk_factor = 2.5; }},
+      {"uniform", [](StackSpec& s) { s.init.qk_factor = 0.0; }},
+      {"QK-norm per head", [](StackSpec& s) { s.model.qk_norm = QkNorm::head, s.model.norm_eps = 0.1; }},
+      {"QK-norm over all heads", [](StackSpec& s) { s.model.qk_norm = QkNorm::full, s.model.norm_eps = 0.1; }},
+      {"one head", [](StackSpec& s) { s.model.heads = s.model.kv_heads = 1, s.model.head_dim = 2; }},
+      {"one for keys and values", [](StackSpec& s) { s.model.kv_heads = 1; }},
+  };
+  for (const auto& [what, change] : changes) check_same_law(what, narrow("b-only", change));
+}
+
+TEST_CASE("T25: every kind of MLP") {
+  for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
+    check_same_law(std::string(mlp_kind_names[kind]), narrow("pre", [&](StackSpec& spec) {
+                     spec.model.layers = 1;
+                     spec.model.mlp = static_cast<MlpKind>(kind);
+                     spec.init.scheme = InitScheme::he;
+                     spec.init.down_factor = 1.5;
+                   }));
+  }
+}
+
+TEST_CASE("T25: any shape: more tokens than features, features left over, one of everything") {
+  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> shapes{
+      {"as many tokens as features", [](StackSpec& s) { s.input.tokens = s.model.width = 6; }},
+      {"more tokens", [](StackSpec& s) { s.input.tokens = 9, s.model.width = 4; }},
+      {"few directions left", [](StackSpec& s) { s.input.tokens = 5, s.model.width = 8; }},
+      {"one token", [](StackSpec& s) { s.input.tokens = 1; }},
+      {"two features", [](StackSpec& s) { s.model.width = 2; }},
+      {"one feature", [](StackSpec& s) { s.model.width = 1; }},
+      {"one hidden feature", [](StackSpec& s) { s.model.mlp_width = 1; }},
+      {"few hidden features", [](StackSpec& s) { s.model.mlp_width = 3, s.model.mlp = MlpKind::relu; }},
+  };
+  for (const auto& [what, change] : shapes) {
+    check_same_law(what, narrow("pre", change));
+    check_same_law(what + ", two streams", narrow("residual", change));
+  }
+}
+
+TEST_CASE("T25: token ids, repeated ones too, and what checkpoints add to them") {
+  const std::vector<int> ids{3, 1, 3, 0, 3};
+  const auto tokens = [](StackSpec& spec) {
+    spec.input.kind = InputKind::tokens;
+    spec.model.vocab = 4;
+    spec.input.second_moment = 0.7;
+  };
+  check_same_law("repeated", narrow("post", tokens), ids);
+  check_same_law("all equal, bidirectional",
+                 narrow("pre",
+                        [&](StackSpec& spec) {
+                          tokens(spec);
+                          spec.model.causal = false;
+                        }),
+                 {2, 2, 2, 2, 2});
+  const auto bert = [&](StackSpec& spec) {
+    tokens(spec);
+    spec.model.embedding = {.scale = 1.7, .width = 5, .positions = 6, .token_types = 2};
+  };
+  check_same_law("projected table, positions, token type", narrow("peri", bert), ids);
+}
+
+TEST_CASE("T25: input whose tokens are all the same") {
+  for (const char* placement : {"pre", "residual"}) {
+    check_same_law(placement, narrow(placement, [](StackSpec& spec) { spec.input.correlation = 1.0; }));
+  }
+}
+
+TEST_CASE("mistakes about the chain would be seen") {
+  const auto seen = [](const StackSpec& spec, Mistake mistake) {
+    return !differences(chain(spec), dense(spec, {}, mistake), limit).empty();
+  };
+  CHECK(seen(narrow("none"), Mistake::values_not_shared));
+  CHECK(seen(narrow("post", [](StackSpec& s) { s.model.norm = NormKind::layer, s.model.width = 12; }),
+             Mistake::mean_not_removed));
+  CHECK(seen(narrow("b-only",
+                    [](StackSpec& s) {
+                      s.model.qk_norm = QkNorm::full;
+                      s.model.heads = s.model.kv_heads = 6;
+                      s.model.head_dim = 1;
+                      s.model.rope = false;
+                    }),
+             Mistake::heads_normalised_singly));
+}
+
+TEST_CASE("a replicate is named by seed and number alone") {
+  const StackSpec spec = narrow("peri");
+  const auto top = [&](std::uint64_t seed, std::uint64_t replicate) {
+    return gram_chain(spec, {}, {.seed = seed, .replicate = replicate})
+        .find(Statistic::second_moment, Site::f_out)
+        ->value.back();
+  };
+  CHECK(top(1, 2) == top(1, 2));
+  CHECK(top(1, 2) != top(1, 3));
+  CHECK(top(1, 2) != top(2, 2));
+}
+
+}  // namespace
+}  // namespace periscope::theory
