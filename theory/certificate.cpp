@@ -86,9 +86,15 @@ class Walk {
     bounds_.push_back(std::move(bound));
   }
 
-  /// What the ops of a sublayer stored or summed on their way.
+  /// What the ops of a sublayer stored or summed on their way. An eps that is lost comes first: it is why what follows
+  /// has no bound.
   void note_steps(int sublayer) {
-    for (const auto& [signal, magnitude] : ops_.take_notes()) note(signal, sublayer, Vector::Constant(1, magnitude));
+    for (const auto& [signal, magnitude] : ops_.take_notes()) {
+      note(signal, sublayer, Vector::Constant(1, magnitude));
+      if (signal != Signal::reciprocals) continue;
+      const auto own = [=](const SignalBound& b) { return b.sublayer == sublayer; };
+      std::rotate(std::ranges::find_if(bounds_, own), bounds_.end() - 1, bounds_.end());
+    }
   }
 
   [[nodiscard]] BoundedSet normed(int sublayer, NormSite site, const BoundedSet& x) {
@@ -155,8 +161,7 @@ class Walk {
     BoundedSet a = rule.norm_a ? normed(l, NormSite::a, x_) : x_;
     if (rule.input_gain != 1.0) a = ops_.scaled(rule.input_gain, a);
     if (rule.norm_a || rule.input_gain != 1.0) note(Signal::A_out, l, a);
-    // In pure arithmetic the sums of squares in norms are as narrow as the stream.
-    const bool with_norm = ops_.pure() || (!rule.norm_b && !rule.norm_c && is_read_raw_after(l));
+    const bool with_norm = !rule.norm_b && !rule.norm_c && is_read_raw_after(l);
     const BoundedSet f = ModelSpec::is_attention(l) ? attention(l, a, with_norm) : mlp(l, a, with_norm);
     note(Signal::f_out, l, f);
     BoundedSet branch = f;

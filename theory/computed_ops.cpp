@@ -127,6 +127,7 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   const double least = std::min(norm.eps, eps) - 2.0 * sum_eta_;
   if (!(least > 0.0)) {
     note(Signal::reciprocals, infinity);
+    note(Signal::normalised, infinity);
     return unbounded(x.size());
   }
   note(Signal::reciprocals, outward((1.0 + 4.0 * v) / std::sqrt(eps)));
@@ -235,6 +236,8 @@ ComputedOps::Score ComputedOps::score(double dot, double norms, Index n, double 
   const double stored_dot = outward((dot + error) * (1.0 + u_) + eta_);
   const double in_format = rounded_to(arithmetic_.stored, scale);
   const double z = outward((std::max(scale, in_format) * (1.0 + u_) + eta_) * stored_dot * (1.0 + u_) + eta_);
+  const double enters = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
+  note(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
   if (!(soft_cap > 0.0)) return {stored_dot, std::numeric_limits<double>::quiet_NaN(), z};
   const double divided = outward(z / soft_cap * (1.0 + 4.0 * u_) + eta_);
   const double capped = outward(std::min(soft_cap, z) * (1.0 + 16.0 * u_) + 4.0 * (soft_cap + 1.0) * eta_);

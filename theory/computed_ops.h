@@ -37,7 +37,6 @@ class ComputedOps {
   ComputedOps(const RunArithmetic& arithmetic, Eigen::Index longest);
 
   [[nodiscard]] bool exact() const { return exact_; }
-  [[nodiscard]] bool pure() const { return arithmetic_.kind == Arithmetic::pure; }
   [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
 
   /// x rounded to the stored format. Axes grow by 1 + u, since rounding x multiplies every u_k by 1 + δ_k; what centre

@@ -43,7 +43,7 @@ enum class Signal {
   addends,      ///< αx, βB, the embedding's rows and their partial sums
   weights,      ///< the weights themselves, rounded to the format
   sums,         ///< partial sums of a product of matrices or of a mean, in any order, on their way
-  deviations,   ///< x − mean in a norm
+  deviations,   ///< x − mean in a norm, z − max z in a softmax
   squares,      ///< their sum of squares
   reciprocals,  ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
   denominators  ///< of softmax

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/spec/error.h"
 
@@ -31,16 +32,45 @@ Requirement parse_requirement(const std::string& word) {
   return {static_cast<theory::SignalClass>(at - theory::signal_class_names.begin()), format};
 }
 
-bool is_certified(const theory::Certificate& certificate, const Requirement& requirement) {
-  return std::ranges::all_of(certificate.bounds, [&](const theory::SignalBound& b) {
-    const bool counts = !requirement.kind || theory::class_of(b.signal) == *requirement.kind;
-    return !counts || b.largest <= requirement.format.largest;
-  });
+const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format) {
+  for (const theory::Certificate& c : result.runs) {
+    if (c.arithmetic.stored.name == format.name) return c;
+  }
+  return result.certificate;
+}
+
+theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement) {
+  const theory::Certificate& c = certificate_for(result, requirement.format);
+  if (c.arithmetic.kind != Arithmetic::exact) return theory::verdict(c, requirement.kind);
+  return theory::verdict(c, requirement.kind, requirement.format);
+}
+
+std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
+  if (verdict.certified) return {};
+  const theory::SignalBound& b = *verdict.first;
+  if (b.signal == theory::Signal::weights) return "a weight is larger than the format's largest number";
+  const std::string place = place_text({b.signal, b.sublayer, b.channel}, model);
+  if (b.signal == theory::Signal::reciprocals && std::isinf(b.largest)) {
+    return fmt::format("{}: eps = {:g} is lost in the format, and 0/0 is possible", place, model.norm_eps);
+  }
+  return fmt::format("{}: may reach {:.4g} > {:.6g}", place, b.largest, verdict.limit);
 }
 
 std::string place_text(const SignalPlace& place, const ModelSpec& model) {
   const std::string_view name = theory::signal_names[static_cast<std::size_t>(place.signal)];
-  const std::string_view what = place.signal == theory::Signal::scores ? "head" : "feature";
+  using theory::Signal;
+  const bool of_heads = place.signal == Signal::scores || place.signal == Signal::dots ||
+                        (place.signal == Signal::cap_inputs && place.sublayer < model.sublayers());
+  const std::string_view what = of_heads ? "head" : "feature";
+  if (place.signal >= Signal::products) {
+    const std::string_view where = place.sublayer < 0                        ? "input"
+                                   : ModelSpec::is_attention(place.sublayer) ? "attention"
+                                                                             : "MLP";
+    if (place.sublayer < 0 || place.sublayer >= model.sublayers()) {
+      return fmt::format("{}, {}", name, place.sublayer < 0 ? "input" : "head");
+    }
+    return fmt::format("{}, layer {} {}", name, place.sublayer / 2, where);
+  }
   if (place.sublayer < 0) {
     const std::string_view where = place.signal == theory::Signal::x_out ? "stack's input" : name;
     return fmt::format("{}, {} {}", where, what, place.channel);

@@ -6,6 +6,7 @@
 
 #include "experiments/certify/attack.h"
 #include "experiments/certify/headroom.h"
+#include "experiments/certify/weights_hash.h"
 #include "experiments/common/netcdf_file.h"
 #include "sim/spec/number_format.h"
 
@@ -17,8 +18,13 @@ struct CertifyResult {
   std::string family;  ///< "" for weights that are no checkpoint's
   StackSpec spec;
   theory::InputDomain domain;
-  double seconds = 0.0;  ///< that the certificate took, with reading or drawing the weights
-  theory::Certificate certificate = {};
+  Arithmetic arithmetic = Arithmetic::mixed;   ///< that verdicts are for
+  double seconds = 0.0;                        ///< that the certificates took, with reading or drawing the weights
+  theory::Certificate certificate = {};        ///< of exact arithmetic
+  std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
+  /// Of what was run here, pure arithmetic in f64 or f32; what is measured and attacked is held against this.
+  std::optional<theory::Certificate> own = {};
+  std::vector<NamedHash> weights = {};
   std::optional<SignalMaxima> measured = {};
   int tokens = 0;  ///< that were measured
   std::vector<AttackResult> attacks = {};
@@ -36,8 +42,14 @@ struct Requirement {
 Requirement parse_requirement(const std::string& word);
 NumberFormat parse_format(const std::string& word);
 
-/// True if no input can overflow `format` in a class (or in all): every bound is at most the format's largest number.
-bool is_certified(const theory::Certificate& certificate, const Requirement& requirement);
+/// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
+const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
+
+/// Whether no input can overflow the format in a class (or in all), in the result's arithmetic.
+theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
+
+/// What stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
+std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);

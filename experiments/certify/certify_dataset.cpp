@@ -32,9 +32,13 @@ class Builder {
     data_.attributes = provenance;
     data_.attributes["model"] = r_.model;
     data_.attributes["seconds"] = r_.seconds;
+    data_.attributes["arithmetic"] = arithmetic_names[static_cast<std::size_t>(r_.arithmetic)];
+    data_.attributes["length"] = r_.runs.empty() ? 0 : r_.runs.front().longest;
+    for (const auto& [name, hash] : r_.weights) data_.attributes["sha256 of " + name] = hash;
     coordinates();
     by_signal();
     by_class();
+    by_run();
     stream();
     return std::move(data_);
   }
@@ -79,7 +83,7 @@ class Builder {
       channel[at] = static_cast<double>(b.channel);
       if (r_.measured) measured[at] = r_.measured->largest(b.signal, b.sublayer);
     }
-    add("bound", {"signal", "place"}, bound, "largest magnitude that any input can cause (T17)");
+    add("bound", {"signal", "place"}, bound, "largest magnitude that any input can cause in exact arithmetic (T17)");
     add("bound_feature", {"signal", "place"}, channel, "feature of that bound");
     if (r_.measured) add("measured", {"signal", "place"}, measured, "largest magnitude measured");
   }
@@ -94,8 +98,30 @@ class Builder {
       const double seen = r_.measured->largest(b.signal, b.sublayer);
       measured[at] = std::isnan(measured[at]) ? seen : std::max(measured[at], seen);
     }
-    add("class_bound", {"class", "place"}, bound, "largest bound of a class of signals");
+    add("class_bound", {"class", "place"}, bound, "largest bound of a class of signals in exact arithmetic");
     if (r_.measured) add("class_measured", {"class", "place"}, measured, "largest magnitude measured in a class");
+  }
+
+  /// In the arithmetic of the verdicts (T24); NaN for formats that were not judged.
+  void by_run() {
+    const std::size_t classes = theory::signal_class_names.size();
+    Values bound(number_formats.size() * classes * places_, nan);
+    Values certified(number_formats.size() * classes, nan);
+    for (const theory::Certificate& c : r_.runs) {
+      const auto* at = std::ranges::find(number_formats, c.arithmetic.stored.name, &NumberFormat::name);
+      const auto format = static_cast<std::size_t>(at - number_formats.begin());
+      for (const theory::SignalBound& b : c.bounds) {
+        const auto kind = static_cast<std::size_t>(theory::class_of(b.signal));
+        double& largest = bound[(format * classes + kind) * places_ + column(b)];
+        largest = std::isnan(largest) ? b.largest : std::max(largest, b.largest);
+      }
+      for (std::size_t k = 0; k < classes; ++k) {
+        const bool holds = theory::verdict(c, static_cast<theory::SignalClass>(k)).certified;
+        certified[format * classes + k] = holds ? 1.0 : 0.0;
+      }
+    }
+    add("run_bound", {"format", "class", "place"}, bound, "largest bound of a class in the arithmetic of a run (T24)");
+    add("certified", {"format", "class"}, certified, "1: no input can overflow the format there; 0: not certified");
   }
 
   void stream() {

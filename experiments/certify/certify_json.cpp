@@ -25,7 +25,22 @@ Json attack_json(const AttackResult& a) {
           {"ratio", a.ratio()}};
 }
 
-Json classes_json(const theory::Certificate& certificate, const std::vector<NumberFormat>& formats) {
+/// Largest bound of every class; with the verdict of a run's own arithmetic.
+Json run_classes_json(const theory::Certificate& certificate, const ModelSpec& m) {
+  Json classes = Json::object();
+  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+    const auto kind = static_cast<SignalClass>(k);
+    const SignalBound* worst = certificate.worst(kind);
+    if (worst == nullptr) continue;
+    const theory::Verdict v = theory::verdict(certificate, kind);
+    classes[std::string(theory::signal_class_names[k])] = {
+        {"bound", worst->largest}, {"at", place_json(*worst)}, {"certified", v.certified}, {"reason", reason_of(v, m)}};
+  }
+  return classes;
+}
+
+/// The same of exact arithmetic, for all formats.
+Json exact_classes_json(const theory::Certificate& certificate, const std::vector<NumberFormat>& formats) {
   Json classes = Json::object();
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const SignalBound* worst = certificate.worst(static_cast<SignalClass>(k));
@@ -33,27 +48,52 @@ Json classes_json(const theory::Certificate& certificate, const std::vector<Numb
     Json& entry = classes[std::string(theory::signal_class_names[k])];
     entry = {{"bound", worst->largest}, {"at", place_json(*worst)}};
     for (const NumberFormat& f : formats) {
-      entry["formats"][std::string(f.name)] = {{"certified", worst->largest <= f.largest},
+      entry["formats"][std::string(f.name)] = {{"fits", worst->largest <= f.largest},
                                                {"headroom", f.largest / worst->largest}};
     }
   }
   return classes;
 }
 
-Json bounds_json(const CertifyResult& r) {
+Json bounds_json(const theory::Certificate& certificate, const SignalMaxima* measured) {
   Json all = Json::array();
-  for (const SignalBound& b : r.certificate.bounds) {
+  for (const SignalBound& b : certificate.bounds) {
     Json one = place_json(b);
     one["class"] = theory::signal_class_names[static_cast<std::size_t>(theory::class_of(b.signal))];
     one["bound"] = b.largest;
-    if (r.measured) {
-      const double measured = r.measured->largest(b.signal, b.sublayer);
-      one["measured"] = measured;
-      one["ratio"] = b.largest / measured;
+    if (measured != nullptr && measured->find(b.signal, b.sublayer) != nullptr) {
+      const double largest = measured->largest(b.signal, b.sublayer);
+      one["measured"] = largest;
+      one["ratio"] = b.largest / largest;
     }
     all.push_back(one);
   }
   return all;
+}
+
+Json arithmetic_json(const theory::Certificate& c) {
+  return {{"arithmetic", arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]},
+          {"format", c.arithmetic.stored.name},
+          {"accumulated", c.arithmetic.accumulated.name},
+          {"length", c.longest},
+          {"weights_rounded", c.weights_rounded}};
+}
+
+Json verdict_json(const theory::Verdict& v, const ModelSpec& m) {
+  Json json{{"certified", v.certified}, {"reason", reason_of(v, m)}};
+  json["first"] = v.certified ? Json() : place_json(*v.first);
+  if (!v.certified) json["bound"] = v.first->largest;
+  if (!v.certified) json["limit"] = v.limit;
+  return json;
+}
+
+Json run_json(const theory::Certificate& c, const ModelSpec& m) {
+  Json json = arithmetic_json(c);
+  json["stream"] = verdict_json(theory::verdict(c, SignalClass::stream), m);
+  json["everywhere"] = verdict_json(theory::verdict(c, std::nullopt), m);
+  json["classes"] = run_classes_json(c, m);
+  json["signals"] = bounds_json(c, nullptr);
+  return json;
 }
 
 Json headroom_json(const Headroom& h, const std::vector<NumberFormat>& formats) {
@@ -77,7 +117,11 @@ Json headroom_json(const Headroom& h, const std::vector<NumberFormat>& formats) 
                  {"logit_difference", run.difference},
                  {"logit_difference_without_eps", run.without_eps},
                  {"logit_difference_gains_alone", run.gains_alone},
-                 {"classes", classes_json(run.certificate, formats)}};
+                 {"classes", exact_classes_json(run.certificate, formats)}};
+  for (const theory::Certificate& c : run.runs) {
+    json["run"][std::string(arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)])]
+        [std::string(c.arithmetic.stored.name)] = run_classes_json(c, run.model);
+  }
   return json;
 }
 
@@ -97,6 +141,7 @@ Json stream_json(const CertifyResult& r) {
 
 Json certify_json(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
   const ModelSpec& m = r.spec.model;
+  const std::string arithmetic(arithmetic_names[static_cast<std::size_t>(r.arithmetic)]);
   Json json{{"model", r.model},
             {"family", r.family},
             {"placement", m.placement.name},
@@ -104,16 +149,31 @@ Json certify_json(const CertifyResult& r, const std::vector<NumberFormat>& forma
             {"width", m.width},
             {"input", r.domain.tokens ? "tokens" : "real"},
             {"input_maximum", r.domain.tokens ? Json() : Json(r.domain.largest)},
-            {"seconds", r.seconds},
-            {"classes", classes_json(r.certificate, formats)}};
+            {"excluded", r.domain.tokens ? Json{"inputs that bypass the embedding table"} : Json::array()},
+            {"weights_sha256", Json::object()},
+            {"arithmetic", arithmetic},
+            {"length", r.runs.empty() ? Json() : Json(r.runs.front().longest)},
+            {"seconds", r.seconds}};
+  for (const auto& [name, hash] : r.weights) json["weights_sha256"][name] = hash;
   for (const NumberFormat& f : formats) {
-    json["verdicts"][std::string(f.name)] = {{"largest", f.largest},
-                                             {"stream", is_certified(r.certificate, {SignalClass::stream, f})},
-                                             {"everywhere", is_certified(r.certificate, {std::nullopt, f})}};
+    const theory::Verdict stream = verdict_of(r, {SignalClass::stream, f});
+    const theory::Verdict all = verdict_of(r, {std::nullopt, f});
+    json["verdicts"][std::string(f.name)] = {{"arithmetic", arithmetic},
+                                             {"largest", f.largest},
+                                             {"stream", stream.certified},
+                                             {"everywhere", all.certified},
+                                             {"stream_reason", reason_of(stream, m)},
+                                             {"everywhere_reason", reason_of(all, m)}};
   }
-  json["stream"] = stream_json(r);
-  json["signals"] = bounds_json(r);
+  json["exact"] = {{"classes", exact_classes_json(r.certificate, formats)},
+                   {"stream", stream_json(r)},
+                   {"signals", bounds_json(r.certificate, r.measured ? &*r.measured : nullptr)}};
+  for (const theory::Certificate& c : r.runs) json[arithmetic][std::string(c.arithmetic.stored.name)] = run_json(c, m);
   if (r.measured) json["measured_tokens"] = r.tokens;
+  if (r.own) {
+    json["own_run"] = arithmetic_json(*r.own);
+    json["own_run"]["signals"] = bounds_json(*r.own, r.measured ? &*r.measured : nullptr);
+  }
   if (!r.attacks.empty()) {
     for (const AttackResult& a : r.attacks) json["attack"].push_back(attack_json(a));
   }

@@ -13,10 +13,9 @@ using theory::SignalClass;
 
 namespace {
 
-constexpr std::array<std::string_view, 7> class_titles{"residual stream",  "branch inputs and outputs",
-                                                       "attention inside", "attention scores",
-                                                       "MLP inside",       "output and logits",
-                                                       "inside the ops"};
+constexpr std::array<std::string_view, 7> class_titles{
+    "residual stream", "branch inputs and outputs", "attention inside", "attention scores",
+    "MLP inside",      "output and logits",         "inside the ops"};
 
 std::string title_of(SignalClass kind) { return std::string(class_titles[static_cast<std::size_t>(kind)]); }
 
@@ -43,47 +42,92 @@ double measured_of(const CertifyResult& r, SignalClass kind) {
 }
 
 std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
-  std::string text = fmt::format("{:<27}{:>11}  {:<40}", "", "bound", "largest at");
+  std::string text = fmt::format("{:<27}{:>11}  {:<40}", "", "exact bound", "largest at");
   for (const NumberFormat& f : formats) text += fmt::format("{:>12}", f.name);
-  if (r.measured) text += fmt::format("{:>12}{:>9}", "measured", "ratio");
+  if (r.measured) text += fmt::format("{:>12}", "measured");
   text += "\n";
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const auto kind = static_cast<SignalClass>(k);
-    const SignalBound* worst = r.certificate.worst(kind);
-    if (worst == nullptr) continue;
-    text += fmt::format("{:<27}{:>11.4g}  {:<40}", title_of(kind), worst->largest,
-                        place_text(place_of(*worst), r.spec.model));
-    for (const NumberFormat& f : formats) text += fmt::format("{:>12}", room(f.largest, worst->largest));
-    if (r.measured) {
-      const double measured = measured_of(r, kind);
-      text += fmt::format("{:>12.4g}{:>9.3g}", measured, worst->largest / measured);
+    const SignalBound* exact = r.certificate.worst(kind);
+    if (exact == nullptr && r.runs.empty()) continue;
+    text += exact != nullptr ? fmt::format("{:<27}{:>11.4g}  {:<40}", title_of(kind), exact->largest,
+                                           place_text(place_of(*exact), r.spec.model))
+                             : fmt::format("{:<27}{:>11}  {:<40}", title_of(kind), "", "");
+    for (const NumberFormat& f : formats) {
+      const theory::Certificate& c = certificate_for(r, f);
+      const SignalBound* worst = c.worst(kind);
+      text += worst == nullptr ? fmt::format("{:>12}", "")
+                               : fmt::format("{:>12}", room(std::min(f.largest, c.limit(*worst)), worst->largest));
     }
+    if (r.measured && exact != nullptr) text += fmt::format("{:>12.4g}", measured_of(r, kind));
     text += "\n";
   }
   return text;
 }
 
+std::string input_of(const CertifyResult& r) {
+  if (r.domain.tokens) return "token ids";
+  return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
+}
+
+/// What is proved of one format, and no more.
+std::string verdict_line(const CertifyResult& r, const NumberFormat& f, bool& certified) {
+  const theory::Certificate& c = certificate_for(r, f);
+  const bool exact = c.arithmetic.kind == Arithmetic::exact;
+  const std::string where =
+      fmt::format("{} in {} arithmetic", upper(f.name), arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
+  const theory::Verdict stream = verdict_of(r, {SignalClass::stream, f});
+  certified = stream.certified;
+  if (!certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
+  std::string line =
+      exact
+          ? fmt::format("{}: no {} take the residual stream beyond {:g}", where, input_of(r), f.largest)
+          : fmt::format("{}: no {}, up to {} of them, can overflow the residual stream", where, input_of(r), c.longest);
+  if (verdict_of(r, {std::nullopt, f}).certified) return line + ", nor anything else";
+  std::vector<std::string> others;
+  for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
+    const auto kind = static_cast<SignalClass>(k);
+    if (!verdict_of(r, {kind, f}).certified) others.push_back(title_of(kind));
+  }
+  return line + fmt::format("; not certified: {}", fmt::join(others, ", "));
+}
+
 std::string verdicts(const CertifyResult& r, const std::vector<NumberFormat>& formats, bool colour) {
   std::string text;
   for (const NumberFormat& f : formats) {
-    const SignalBound& stream = *r.certificate.worst(SignalClass::stream);
-    const bool certified = stream.largest <= f.largest;
-    std::string line =
-        certified ? fmt::format("no input can overflow {} on the residual stream", upper(f.name))
-                  : fmt::format("not certified for {}: the residual stream may reach {:.4g} > {:g} ({})", upper(f.name),
-                                stream.largest, f.largest, place_text(place_of(stream), r.spec.model));
-    if (certified) {
-      std::vector<std::string> others;
-      for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
-        const SignalBound* worst = r.certificate.worst(static_cast<SignalClass>(k));
-        if (worst != nullptr && !(worst->largest <= f.largest)) others.push_back(title_of(static_cast<SignalClass>(k)));
-      }
-      line += others.empty() ? ", nor anywhere else" : fmt::format("; not certified: {}", fmt::join(others, ", "));
-    }
+    bool certified = false;
+    const std::string line = verdict_line(r, f, certified);
     const auto shade = certified ? fmt::terminal_color::green : fmt::terminal_color::yellow;
     text += (colour ? fmt::format(fmt::fg(shade), "{}", line) : line) + "\n";
   }
   return text;
+}
+
+/// What the verdicts are about.
+std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  std::string text;
+  switch (r.arithmetic) {
+    case Arithmetic::exact:
+      text = "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered";
+      break;
+    case Arithmetic::mixed:
+      text =
+          "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
+          "accumulated in fp32";
+      break;
+    case Arithmetic::pure:
+      text = "Pure arithmetic: weights, results, partial sums and the insides of norms and softmax are in the format";
+      break;
+  }
+  if (r.arithmetic != Arithmetic::exact) {
+    text += ", always to nearest, with gradual underflow and variances in two passes";
+    for (const NumberFormat& f : formats) {
+      if (certificate_for(r, f).weights_rounded) text += fmt::format("; weights change when rounded to {}", f.name);
+    }
+  }
+  if (r.domain.tokens)
+    text += ".\nNot covered: inputs that bypass the embedding table (inputs_embeds, image embeddings)";
+  return text + ".\n";
 }
 
 std::string attacks(const CertifyResult& r) {
@@ -124,8 +168,12 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       "alone: {:.2g}\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : formats) {
-    const bool all = is_certified(run.certificate, {std::nullopt, f});
-    const bool stream = is_certified(run.certificate, {SignalClass::stream, f});
+    const auto at = std::ranges::find(run.runs, f.name, [](const auto& c) { return c.arithmetic.stored.name; });
+    const auto holds = [&](std::optional<SignalClass> kind) {
+      return (at != run.runs.end() ? theory::verdict(*at, kind) : theory::verdict(run.certificate, kind, f)).certified;
+    };
+    const bool all = holds(std::nullopt);
+    const bool stream = holds(SignalClass::stream);
     text += fmt::format("  then {}: {}\n", f.name,
                         all      ? "certified everywhere"
                         : stream ? "certified on the residual stream"
@@ -137,14 +185,9 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
 }  // namespace
 
 std::string certify_table(const CertifyResult& r, const std::vector<NumberFormat>& formats, bool colour) {
-  const std::string input = r.domain.tokens                ? "any token ids"
-                            : std::isinf(r.domain.largest) ? "any real vectors"
-                                                           : fmt::format("real entries up to {:g}", r.domain.largest);
-  std::string text = fmt::format("{}: bounds for {}, any length; {:.2f} s\n", r.model, input, r.seconds);
-  text += classes(r, formats) + verdicts(r, formats, colour) + attacks(r) + headroom(r, formats);
+  std::string text = fmt::format("{}: bounds for {}; {:.2f} s\n", r.model, input_of(r), r.seconds);
   text +=
-      "Bounds are of exact arithmetic on the stored weights, for every signal at rest: rounding of a run in low "
-      "precision,\nand sums on the way to a signal (products of matrices, squares in norms), are not covered.\n";
+      classes(r, formats) + verdicts(r, formats, colour) + conditions(r, formats) + attacks(r) + headroom(r, formats);
   return text;
 }
 

@@ -34,6 +34,21 @@ bool grows_with_branch(const ModelSpec& m, const theory::SignalBound& b) {
   return b.signal == Signal::f_out || (is_gated(m.mlp) && (b.signal == Signal::up || b.signal == Signal::hidden));
 }
 
+/// The largest bounds of what grows with c and with k.
+struct Reach {
+  double stream = 0.0;
+  double branch = 0.0;
+};
+
+Reach reach_of(const ModelSpec& m, const theory::Certificate& certificate) {
+  Reach reach;
+  for (const theory::SignalBound& b : certificate.bounds) {
+    if (grows_with_branch(m, b)) reach.branch = std::max(reach.branch, b.largest);
+    if (grows_with_stream(m, b)) reach.stream = std::max(reach.stream, b.largest);
+  }
+  return reach;
+}
+
 std::vector<double> logits_of(const StackContext& c, std::span<const int> ids) {
   IdleObserver silent;
   const StackOutput out = stack_forward(c, embedding_forward(c, ids), silent);
@@ -54,21 +69,27 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-Headroom headroom_of(const ModelSpec& m, const theory::Certificate& certificate, const SignalMaxima* measured) {
+Headroom headroom_of(const ModelSpec& m, const theory::Certificate& certificate, const SignalMaxima* measured,
+                     std::span<const theory::Certificate> runs) {
   Headroom h;
   h.possible = can_scale(m);
   if (!h.possible) return h;
   h.recipe = recipe_of(m);
   if (measured == nullptr) h.stream_measured = nan;
+  const Reach exact = reach_of(m, certificate);
+  h.stream_bound = exact.stream;
+  h.branch_bound = exact.branch;
   for (const theory::SignalBound& b : certificate.bounds) {
-    if (grows_with_branch(m, b)) h.branch_bound = std::max(h.branch_bound, b.largest);
-    if (!grows_with_stream(m, b)) continue;
-    h.stream_bound = std::max(h.stream_bound, b.largest);
-    if (measured != nullptr) h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
+    if (measured == nullptr || !grows_with_stream(m, b)) continue;
+    h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : number_formats) {
-    h.formats.push_back({format, format.largest / h.stream_bound,
-                         h.branch_bound > 0.0 ? format.largest / h.branch_bound : nan,
+    Reach reach = exact;
+    for (const theory::Certificate& run : runs) {
+      if (run.arithmetic.stored.name == format.name) reach = reach_of(m, run);
+    }
+    h.formats.push_back({format, format.largest / reach.stream,
+                         reach.branch > 0.0 ? format.largest / reach.branch : nan,
                          format.largest / (Headroom::margin * h.stream_measured)});
   }
   return h;
@@ -80,8 +101,10 @@ double power_of_two_below(double x) {
   return std::ldexp(1.0, exponent - 1);
 }
 
-ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<const int> ids) {
-  ScaledRun run{.scale = scale, .tokens = static_cast<int>(ids.size()), .certificate = {}};
+ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<const int> ids,
+                     std::span<const theory::Certificate> runs) {
+  ScaledRun run{
+      .scale = scale, .tokens = static_cast<int>(ids.size()), .model = scaled_model(c.model, scale), .certificate = {}};
   const auto compare = [&](const StackScale& s, double eps) {
     ModelSpec before = c.model;
     before.norm_eps = eps;
@@ -95,7 +118,11 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   run.gains_alone = compare({.stream = scale.stream, .branch = 1.0, .gains_only = true}, c.model.norm_eps);
   const ScaledWeights weights(c.ops, c.model, c.weights, scale);
   const theory::InputDomain tokens;
-  run.certificate = theory::certify(scaled_model(c.model, scale), TheoryParameters(c.ops, weights), tokens);
+  const TheoryParameters parameters(c.ops, weights);
+  run.certificate = theory::certify(run.model, parameters, tokens);
+  for (const theory::Certificate& of : runs) {
+    run.runs.push_back(theory::certify(run.model, parameters, tokens, of.arithmetic, of.longest));
+  }
   return run;
 }
 

@@ -24,10 +24,12 @@ struct FormatHeadroom {
 struct ScaledRun {
   StackScale scale;
   int tokens = 0;
-  double difference = 0.0;          ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;         ///< the same with ε = 0 in both: what is left is rounding
-  double gains_alone = 0.0;         ///< the same as `difference` if only gains and the embedding are scaled
-  theory::Certificate certificate;  ///< of the scaled stack
+  double difference = 0.0;                     ///< max |Δ logit| / max |logit|
+  double without_eps = 0.0;                    ///< the same with ε = 0 in both: what is left is rounding
+  double gains_alone = 0.0;                    ///< the same as `difference` if only gains and the embedding are scaled
+  ModelSpec model;                             ///< of the scaled stack
+  theory::Certificate certificate;             ///< of it, in exact arithmetic
+  std::vector<theory::Certificate> runs = {};  ///< and in runs' arithmetics
 };
 
 /// The headroom advisor: T17 for stacks whose stream is scaled by c, and branches before norms B by k, with the
@@ -44,13 +46,17 @@ struct Headroom {
   std::optional<ScaledRun> run;
 };
 
-/// `measured` may be null.
-Headroom headroom_of(const ModelSpec& model, const theory::Certificate& certificate, const SignalMaxima* measured);
+/// `measured` may be null. A format is judged by the certificate of a run in it, if there is one, else by that of exact
+/// arithmetic.
+Headroom headroom_of(const ModelSpec& model, const theory::Certificate& certificate, const SignalMaxima* measured,
+                     std::span<const theory::Certificate> runs = {});
 
 /// The largest power of two up to x: multiplying by it rounds nothing.
 double power_of_two_below(double x);
 
-/// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one.
-ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids);
+/// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one, also in
+/// the arithmetics of `runs`.
+ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
+                     std::span<const theory::Certificate> runs = {});
 
 }  // namespace periscope

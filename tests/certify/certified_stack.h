@@ -34,7 +34,7 @@ struct Tightness {
 };
 
 /// Compares every feature of every signal; one that the certificate or the measurement does not have counts as
-/// infinitely wrong.
+/// infinitely wrong. What only the insides of ops store is not measured.
 Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima);
 
 }  // namespace periscope::testing
