@@ -1,0 +1,126 @@
+#include "theory/computed_ops.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+
+#include "theory/rounded_parameters.h"
+
+/// T24: sets of computed signals against computations that round after every step.
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+constexpr const NumberFormat& fp16 = number_formats[2];
+constexpr const NumberFormat& bf16 = number_formats[1];
+
+TEST_CASE("rounding to a format, against the values of its definition") {
+  CHECK(rounded_to(fp16, 1.0 + 0x1p-11) == 1.0);  // ties to even
+  CHECK(rounded_to(fp16, 1.0 + 0x1.8p-10) == 1.0 + 0x1p-9);
+  CHECK(rounded_to(fp16, 65519.0) == 65504.0);
+  CHECK(rounded_to(fp16, -65520.0) == -infinity);
+  CHECK(rounded_to(fp16, 1e-12) == 0.0);
+  CHECK(rounded_to(fp16, 0x1.8p-24) == 0x1p-23);
+  CHECK(rounded_to(bf16, 1e39) == infinity);
+  std::mt19937_64 engine(1);
+  for (int i = 0; i < 10'000; ++i) {
+    const double x =
+        std::ldexp(std::uniform_real_distribution<double>(-1.0, 1.0)(engine), static_cast<int>(i % 300) - 160);
+    CHECK(rounded_to(number_formats[0], x) == static_cast<double>(static_cast<float>(x)));
+    CHECK(rounded_to(fp64, x) == x);
+  }
+}
+
+double r(const NumberFormat& f, double x) { return rounded_to(f, x); }
+
+/// γ∘x/√(mean(x²) + ε) with every step rounded, sums from first to last.
+Vector plain_rms(const NumberFormat& f, const Vector& x, const Vector& gain, double eps) {
+  double sum = 0.0;
+  for (const double v : x) sum = r(f, sum + r(f, v * v));
+  const double mean = r(f, sum / static_cast<double>(x.size()));
+  const double reciprocal = r(f, 1.0 / r(f, std::sqrt(r(f, mean + r(f, eps)))));
+  return x.binaryExpr(gain, [&](double v, double g) { return r(f, g * r(f, v * reciprocal)); });
+}
+
+TEST_CASE("a computed norm stays in its set for inputs of every size, also where its sum stalls") {
+  std::mt19937_64 engine(2);
+  std::normal_distribution<double> normal;
+  for (const NumberFormat& f : {fp16, bf16}) {
+    for (const Index d : {1, 3, 64, 3000}) {
+      const Vector gain = Vector::NullaryExpr(d, [&] { return r(f, normal(engine)); });
+      for (int i = 0; i < 60; ++i) {
+        const double size = std::ldexp(1.0, i % 12 - 6 - (d > 100 ? 4 : 0));
+        // Equal entries stall a sum at 2^precision terms; small ones underflow when squared.
+        const Vector x = Vector::NullaryExpr(d, [&] { return r(f, size * (i % 3 == 0 ? 1.0 : normal(engine))); });
+        ComputedOps ops(run_arithmetic(Arithmetic::pure, f), 1);
+        const BoundedSet set = ops.normalised(ball(Vector::Constant(d, 1e3), 1e3 * std::sqrt(static_cast<double>(d))),
+                                              {NormKind::rms, 1e-5, gain, {}});
+        const Vector y = plain_rms(f, x, gain, 1e-5);
+        const Vector bound = set.magnitude();
+        CHECK((y.cwiseAbs().array() <= bound.array()).all());
+        CHECK(y.norm() <= set.norm());
+      }
+    }
+  }
+}
+
+TEST_CASE("a computed sum of products stays in its set, partial sums below what is noted, for any number of terms") {
+  std::mt19937_64 engine(3);
+  std::normal_distribution<double> normal;
+  for (const Index n : {2, 100, 5000}) {
+    for (int i = 0; i < 20; ++i) {
+      // Row and input that add up, or that cancel.
+      RowMatrix w(1, n);
+      Vector x(n);
+      for (Index j = 0; j < n; ++j) {
+        w(0, j) = r(fp16, i % 2 == 0 ? 1.0 : normal(engine));
+        x[j] = r(fp16, i % 4 < 2 ? 1.0 : normal(engine));
+      }
+      ComputedOps ops(run_arithmetic(Arithmetic::pure, fp16), 1);
+      const BoundedSet y = ops.linear(w, {}, point(x));
+      double sum = 0.0;
+      double largest = 0.0;
+      for (Index j = 0; j < n; ++j) {
+        sum = r(fp16, sum + r(fp16, w(0, j) * x[j]));
+        largest = std::max(largest, std::abs(sum));
+      }
+      CHECK(sum >= y.low[0]);
+      CHECK(sum <= y.high[0]);
+      CHECK(largest <= ops.take_notes().at(Signal::sums));
+    }
+  }
+}
+
+TEST_CASE("attention weights sum to what is stated, also where the denominator stalls") {
+  for (const NumberFormat& f : {fp16, bf16}) {
+    for (const Index n : {1, 7, 300, 5000}) {
+      double denominator = 0.0;
+      for (Index i = 0; i < n; ++i) denominator = r(f, denominator + 1.0);
+      const double sum = static_cast<double>(n) * r(f, 1.0 / denominator);
+      ComputedOps ops(run_arithmetic(Arithmetic::pure, f), n);
+      const WeightSum weights = ops.attention_weights(0);
+      CHECK(sum <= weights.high);
+      CHECK(sum >= weights.low);
+      CHECK(denominator <= ops.take_notes().at(Signal::denominators));
+      CHECK(ops.attention_weights(1).high < 1.1);  // a window of one token
+    }
+  }
+  ComputedOps exact({}, 0);
+  CHECK(exact.attention_weights(0).high == 1.0);
+}
+
+TEST_CASE("storing widens a set by u of its members, not of its bound, where centres cancel") {
+  ComputedOps ops(run_arithmetic(Arithmetic::mixed, bf16), 1);
+  const double u = bf16.unit_roundoff();
+  const BoundedSet large = ops.stored(point(Vector::Constant(2, 1000.0)));
+  const BoundedSet rest = ops.weighted_sum(1.0, large, 1.0, point(Vector::Constant(2, -1000.0)));
+  CHECK(rest.magnitude()[0] >= 1000.0 * u);
+  RowMatrix difference(1, 2);
+  difference << 1.0, -1.0;
+  CHECK(linear_image(difference, {}, large).magnitude()[0] >= 2000.0 * u);
+}
+
+}  // namespace
+}  // namespace periscope::theory
