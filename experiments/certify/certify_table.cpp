@@ -25,9 +25,17 @@ std::string upper(std::string_view name) {
   return text;
 }
 
-/// Room that is left: format over bound.
-std::string room(double largest, double bound) {
-  return bound <= largest ? fmt::format("{:.3g}x", largest / bound) : fmt::format("NO {:.2g}x", largest / bound);
+/// Room that is left in a class: the least of limit over bound. Empty if there is none.
+std::string room(const theory::Certificate& c, SignalClass kind, const NumberFormat& f) {
+  double least = theory::infinity;
+  bool any = false;
+  for (const SignalBound& b : c.bounds) {
+    if (theory::class_of(b.signal) != kind) continue;
+    any = true;
+    least = std::min(least, (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest);
+  }
+  if (!any) return "";
+  return least >= 1.0 ? fmt::format("{:.3g}x", least) : fmt::format("NO {:.2g}x", least);
 }
 
 SignalPlace place_of(const SignalBound& b) { return {b.signal, b.sublayer, b.channel}; }
@@ -43,7 +51,7 @@ double measured_of(const CertifyResult& r, SignalClass kind) {
 
 std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
   std::string text = fmt::format("{:<27}{:>11}  {:<40}", "", "exact bound", "largest at");
-  for (const NumberFormat& f : formats) text += fmt::format("{:>12}", f.name);
+  for (const NumberFormat& f : formats) text += fmt::format(" {:>12}", f.name);
   if (r.measured) text += fmt::format("{:>12}", "measured");
   text += "\n";
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
@@ -54,10 +62,7 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
                                            place_text(place_of(*exact), r.spec.model))
                              : fmt::format("{:<27}{:>11}  {:<40}", title_of(kind), "", "");
     for (const NumberFormat& f : formats) {
-      const theory::Certificate& c = certificate_for(r, f);
-      const SignalBound* worst = c.worst(kind);
-      text += worst == nullptr ? fmt::format("{:>12}", "")
-                               : fmt::format("{:>12}", room(std::min(f.largest, c.limit(*worst)), worst->largest));
+      text += fmt::format(" {:>12}", room(certificate_for(r, f), kind, f));
     }
     if (r.measured && exact != nullptr) text += fmt::format("{:>12.4g}", measured_of(r, kind));
     text += "\n";

@@ -1,6 +1,7 @@
 #include "experiments/certify/commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cmath>
@@ -49,22 +50,12 @@ struct CertifyOptions {
     command.add_option("--max-tokens", source.max_tokens, "Read only the first so many tokens")
         ->check(CLI::PositiveNumber);
     command.add_flag("--measure", measure, "Of a random stack: measure its input of the first seed too");
-    command
-        .add_option("--input-maximum", input_maximum,
-                    "Of a random stack with Gaussian input: certify real inputs with entries up to this")
-        ->check(CLI::Validator(
-            [](const std::string& word) {
-              const double value = std::strtod(word.c_str(), nullptr);
-              return std::isfinite(value) && value > 0.0 ? std::string()
-                                                         : fmt::format("{}: expected a positive number", word);
-            },
-            "POSITIVE"));
-    command
-        .add_option(
-            "--arithmetic", arithmetic,
-            "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
-            "(all in the format), exact")
-        ->check(CLI::IsMember(std::vector<std::string>(arithmetic_names.begin(), arithmetic_names.end())));
+    command.add_option("--input-maximum", input_maximum,
+                       "Of a random stack with Gaussian input: certify real inputs with entries up to this");
+    command.add_option(
+        "--arithmetic", arithmetic,
+        "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
+        "(all in the format), exact");
     command.add_option("--length", length, "Longest input in tokens that is certified, where rounding makes it matter")
         ->check(CLI::Range(1, 1 << 24));
     command.add_option("--attack", attack, "Try to exceed the bounds, with so many steps per restart")
@@ -203,7 +194,8 @@ void advise(const Subject& s, const CertifyOptions& own, const Config& config, C
 
 Arithmetic parse_arithmetic(const std::string& word) {
   const auto* at = std::ranges::find(arithmetic_names, word);
-  return static_cast<Arithmetic>(at - arithmetic_names.begin());
+  if (at != arithmetic_names.end()) return static_cast<Arithmetic>(at - arithmetic_names.begin());
+  throw ConfigError(fmt::format("--arithmetic {}: expected one of {}", word, fmt::join(arithmetic_names, ", ")));
 }
 
 /// What certify reads; a random stack's weights are hashed on the way.
@@ -269,13 +261,14 @@ ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
     if (std::ranges::none_of(formats, same)) formats.push_back(r.format);
   }
   if (!own.headroom.empty()) parse_format(own.headroom);
+  const Arithmetic arithmetic = parse_arithmetic(own.arithmetic);
+  if (own.input_maximum && !(*own.input_maximum > 0.0 && std::isfinite(*own.input_maximum))) {
+    throw ConfigError(fmt::format("--input-maximum {}: expected a positive number", *own.input_maximum));
+  }
   const Config config = options.load();
   const Subject s = own.folder.empty() ? draw_stack(config, own) : open_checkpoint(config, own);
-  CertifyResult result{.model = s.name,
-                       .family = s.family,
-                       .spec = s.spec,
-                       .domain = domain_of(s, own),
-                       .arithmetic = parse_arithmetic(own.arithmetic)};
+  CertifyResult result{
+      .model = s.name, .family = s.family, .spec = s.spec, .domain = domain_of(s, own), .arithmetic = arithmetic};
   certify_all(s, own, formats, result);
 
   if (own.measures()) measure(s, own, config, result);
