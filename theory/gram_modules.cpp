@@ -11,12 +11,30 @@ namespace {
 
 using Index = Eigen::Index;
 
-/// Hidden features that exist at one time.
-constexpr Index most_hidden = 512;
+/// Hidden features that exist at one time: few enough for a core's cache.
+constexpr Index most_hidden = 128;
 
-Matrix drawn(const Matrix& input, double stddev, Index features, NormalStream& stream) {
-  return input * (stddev * stream.normals(input.cols(), features));
-}
+/// A module's input, brought to the range of float: rows of length 1. Products with normal numbers are most of the
+/// work, and their rounding in float is far below a measurement's.
+class ModuleInput {
+ public:
+  explicit ModuleInput(const Matrix& x) : length_(x.rowwise().norm()) {
+    const Vector inverse = length_.unaryExpr([](double n) { return n > 0.0 ? 1.0 / n : 1.0; });
+    unit_ = (inverse.asDiagonal() * x).cast<float>();
+  }
+
+  /// What a Gaussian matrix of this standard deviation makes of it [T, features].
+  [[nodiscard]] Matrix drawn(double stddev, Index features, NormalStream& stream) const {
+    const Eigen::MatrixXf product = unit_ * stream.normals_float(unit_.cols(), features);
+    return (stddev * length_).asDiagonal() * product.cast<double>();
+  }
+
+  [[nodiscard]] Index tokens() const { return unit_.rows(); }
+
+ private:
+  Vector length_;
+  Eigen::MatrixXf unit_;
+};
 
 /// QK-norm, an RMSNorm with gain 1, of every row's parts of `features` columns.
 void normalise_parts(Matrix& x, Index features, double eps) {
@@ -83,9 +101,10 @@ void activate(Activation activation, Matrix& x) {
 
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream) {
   const ModelSpec& m = spec.model;
-  Matrix q = drawn(input, stddev_of(spec, Weight::q), m.query_width(), stream);
-  Matrix k = drawn(input, stddev_of(spec, Weight::k), m.key_width(), stream);
-  const Matrix v = drawn(input, stddev_of(spec, Weight::v), m.key_width(), stream);
+  const ModuleInput x(input);
+  Matrix q = x.drawn(stddev_of(spec, Weight::q), m.query_width(), stream);
+  Matrix k = x.drawn(stddev_of(spec, Weight::k), m.key_width(), stream);
+  const Matrix v = x.drawn(stddev_of(spec, Weight::v), m.key_width(), stream);
   if (m.qk_norm != QkNorm::none) {
     const bool full = m.qk_norm == QkNorm::full;
     normalise_parts(q, full ? q.cols() : m.head_dim, m.norm_eps);
@@ -96,7 +115,7 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
     rotate(q, m.head_dim, frequencies);
     rotate(k, m.head_dim, frequencies);
   }
-  Matrix mixed(input.rows(), m.query_width());
+  Matrix mixed(x.tokens(), m.query_width());
   const int group = m.heads / m.kv_heads;
   for (int head = 0; head < m.heads; ++head) {
     const Index own = Index{head} * m.head_dim;
@@ -110,13 +129,14 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
 
 Matrix mlp_root(const StackSpec& spec, const Matrix& input, NormalStream& stream) {
   const ModelSpec& m = spec.model;
-  const Index tokens = input.rows();
+  const ModuleInput x(input);
+  const Index tokens = x.tokens();
   const Activation activation = activation_of(m.mlp);
   const auto hidden = [&](Index features) {
-    Matrix x = drawn(input, stddev_of(spec, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
-    activate(activation, x);
-    if (is_gated(m.mlp)) x = x.cwiseProduct(drawn(input, stddev_of(spec, Weight::up), features, stream));
-    return x;
+    Matrix h = x.drawn(stddev_of(spec, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
+    activate(activation, h);
+    if (is_gated(m.mlp)) h = h.cwiseProduct(x.drawn(stddev_of(spec, Weight::up), features, stream));
+    return h;
   };
   const double down = stddev_of(spec, Weight::down);
   if (m.mlp_width <= tokens) return down * hidden(m.mlp_width);

@@ -26,7 +26,8 @@ constexpr std::uint64_t other_numbers = 2;  // plus the counter
 
 NormalStream::NormalStream(ChainStream stream) : key_{stream.seed, stream.replicate, stream.place, normal_numbers} {}
 
-void NormalStream::fill(double* out, Index count) {
+template <class Real>
+void NormalStream::fill(Real* out, Index count) {
   constexpr float ulp = 0x1p-32F;
   const Threefry::key_type key{{key_[0], key_[1], key_[2], key_[3]}};
   std::array<std::uint64_t, half> words;
@@ -54,11 +55,8 @@ void NormalStream::fill(double* out, Index count) {
   }
 }
 
-Matrix NormalStream::normals(Index rows, Index cols) {
-  Matrix m(rows, cols);
-  fill(m.data(), m.size());
-  return m;
-}
+template void NormalStream::fill<double>(double* out, Index count);
+template void NormalStream::fill<float>(float* out, Index count);
 
 Matrix NormalStream::wishart_factor(Index size, Index degrees) {
   if (degrees < size) return normals(size, degrees);
