@@ -104,7 +104,7 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
 }
 
 // The letters are those of theory/README.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε)) with S the
-// computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')²(1+(D−1)u'), and for one feature κ₁ = (1+u')³.
+// computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ = (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::normalised(x, norm);
   const auto d = static_cast<double>(x.size());
@@ -113,7 +113,8 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   double radius = x.norm();
   if (norm.kind == NormKind::layer) {
     const double whole = std::min(outward(x.magnitude().sum(), x.size()), outward(std::sqrt(d) * radius));
-    const double of_mean = outward(v * (1.0 + v) * whole + sum_eta_);
+    const double of_count = 2.0 * v * whole * (1.0 + d * v) / d;  // D itself is rounded
+    const double of_mean = outward(v * (1.0 + v) * whole + of_count + sum_eta_);
     note(Signal::sums, outward(whole * (1.0 + d * v)));
     box = widened(without_mean(x), constant(x.size(), of_mean));
     box = widened(box, rounding_error(box.magnitude(), v, 0.0));
@@ -123,6 +124,7 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   radius = std::min(radius, norm_of(box.magnitude()));
   const double terms = 1.0 + (d - 1.0) * v;
   note(Signal::squares, outward((radius * radius * (1.0 + v) + d * sum_eta_) * terms + norm.eps));
+  note(Signal::squares, d);
   const double eps = rounded_to(arithmetic_.accumulated, norm.eps);
   const double least = std::min(norm.eps, eps) - 2.0 * sum_eta_;
   if (!(least > 0.0)) {
@@ -136,8 +138,9 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   const auto normed = [&](double m, double kappa) {
     return normalised_magnitude(m, d * kappa * (1.0 + rounding(0)), least) * steps;
   };
-  const auto of_feature = [&](double m) { return normed(m, (1.0 + v) * (1.0 + v) * (1.0 + v)); };
-  const double all = normed(radius, (1.0 + v) * (1.0 + v) * terms);
+  const double quotients = (1.0 + v) * (1.0 + v) * (1.0 + v);
+  const auto of_feature = [&](double m) { return normed(m, quotients * (1.0 + v)); };
+  const double all = normed(radius, quotients * terms);
 
   // Then x̂ is rounded to the format, multiplied by the gain, which may be another by one rounding, rounded, added to
   // the bias and rounded; where an implementation keeps some of these in its wider format it rounds less.
@@ -197,8 +200,16 @@ ComputedImage ComputedOps::activated(Activation activation, const BoundedSet& x)
 BoundedSet ComputedOps::soft_capped(double cap, const BoundedSet& x) {
   BoundedSet y = theory::soft_capped(cap, x);
   if (exact_) return y;
-  note(Signal::cap_inputs, outward(largest_of(x.magnitude()) / cap * (1.0 + 4.0 * u_) + eta_));
+  note(Signal::cap_inputs, cap_input(largest_of(x.magnitude()), cap));
+  if (std::isinf(cap_input(0.0, cap))) return unbounded(x.size());
   return widened(std::move(y), rounding_error(y.magnitude(), 16.0 * u_, 4.0 * (cap + 1.0) * eta_));
+}
+
+double ComputedOps::cap_input(double z, double cap) const {
+  const double in_format = rounded_to(arithmetic_.stored, cap);
+  const double least = std::min(cap, in_format) * (1.0 - rounding(0));
+  if (!(least > 0.0) || std::isinf(in_format)) return infinity;
+  return outward(z / least * (1.0 + u_) * (1.0 + sum_u_) + eta_);
 }
 
 WeightSum ComputedOps::attention_weights(Index seen) {
@@ -239,9 +250,9 @@ ComputedOps::Score ComputedOps::score(double dot, double norms, Index n, double 
   const double enters = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
   note(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
   if (!(soft_cap > 0.0)) return {stored_dot, std::numeric_limits<double>::quiet_NaN(), z};
-  const double divided = outward(z / soft_cap * (1.0 + 4.0 * u_) + eta_);
+  const double divided = cap_input(z, soft_cap);
   const double capped = outward(std::min(soft_cap, z) * (1.0 + 16.0 * u_) + 4.0 * (soft_cap + 1.0) * eta_);
-  return {stored_dot, std::max(z, divided), std::isnan(z) ? infinity : capped};
+  return {stored_dot, std::max(z, divided), std::isinf(divided) || std::isnan(z) ? infinity : capped};
 }
 
 }  // namespace periscope::theory

@@ -87,6 +87,8 @@ class ComputedOps {
   std::map<Signal, double> take_notes();
 
  private:
+  /// |z/cap| as it is stored, for a cap that may be rounded first; infinite if that leaves none.
+  [[nodiscard]] double cap_input(double z, double cap) const;
   /// κ and the floor of a sum of n products.
   [[nodiscard]] double sum_factor(Eigen::Index n) const;
   [[nodiscard]] double sum_floor(Eigen::Index n) const;
