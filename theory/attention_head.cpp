@@ -2,8 +2,10 @@
 
 #include <Eigen/Cholesky>
 #include <algorithm>
-#include <boost/random/normal_distribution.hpp>
 #include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
 
 namespace periscope::theory {
 namespace {
@@ -17,6 +19,11 @@ Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direc
   y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
   y.rightCols(half) = x.rightCols(half).cwiseProduct(cos) + direction * x.leftCols(half).cwiseProduct(sin);
   return y;
+}
+
+/// What QK-norm multiplies by: 1/rms, or 1 for a token that is 0 (and stays 0).
+Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
+  return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
 }  // namespace
@@ -34,13 +41,46 @@ PatternEngine engine_of(PatternStream stream) {
 }
 
 Sample white_noise(PatternEngine& engine, Index rows, Index cols) {
-  boost::random::normal_distribution<float> unit;
+  // Each 64-bit number gives one radius and one angle, which give two normal numbers.
+  const Index pairs = (rows * cols + 1) / 2;
+  Eigen::ArrayXf radius(pairs);
+  Eigen::ArrayXf angle(pairs);
+  constexpr float unit = 0x1p-32F;
+  constexpr float turn = 2.0F * std::numbers::pi_v<float> * unit;
+  for (Index i = 0; i < pairs; ++i) {
+    const std::uint64_t bits = engine();
+    radius(i) = (static_cast<float>(static_cast<std::uint32_t>(bits)) + 0.5F) * unit;
+    angle(i) = static_cast<float>(static_cast<std::uint32_t>(bits >> 32U)) * turn;
+  }
+  radius = (-2.0F * radius.log()).max(0.0F).sqrt();  // max: 2³²−1 rounds to 2³²
   Sample white(rows, cols);
-  for (float& z : white.reshaped()) z = unit(engine);
+  Eigen::Map<Eigen::ArrayXf> flat(white.data(), white.size());
+  const Index rest = white.size() - pairs;
+  flat.head(pairs) = radius * angle.cos();
+  flat.tail(rest) = radius.head(rest) * angle.head(rest).sin();
   return white;
 }
 
+Sample sign_noise(PatternEngine& engine, Index rows, Index cols) {
+  Sample signs(rows, cols);
+  std::uint64_t bits = 0;
+  int left = 0;
+  for (float& sign : signs.reshaped()) {
+    if (left == 0) {
+      bits = engine();
+      left = 64;
+    }
+    sign = (bits & 1U) != 0 ? 1.0F : -1.0F;
+    bits >>= 1U;
+    --left;
+  }
+  return signs;
+}
+
+// Cholesky's factor, or where tokens repeat, so that there is none, the pivoted one.
 Matrix factor(const Matrix& k) {
+  const Eigen::LLT<Matrix> llt(k);
+  if (llt.info() == Eigen::Success) return llt.matrixL();
   const Eigen::LDLT<Matrix> ldlt(k);
   Matrix f = ldlt.matrixL();
   f *= ldlt.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal();
@@ -52,6 +92,26 @@ ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
   const Matrix scaled = k / scale;
   unit = scaled.cast<float>();
   unit_factor = factor(scaled).cast<float>();
+}
+
+CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
+    : scale(scale_of_k), mean(k.mean()), deviation(k.rowwise().mean().array() - mean) {
+  Matrix centred = ((k.colwise() - deviation).rowwise() - deviation.transpose()).array() - mean;
+  // Rounding of the kernel recursion itself: tokens that are all alike stay so to a few units in the last place.
+  constexpr double alike = 1e-12;
+  if (!(centred.cwiseAbs().maxCoeff() > alike * k.cwiseAbs().maxCoeff())) {
+    centred.setZero();
+    deviation.setZero();
+  }
+  unit = (centred / scale).cast<float>();
+}
+
+Matrix CentredKernel::mixed(const Sample& a, const Sample& mixed_unit) const {
+  const Vector rows = (a * (deviation / scale).cast<float>()).cast<double>();
+  Matrix m = mixed_unit.cast<double>();
+  m.colwise() += rows;
+  m.rowwise() += rows.transpose();
+  return (scale * m).array() + mean;
 }
 
 AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
@@ -71,59 +131,65 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
 }
 
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
-Projection AttentionHead::draw(PatternEngine& engine, const ScaledKernel& k, double variance, int heads) const {
+Projection AttentionHead::project(Sample rows, const ScaledKernel& k, double variance, int heads) const {
   const Index tokens = k.unit.rows();
   // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
   const double spread = std::min(std::sqrt(variance * k.scale), 1e12);
-  Projection p{.rotated = {},
-               .normalised = static_cast<float>(spread) * (k.unit_factor * white_noise(engine, tokens, law_.head_dim)),
-               .rms = Eigen::VectorXf::Ones(tokens)};
+  Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
+  p.normalised *= static_cast<float>(spread);
   if (law_.qk_norm != QkNorm::none) {
     const double others = law_.qk_norm == QkNorm::full ? heads - 1 : 0;
+    const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
-      const double own = p.normalised.row(t).squaredNorm() / static_cast<float>(law_.head_dim);
       const double expected = spread * spread * k.unit(t, t);
-      p.rms(t) = static_cast<float>(std::sqrt((own + others * expected) / (1 + others) + law_.norm_eps));
-      if (p.rms(t) > 0) p.normalised.row(t) /= p.rms(t);
+      p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
+    p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
   }
   p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
   return p;
 }
 
-Projection AttentionHead::draw_query(PatternEngine& engine, const ScaledKernel& k) const {
-  return draw(engine, k, law_.query_variance, law_.query_heads);
+HeadSample AttentionHead::draw(PatternEngine& engine, const ScaledKernel& k) const {
+  const Index e = law_.head_dim;
+  const Sample rows = k.unit_factor * white_noise(engine, k.unit.rows(), 2 * e);
+  HeadSample head{.query = project(rows.leftCols(e), k, law_.query_variance, law_.query_heads),
+                  .key = project(rows.rightCols(e), k, law_.key_variance, law_.key_heads),
+                  .logits = {}};
+  head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
+  return head;
 }
 
-Projection AttentionHead::draw_key(PatternEngine& engine, const ScaledKernel& k) const {
-  return draw(engine, k, law_.key_variance, law_.key_heads);
-}
-
-Sample AttentionHead::pattern(const Projection& query, const Projection& key) const {
-  Sample z = static_cast<float>(law_.scale()) * query.rotated * key.rotated.transpose();
+Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
+  const Index tokens = head.logits.rows();
+  Sample z = sign * head.logits;
   if (law_.scores.soft_cap > 0.0) {
     const auto cap = static_cast<float>(law_.scores.soft_cap);
-    z = cap * (z / cap).array().tanh().matrix();
+    z = cap * (z / cap).array().tanh();
   }
-  const Index tokens = z.rows();
-  for (Index t = 0; t < tokens; ++t) {
-    const Index first = law_.first_seen(t);
-    const Index end = law_.causal ? t + 1 : tokens;
-    auto seen = z.row(t).segment(first, end - first).array();
-    seen = (seen - seen.maxCoeff()).exp();
-    seen /= seen.sum();
-    z.row(t).head(first).setZero();
-    z.row(t).tail(tokens - end).setZero();
+  // Columns lie together in memory, so rows' largest logits and sums are taken column by column.
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  for (Index s = 0; s < tokens; ++s) {
+    if (law_.causal) z.col(s).head(s).setConstant(none);
+    if (law_.scores.window > 0 && s + law_.scores.window < tokens) {
+      z.col(s).tail(tokens - s - law_.scores.window).setConstant(none);
+    }
   }
+  const Eigen::VectorXf largest = z.rowwise().maxCoeff();
+  Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
+  for (Index s = 0; s < tokens; ++s) {
+    z.col(s) = (z.col(s) - largest).array().exp();
+    total += z.col(s);
+  }
+  z.array().colwise() /= total.array();
   return z;
 }
 
-Sample AttentionHead::logit_slope(const Projection& query, const Projection& key) const {
-  const Index tokens = query.rotated.rows();
+Sample AttentionHead::logit_slope(const HeadSample& head) const {
+  const Index tokens = head.logits.rows();
   const auto scale = static_cast<float>(law_.scale());
   if (law_.scores.soft_cap == 0.0) return Sample::Constant(tokens, tokens, scale);
-  const float inner = scale / static_cast<float>(law_.scores.soft_cap);
-  const Sample t = (inner * query.rotated * key.rotated.transpose()).array().tanh();
+  const Sample t = (head.logits / static_cast<float>(law_.scores.soft_cap)).array().tanh();
   return scale * (1.0F - t.array().square());
 }
 
@@ -131,10 +197,9 @@ Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int
   Sample g = law_.rope ? turned(gradient, cos_, sin_, -1.0F) : gradient;
   if (law_.qk_norm == QkNorm::none) return g;
   const auto features = static_cast<float>(law_.head_dim * (law_.qk_norm == QkNorm::full ? heads : 1));
-  for (Index t = 0; t < g.rows(); ++t) {
-    g.row(t) -= p.normalised.row(t) * (g.row(t).dot(p.normalised.row(t)) / features);
-    if (p.rms(t) > 0) g.row(t) /= p.rms(t);
-  }
+  const Eigen::VectorXf along = g.cwiseProduct(p.normalised).rowwise().sum() / features;
+  g -= along.asDiagonal() * p.normalised;
+  g.array().colwise() *= inverse_or_one(p.rms).array();
   return g;
 }
 

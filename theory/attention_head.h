@@ -44,8 +44,11 @@ using PatternEngine = r123::Engine<r123::Threefry4x64>;
 
 PatternEngine engine_of(PatternStream stream);
 
-/// Independent standard normal numbers.
+/// Independent standard normal numbers (Box and Muller).
 Sample white_noise(PatternEngine& engine, Eigen::Index rows, Eigen::Index cols);
+
+/// Independent signs, ±1.
+Sample sign_noise(PatternEngine& engine, Eigen::Index rows, Eigen::Index cols);
 
 /// F with F Fᵀ = k, for a positive semidefinite k (tokens may repeat: k may be singular).
 Matrix factor(const Matrix& k);
@@ -58,6 +61,20 @@ struct ScaledKernel {
   Sample unit_factor;  ///< F Fᵀ = unit
 };
 
+/// What softmax's Jacobian leaves of a kernel: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all tokens
+/// have in common is taken off before anything is rounded to float. k = mean + ρ1ᵀ + 1ρᵀ + scale·unit.
+struct CentredKernel {
+  /// `scale` as in ScaledKernel.
+  CentredKernel(const Matrix& k, double scale_of_k);
+  double scale;
+  double mean;       ///< of all entries
+  Vector deviation;  ///< ρ: a row's mean less that of all [T]
+  Sample unit;       ///< rows and columns sum to 0; exactly 0 for tokens that are all alike [T, T]
+  [[nodiscard]] bool vanishes() const { return unit.size() == 0 || unit.cwiseAbs().maxCoeff() == 0.0F; }
+  /// A k Aᵀ for a pattern A, from A·unit·Aᵀ [T, T]; exact for tokens that are all alike.
+  [[nodiscard]] Matrix mixed(const Sample& a, const Sample& mixed_unit) const;
+};
+
 /// Queries or keys of one head over all tokens.
 struct Projection {
   Sample rotated;       ///< what enters the logits [T, head_dim]
@@ -65,26 +82,32 @@ struct Projection {
   Eigen::VectorXf rms;  ///< what QK-norm divided by [T], 1 without it
 };
 
+/// One head's queries and keys. (q, k) and (−q, k) are equally likely, so a sample serves two patterns, those of
+/// `logits` and of −logits: what is odd in the logits cancels between them, and only that is large where tokens are
+/// much alike.
+struct HeadSample {
+  Projection query, key;
+  Sample logits;  ///< scale·q kᵀ, before a soft cap [T, T]
+};
+
 /// One head of a law over T tokens: draws queries and keys, softmax patterns, and takes gradients back.
 class AttentionHead {
  public:
   AttentionHead(const PatternLaw& law, Eigen::Index tokens);
 
-  /// Rows from a Gaussian process over tokens with covariance `variance`·k; `heads` in the whole projection.
-  [[nodiscard]] Projection draw(PatternEngine& engine, const ScaledKernel& k, double variance, int heads) const;
-  /// Queries with query_variance, keys with key_variance.
-  [[nodiscard]] Projection draw_query(PatternEngine& engine, const ScaledKernel& k) const;
-  [[nodiscard]] Projection draw_key(PatternEngine& engine, const ScaledKernel& k) const;
+  /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k.
+  [[nodiscard]] HeadSample draw(PatternEngine& engine, const ScaledKernel& k) const;
 
-  /// softmax(z), masked, of the logits z = scale·q kᵀ or, under a soft cap c, c·tanh(scale·q kᵀ/c) [T, T].
-  [[nodiscard]] Sample pattern(const Projection& query, const Projection& key) const;
-  /// ∂z/∂(q kᵀ), elementwise: scale·(1 − tanh²(scale·q kᵀ/c)) [T, T].
-  [[nodiscard]] Sample logit_slope(const Projection& query, const Projection& key) const;
+  /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
+  [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
+  /// ∂z/∂(q kᵀ), elementwise: scale·(1 − tanh²(logits/c)) [T, T].
+  [[nodiscard]] Sample logit_slope(const HeadSample& head) const;
   /// The gradient with respect to the un-normalised, un-rotated projection, from that of `rotated`. Under
   /// QK-norm over the whole projection the other heads' share of the projection is left out: O(1/heads).
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;
 
  private:
+  [[nodiscard]] Projection project(Sample rows, const ScaledKernel& k, double variance, int heads) const;
   PatternLaw law_;
   Sample cos_;  // RoPE, [T, head_dim/2]
   Sample sin_;

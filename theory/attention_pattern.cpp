@@ -1,18 +1,41 @@
 #include "theory/attention_pattern.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "theory/pattern_products.h"
 
 namespace periscope::theory {
 namespace {
 
 using Index = Eigen::Index;
 
-/// a·k·aᵀ; a causal pattern is lower triangular, which halves the work.
-template <class M>
-M sandwich(const M& a, const M& k, bool causal) {
-  if (!causal) return a * k * a.transpose();
-  const M mixed = a.template triangularView<Eigen::Lower>() * k;
-  return mixed * a.template triangularView<Eigen::Lower>().transpose();
+/// a·k·aᵀ.
+Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
+
+/// Sums A K Aᵀ over patterns: float within the sum of A·unit·Aᵀ, whose rows' share needs the mean pattern only.
+class MixedSum {
+ public:
+  explicit MixedSum(const CentredKernel& values)
+      : values_(values), pattern_(Sample::Zero(values.unit.rows(), values.unit.rows())), mixed_(pattern_) {}
+  void add(const MixedPattern& p) {
+    pattern_ += p.a;
+    mixed_ += p.mixed;
+  }
+  [[nodiscard]] Matrix mean(int samples) const {
+    const float share = 1.0F / static_cast<float>(samples);
+    return values_.mixed(share * pattern_, share * mixed_);
+  }
+
+ private:
+  const CentredKernel& values_;
+  Sample pattern_, mixed_;
+};
+
+/// What is drawn on the way back only: patterns must be those of the forward pass.
+PatternEngine other_engine_of(PatternStream stream) {
+  stream.sublayer += std::uint64_t{1} << 32U;
+  return engine_of(stream);
 }
 
 }  // namespace
@@ -29,46 +52,112 @@ Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
   return a;
 }
 
-Matrix AttentionAverage::mixed_kernel(const Matrix& k, int samples, PatternStream stream) const {
-  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k, law_.causal);
+template <class Visit>
+void AttentionAverage::for_heads(const ScaledKernel& input, int samples, PatternStream stream,
+                                 const Visit& visit) const {
   PatternEngine engine = engine_of(stream);
-  const ScaledKernel scaled(k);
-  Matrix sum = Matrix::Zero(k.rows(), k.cols());
-  for (int i = 0; i < samples; ++i) {
-    const Projection query = head_.draw_query(engine, scaled);
-    const Projection key = head_.draw_key(engine, scaled);
-    sum += sandwich(head_.pattern(query, key), scaled.unit, law_.causal).cast<double>();
+  for (int i = 0; i < samples; i += 2) visit(head_.draw(engine, input), std::min(2, samples - i));
+}
+
+std::vector<MixedPattern> AttentionAverage::mixed_patterns(const HeadSample& head, const CentredKernel& values,
+                                                           int count) const {
+  std::vector<MixedPattern> patterns(static_cast<std::size_t>(count));
+  float sign = 1.0F;
+  for (MixedPattern& p : patterns) {
+    p.a = head_.pattern(head, sign);
+    sign = -sign;
+    pattern_times(p.a, values.unit, law_.causal, p.times_k);
+    symmetric_times_transposed_pattern(p.times_k, p.a, law_.causal, p.mixed);
   }
-  return sum * (scaled.scale / samples);
+  return patterns;
+}
+
+// Where logits are this large a pattern is one token but for rare ties, and the closed form is a small difference of
+// large numbers; a sampled gradient squares a difference instead.
+bool AttentionAverage::too_sharp(const Matrix& k) const {
+  constexpr double largest_logit = 1e3;
+  const double e = law_.head_dim;
+  const double variance = law_.qk_norm == QkNorm::none
+                              ? law_.query_variance * law_.key_variance * std::pow(k.diagonal().maxCoeff(), 2)
+                              : 1.0;
+  return law_.scale() * std::sqrt(e * variance) > largest_logit;
+}
+
+Matrix AttentionAverage::mixed_kernel(const Matrix& k, int samples, PatternStream stream) const {
+  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
+  const ScaledKernel input(k);
+  const CentredKernel values(k, input.scale);
+  MixedSum sum(values);
+  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+    for (const MixedPattern& p : mixed_patterns(head, values, patterns)) sum.add(p);
+  });
+  return sum.mean(samples);
 }
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
-  HeadGradients sum{zero, zero, zero, zero};
-  PatternEngine engine = engine_of(stream);
-  stream.sublayer += std::uint64_t{1} << 32U;  // patterns must be those of the forward pass: other numbers elsewhere
-  PatternEngine other = engine_of(stream);
-  const ScaledKernel input(k);
-  const ScaledKernel output(g);
-  for (int i = 0; i < samples; ++i) {
-    const Projection query = head_.draw_query(engine, input);
-    const Projection key = head_.draw_key(engine, input);
-    const Sample a = head_.pattern(query, key);
-    sum.mixed += sandwich(a, input.unit, law_.causal).cast<double>();
-    sum.value += (a.transpose() * output.unit * a).cast<double>();
-    const Sample value = input.unit_factor * white_noise(other, tokens, law_.head_dim);
-    const Sample cotangent = output.unit_factor * white_noise(other, tokens, law_.head_dim);
-    const Sample da = cotangent * value.transpose();
-    const Eigen::VectorXf mean = a.cwiseProduct(da).rowwise().sum();
-    const Sample dz = a.cwiseProduct(da.colwise() - mean).cwiseProduct(head_.logit_slope(query, key));
-    const Sample dq = head_.pull_back(query, dz * key.rotated, law_.query_heads);
-    const Sample dk = head_.pull_back(key, dz.transpose() * query.rotated, law_.key_heads);
-    sum.query += (dq * dq.transpose()).cast<double>();
-    sum.key += (dk * dk.transpose()).cast<double>();
+  if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {
+    const Matrix a = uniform_pattern(tokens, law_);
+    return {.mixed = sandwich(a, k), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
+  if (too_sharp(k)) return sampled_gradients(k, g, samples, stream);
+  PatternEngine other = other_engine_of(stream);
+  const ScaledKernel input(k);
+  const CentredKernel values(k, input.scale);
+  const ScaledKernel output(g);
+  const bool no_scores = values.vanishes();  // softmax's Jacobian takes off what all values have in common
+  MixedSum mixed(values);
+  ScorePathSum scores(law_, head_, input, values, output);
+  Sample value = Sample::Zero(tokens, tokens);
+  Sample ga;
+  Sample aga;
+  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+    const std::vector<MixedPattern> both = mixed_patterns(head, values, patterns);
+    for (const MixedPattern& p : both) {
+      mixed.add(p);
+      times_pattern(output.unit, p.a, law_.causal, ga);
+      symmetric_transposed_pattern_times(p.a, ga, law_.causal, aga);
+      value += aga;
+    }
+    if (!no_scores) scores.add(head, both, other);
+  });
+  const double both = law_.head_dim * input.scale * output.scale / samples;
+  return {.mixed = mixed.mean(samples),
+          .value = value.cast<double>() * (output.scale / samples),
+          .query = no_scores ? zero : Matrix(scores.query().cast<double>() * both),
+          .key = no_scores ? zero : Matrix(scores.key().cast<double>() * both)};
+}
+
+HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix& g, int samples,
+                                                  PatternStream stream) const {
+  const Index tokens = k.rows();
+  const Matrix zero = Matrix::Zero(tokens, tokens);
+  HeadGradients sum{zero, zero, zero, zero};
+  PatternEngine other = other_engine_of(stream);
+  const ScaledKernel input(k);
+  const CentredKernel values(k, input.scale);
+  const ScaledKernel output(g);
+  MixedSum mixed(values);
+  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+    const Sample slope = head_.logit_slope(head);
+    for (const MixedPattern& p : mixed_patterns(head, values, patterns)) {
+      mixed.add(p);
+      sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
+      const Sample value = input.unit_factor * white_noise(other, tokens, law_.head_dim);
+      const Sample cotangent = output.unit_factor * white_noise(other, tokens, law_.head_dim);
+      const Sample da = cotangent * value.transpose();
+      const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
+      const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(slope);
+      // (−q, k) is the second pattern's head: the sign of q does not matter to squares.
+      const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query_heads);
+      const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key_heads);
+      sum.query += (dq * dq.transpose()).cast<double>();
+      sum.key += (dk * dk.transpose()).cast<double>();
+    }
+  });
   const double both = input.scale * output.scale / samples;
-  return {.mixed = sum.mixed * (input.scale / samples),
+  return {.mixed = mixed.mean(samples),
           .value = sum.value * (output.scale / samples),
           .query = sum.query * both,
           .key = sum.key * both};

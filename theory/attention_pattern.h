@@ -1,6 +1,9 @@
 #pragma once
 
+#include <vector>
+
 #include "theory/attention_head.h"
+#include "theory/score_path.h"
 
 namespace periscope::theory {
 
@@ -27,15 +30,27 @@ class AttentionAverage {
   AttentionAverage(const PatternLaw& law, Eigen::Index tokens) : law_(law), head_(law, tokens) {}
 
   /// E_A[A K̃ Aᵀ] (T4) for the kernel `k` [T, T] of the module's input: the mean over `samples` sampled
-  /// single-head patterns; exact and without sampling for a uniform pattern.
+  /// single-head patterns, which come in pairs (HeadSample); exact and without sampling for a uniform pattern.
   [[nodiscard]] Matrix mixed_kernel(const Matrix& k, int samples, PatternStream stream) const;
 
-  /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output. The value path is averaged
-  /// over patterns. The score path is sampled whole: values and output gradients of one head are drawn from
-  /// their kernels and the head's backward pass is run, softmax, RoPE and QK-norm included.
+  /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, averaged over the same patterns:
+  /// values and output gradients are averaged over in closed form (ScorePathSum). Exactly 0 for queries and keys where
+  /// all tokens are alike or there is one.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const;
 
+  /// The same with the score path sampled whole: values and output gradients of one head are drawn from their kernels,
+  /// one of each per pattern, and the head's backward pass is run, softmax, RoPE and QK-norm included. A check on the
+  /// closed form, with several times its noise; and what `gradients` does with logits beyond 1000.
+  [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& g, int samples,
+                                                PatternStream stream) const;
+
  private:
+  template <class Visit>
+  void for_heads(const ScaledKernel& input, int samples, PatternStream stream, const Visit& visit) const;
+  [[nodiscard]] std::vector<MixedPattern> mixed_patterns(const HeadSample& head, const CentredKernel& values,
+                                                         int count) const;
+  [[nodiscard]] bool too_sharp(const Matrix& k) const;
+
   PatternLaw law_;
   AttentionHead head_;
 };

@@ -1,5 +1,6 @@
 #include "theory/backward.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -107,7 +108,7 @@ class Backward {
     const Matrix through_scores = m.width * (q * query + k * key);
     const double scores = through_scores.trace();
     profile_.curves[{Statistic::score_share, Site::A_out}].value[static_cast<std::size_t>(l)] =
-        scores / (scores + through_values.trace());
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
     return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
@@ -159,7 +160,11 @@ class Backward {
 void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
                       const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
   const PatternStream stream{chain.seed, chain.replicate, std::uint64_t{1} << 33U};
-  const Matrix loss = loss_gradient(spec, trace.output, labels, chain.samples, stream);
+  // A logit matrix averages over the vocabulary itself: a large one needs fewer of them.
+  constexpr int enough_logits = 2048;
+  const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
+  const int draws = classes <= enough_logits ? chain.samples : std::max(1, chain.samples / (classes / enough_logits));
+  const Matrix loss = loss_gradient(spec, trace.output, labels, draws, stream);
   Backward(spec, chain, trace, profile, paths).run(loss);
 }
 

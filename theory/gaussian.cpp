@@ -90,10 +90,10 @@ Matrix gelu_derivative_kernel(const Matrix& c) {
   });
 }
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
-double silu_derivative(double x) {
-  const double s = 1 / (1 + std::exp(-x));
-  return s * (1 + x * (1 - s));
+Vector silu(const Vector& x) { return x.array() / (1 + (-x.array()).exp()); }
+Vector silu_derivative(const Vector& x) {
+  const Eigen::ArrayXd s = (1 + (-x.array()).exp()).inverse();
+  return s * (1 + x.array() * (1 - s));
 }
 
 double gelu_tanh(double x) {
@@ -108,18 +108,33 @@ double gelu_tanh_derivative(double x) {
   return s * rest == 0 ? s : s * (1 + x * slope * rest);  // where x·slope may overflow
 }
 
-}  // namespace
+/// Coefficients a_n of every token's variance, and √(Σ_{n>64} a_n²).
+struct Coefficients {
+  Matrix series;  // [tokens, series_terms + 1]
+  Vector rest;    // [tokens]
+};
 
-Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
-  const Eigen::Index tokens = c.rows();
-  Matrix values(tokens, node_count);
-  for (Eigen::Index t = 0; t < tokens; ++t) {
-    const double std = std::sqrt(std::max(c(t, t), 0.0));
-    for (int q = 0; q < node_count; ++q) values(t, q) = f(std * rule().nodes(q));
+/// `f` maps a vector of arguments. Behind a norm all tokens have one variance, up to rounding: one row then serves all.
+template <class F>
+Coefficients coefficients_of(const F& f, const Vector& variance) {
+  constexpr double rounding = 1e-14;
+  const bool one = variance.maxCoeff() - variance.minCoeff() <= rounding * variance.maxCoeff();
+  const Eigen::Index rows = one ? 1 : variance.size();
+  Matrix values(rows, node_count);
+  for (Eigen::Index t = 0; t < rows; ++t) {
+    values.row(t) = f(Vector(std::sqrt(std::max(variance(t), 0.0)) * rule().nodes)).transpose();
   }
-  const Matrix coefficients = values * rule().weights;
+  const Matrix series = values * rule().weights;
   const Vector total = values.array().square().matrix() * rule().weights.col(0);
-  const Vector rest = (total - coefficients.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt();
+  const Vector rest = (total - series.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt();
+  if (!one) return {series, rest};
+  return {series.replicate(variance.size(), 1), rest.replicate(variance.size(), 1)};
+}
+
+template <class F>
+Matrix kernel_by_series(const F& f, const Matrix& c) {
+  const Eigen::Index tokens = c.rows();
+  const auto [series, rest] = coefficients_of(f, c.diagonal());
   Matrix out(tokens, tokens);
   for (Eigen::Index t = 0; t < tokens; ++t) {
     Vector rho(t + 1);
@@ -127,12 +142,18 @@ Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
     rho(t) = 1.0;
     Vector sum = rest(t) * rest.head(t + 1);
     for (int n = series_terms; n >= 0; --n) {
-      sum = sum.cwiseProduct(rho) + coefficients(t, n) * coefficients.col(n).head(t + 1);
+      sum = sum.cwiseProduct(rho) + series(t, n) * series.col(n).head(t + 1);
     }
     out.col(t).head(t + 1) = sum;
     out.row(t).head(t + 1) = sum.transpose();
   }
   return out;
+}
+
+}  // namespace
+
+Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
+  return kernel_by_series([&](const Vector& x) { return Vector(x.unaryExpr(f)); }, c);
 }
 
 double gaussian_mean(const std::function<double(double)>& f, double variance) {
@@ -145,7 +166,7 @@ Matrix activation_kernel(Activation activation, const Matrix& c) {
   switch (activation) {
     case Activation::relu: return relu_kernel(c);
     case Activation::gelu: return gelu_kernel(c);
-    case Activation::silu: return mehler_kernel(silu, c);
+    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu(x); }, c);
     case Activation::gelu_tanh: return mehler_kernel(gelu_tanh, c);
   }
   throw std::logic_error("unknown activation");
@@ -155,7 +176,7 @@ Matrix derivative_kernel(Activation activation, const Matrix& c) {
   switch (activation) {
     case Activation::relu: return relu_derivative_kernel(c);
     case Activation::gelu: return gelu_derivative_kernel(c);
-    case Activation::silu: return mehler_kernel(silu_derivative, c);
+    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu_derivative(x); }, c);
     case Activation::gelu_tanh: return mehler_kernel(gelu_tanh_derivative, c);
   }
   throw std::logic_error("unknown activation");

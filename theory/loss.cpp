@@ -60,6 +60,7 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   const Eigen::Index tokens = output.rows();
   const int classes = m.unembedding ? m.vocab : m.width;
   const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);
+  if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: exactly no gradient
   const double gain = logit_gain(spec);
   const ScaledKernel logits(gain * output);
   PatternEngine engine = engine_of(stream);

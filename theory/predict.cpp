@@ -8,48 +8,14 @@
 #include "theory/backward.h"
 #include "theory/forward.h"
 #include "theory/loss.h"
+#include "theory/profile_moments.h"
 
 namespace periscope::theory {
 namespace {
 
-constexpr int fewest_replicates = 8;
-constexpr int most_replicates = 64;
-
-/// Enough chains for a standard error, and a whole number of chains per token sequence.
-int replicates_for(std::size_t sequences) {
-  const int n = std::max(1, static_cast<int>(sequences));
-  return std::min(most_replicates, (fewest_replicates + n - 1) / n * n);
-}
-
-template <class At>
-double mean_of(const std::vector<Profile>& chains, const At& at) {
-  double sum = 0.0;
-  for (const Profile& p : chains) sum += at(p);
-  return sum / static_cast<double>(chains.size());
-}
-
-template <class At>
-double standard_error_of(const std::vector<Profile>& chains, const At& at) {
-  const double mean = mean_of(chains, at);
-  const auto n = static_cast<double>(chains.size());
-  return std::sqrt(mean_of(chains, [&](const Profile& p) { return (at(p) - mean) * (at(p) - mean); }) / (n - 1.0));
-}
-
-/// Means of the full chains' curves; standard errors from the spread of the replicates, which share the patterns
-/// of a full chain between them, over √replicates.
-template <class Curves>
-Curves combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates, Curves Profile::*curves) {
-  Curves mean;
-  for (const auto& entry : full.front().*curves) {
-    Curve& curve = mean[entry.first];
-    for (std::size_t i = 0; i < entry.second.value.size(); ++i) {
-      const auto at = [&](const Profile& p) { return (p.*curves).at(entry.first).value[i]; };
-      curve.value.push_back(mean_of(full, at));
-      curve.standard_error.push_back(standard_error_of(replicates, at));
-    }
-  }
-  return mean;
-}
+constexpr std::size_t most_inputs = 64;
+constexpr int fewest_chains = 16;
+constexpr int fewest_samples = 2;  // patterns of a chain at every attention: one pair
 
 /// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
 template <class Curves>
@@ -64,37 +30,6 @@ void add_logarithms(Curves& curves) {
     }
   }
   curves.merge(logarithms);
-}
-
-Profile combined(const std::vector<Profile>& full, const std::vector<Profile>& replicates) {
-  Profile mean;
-  mean.curves = combined(full, replicates, &Profile::curves);
-  mean.weight_curves = combined(full, replicates, &Profile::weight_curves);
-  add_logarithms(mean.curves);
-  add_logarithms(mean.weight_curves);
-  mean.angular_distance.assign(full.front().angular_distance.size(), 0.0);
-  for (const Profile& p : full) {
-    for (std::size_t i = 0; i < mean.angular_distance.size(); ++i) {
-      mean.angular_distance[i] += p.angular_distance[i] / static_cast<double>(full.size());
-    }
-  }
-  return mean;
-}
-
-/// The largest standard error of the stream's curves, in units of its tolerance.
-double worst_error(const Profile& profile, const PredictionOptions& options) {
-  double worst = 0.0;
-  const Curve& q = *profile.find(Statistic::second_moment, Site::x_out);
-  const Curve& cosine = *profile.find(Statistic::token_cosine, Site::x_out);
-  for (std::size_t i = 0; i < q.value.size(); ++i) {
-    worst = std::max(worst, q.standard_error[i] / q.value[i]);
-    if (!std::isnan(cosine.value[i])) worst = std::max(worst, cosine.standard_error[i]);
-  }
-  worst /= options.tolerance;
-  if (const Curve* gradient = profile.find(Statistic::log_grad_sq, Site::x_out)) {
-    for (const double error : gradient->standard_error) worst = std::max(worst, error / options.gradient_tolerance);
-  }
-  return worst;
 }
 
 /// The first depth at which the prediction is no number, or −1.
@@ -124,6 +59,90 @@ double wanted_error(const Prediction& prediction, Statistic statistic, double va
   }
 }
 
+/// The largest ratio in a curve of standard error and wanted one.
+double worst_error(const Prediction& prediction, Statistic statistic, const Curve& curve) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < curve.value.size(); ++i) {
+    const double error = curve.standard_error[i];
+    if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, statistic, curve.value[i]));
+  }
+  return worst;
+}
+
+/// The same over all curves.
+double worst_error(const Prediction& prediction) {
+  double worst = 0.0;
+  for (const auto& [key, curve] : prediction.profile.curves) {
+    worst = std::max(worst, worst_error(prediction, key.first, curve));
+  }
+  for (const auto& [key, curve] : prediction.profile.weight_curves) {
+    worst = std::max(worst, worst_error(prediction, key.first, curve));
+  }
+  return worst;
+}
+
+/// The recursion is nonlinear, so a chain with few patterns is not only noisy but biased, in proportion to its
+/// variance: for a logarithm and for most other functions by about half of it. Second moments and squared gradients are
+/// linear in their own sublayer's patterns and inherit the stream's bias only; these depend on their own patterns
+/// otherwise.
+bool is_nonlinear(Statistic statistic) {
+  return statistic == Statistic::maximum || statistic == Statistic::branch_ratio ||
+         statistic == Statistic::token_cosine || statistic == Statistic::variance;
+}
+
+/// Half the variance from chain to chain, of a cosine or relative to the value, in units of the curve.
+double bias_of(Statistic statistic, const Curve& curve, std::size_t i, double chains) {
+  const double error = curve.standard_error[i];
+  if (!(error > 0.0)) return 0.0;
+  const double scale = statistic == Statistic::token_cosine ? 1.0 : std::abs(curve.value[i]);
+  return 0.5 * chains * error * error / scale;
+}
+
+/// The largest bias of a chain in units of what it may be: the eighth part of the wanted standard error for what is
+/// handed on from sublayer to sublayer, half of it elsewhere.
+double worst_bias(const Prediction& prediction, double chains) {
+  double worst = 0.0;
+  for (const auto& [key, curve] : prediction.profile.curves) {
+    const auto& [statistic, site] = key;
+    const bool stream =
+        site == Site::x_out && (statistic == Statistic::second_moment || statistic == Statistic::token_cosine ||
+                                statistic == Statistic::grad_sq);
+    if (!stream && !is_nonlinear(statistic)) continue;
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const double bias = bias_of(statistic, curve, i, chains);
+      if (bias > 0.0) {
+        worst = std::max(worst, (stream ? 8.0 : 2.0) * bias / wanted_error(prediction, statistic, curve.value[i]));
+      }
+    }
+  }
+  return worst;
+}
+
+/// A stated error covers what bias there may be.
+void include_bias(Profile& profile, double chains) {
+  std::vector<double> stream;  // relative bias of the stream's squared gradient
+  if (const Curve* g = profile.find(Statistic::grad_sq, Site::x_out)) {
+    for (std::size_t i = 0; i < g->value.size(); ++i) {
+      stream.push_back(g->value[i] == 0.0 ? 0.0 : bias_of(Statistic::grad_sq, *g, i, chains) / g->value[i]);
+    }
+  }
+  for (auto& [key, curve] : profile.curves) {
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      double bias = 0.0;
+      if (is_nonlinear(key.first)) bias = bias_of(key.first, curve, i, chains);
+      if (key.first == Statistic::grad_sq && key.second == Site::x_out) bias = stream[i] * curve.value[i];
+      if (bias > 0.0) curve.standard_error[i] = std::hypot(curve.standard_error[i], bias);
+    }
+  }
+  for (auto& [key, curve] : profile.weight_curves) {
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      if (curve.standard_error[i] > 0.0) {
+        curve.standard_error[i] = std::hypot(curve.standard_error[i], stream[2 * i] * curve.value[i]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
@@ -131,9 +150,8 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
   return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
 }
 
-// The recursion is nonlinear: a chain with few patterns per sublayer is not only noisy but biased, by about its
-// variance. So values come from full chains, which average all patterns at every sublayer, and only the
-// standard errors from the replicates.
+// Values are means over independent chains, and their errors come from the chains' spread. Chains get more patterns
+// until their bias is far below the wanted error, and then there are as many of them as the error needs.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   if (const std::string reason = loss_refusal(spec.model); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
@@ -143,33 +161,55 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     return prediction;
   }
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
+  const int inputs = static_cast<int>(std::min(sequences.size(), most_inputs));
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
-  prediction.replicates = replicates_for(sequences.size());
-  const int full_count = std::min<int>(static_cast<int>(sequences.size()), prediction.replicates);
-  std::vector<Profile> full(static_cast<std::size_t>(full_count));
-  std::vector<Profile> replicates(static_cast<std::size_t>(prediction.replicates));
-  for (int samples = 1;; samples *= 2) {
-    prediction.samples = samples * (prediction.replicates / full_count);
+  int samples = fewest_samples;
+  int chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
+  const int first_chains = chains;
+  std::vector<ProfileMoments> moments(static_cast<std::size_t>(inputs));
+  for (int done = 0;;) {
+    std::vector<Profile> profiles(static_cast<std::size_t>(chains - done));
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int c = 0; c < full_count + prediction.replicates; ++c) {
-      const bool is_full = c < full_count;
-      const auto i = static_cast<std::size_t>(is_full ? c : c - full_count);
-      const ForwardChain chain{.ids = sequences[i % static_cast<std::size_t>(full_count)],
-                               .samples = is_full ? prediction.samples : samples,
+    for (int c = done; c < chains; ++c) {
+      const ForwardChain chain{.ids = sequences[static_cast<std::size_t>(c % inputs)],
+                               .samples = samples,
                                .seed = options.seed,
                                .replicate = static_cast<std::uint64_t>(c),
                                .fault = options.fault};
-      (is_full ? full : replicates)[i] = chain_profile(spec, chain, options);
+      profiles[static_cast<std::size_t>(c - done)] = chain_profile(spec, chain, options);
     }
-    prediction.profile = combined(full, replicates);
+    for (int c = done; c < chains; ++c) {
+      moments[static_cast<std::size_t>(c % inputs)].add(profiles[static_cast<std::size_t>(c - done)]);
+    }
+    done = chains;
+    prediction.samples = samples * chains;
+    prediction.replicates = chains - inputs + 1;
+    prediction.profile = combined(moments);
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {
       prediction.refusal = fmt::format("the predicted second moment overflows at depth {}", depth);
       prediction.profile = {};
       return prediction;
     }
-    if (worst_error(prediction.profile, options) <= 1.0 || prediction.samples >= options.most_samples) break;
+    const double bias = worst_bias(prediction, chains);
+    include_bias(prediction.profile, chains);
+    add_logarithms(prediction.profile.curves);
+    add_logarithms(prediction.profile.weight_curves);
+    if (bias > 1.0 && 2 * samples * first_chains <= options.most_samples) {
+      const double needed = samples * std::min(bias, 16.0);
+      while (samples < needed && 2 * samples * first_chains <= options.most_samples) samples *= 2;
+      chains = first_chains;
+      done = 0;
+      moments.assign(moments.size(), {});
+      continue;
+    }
+    const double error = worst_error(prediction);
+    const int most_chains = options.most_samples / (samples * inputs) * inputs;
+    if (error <= 1.0 || most_chains <= chains) break;
+    const double needed = std::min(chains * error * error, 1e9);
+    chains = std::min(most_chains, std::max(chains + inputs * ((7 + inputs) / inputs),
+                                            inputs * static_cast<int>(std::ceil(needed / inputs))));
   }
   prediction.finite_width =
       finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Site::x_in)->value,

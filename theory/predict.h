@@ -17,7 +17,7 @@ struct PredictionOptions {
   double tolerance = 0.01;
   /// With labels: wanted of the logarithm of every squared gradient and of score_share.
   double gradient_tolerance = 0.03;
-  int most_samples = 1024;  ///< patterns per attention sublayer
+  int most_samples = 1 << 14;  ///< patterns per attention sublayer (at least 32 are sampled)
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -31,8 +31,8 @@ struct Prediction {
   Profile profile;
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
-  int replicates = 0;                ///< chains behind the standard errors of the limit of infinite width
-  int samples = 0;                   ///< patterns averaged at every attention sublayer
+  int replicates = 0;                ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
+  int samples = 0;                   ///< patterns averaged at every attention sublayer, over all chains
   double tolerance = 0.0;            ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty

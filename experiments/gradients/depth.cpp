@@ -46,7 +46,7 @@ theory::Prediction predict_deep(const Config& config, const StackSpec& spec) {
   return theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.tolerance,
                           .gradient_tolerance = config.theory.gradient_tolerance,
-                          .most_samples = 16,
+                          .most_samples = 256,
                           .seed = config.run.seed,
                           .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
                           .fault = config.theory.fault});

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -220,6 +221,102 @@ TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
   CHECK(draw(1, 2, 3) != draw(2, 2, 3));
   CHECK(draw(1, 2, 3) != draw(1, 3, 3));
   CHECK(draw(1, 2, 3) != draw(1, 2, 4));
+}
+
+/// Every entry of T9's kernels, closed form against the score path sampled whole, from other patterns. `weights` sums
+/// the entries as a weight gradient does (T11).
+void check_closed_form(const std::string& what, const PatternLaw& law) {
+  const Matrix k = five_tokens();
+  Matrix g = five_tokens().reverse();
+  g.array() += 0.4;  // a part that all tokens share
+  const AttentionAverage average(law, k.rows());
+  const auto kernels = [](const HeadGradients& head) {
+    return std::array{head.mixed, head.value, head.query, head.key};
+  };
+  constexpr int replicates = 24;
+  std::vector<std::vector<double>> closed(4 * 25);
+  std::vector<std::vector<double>> sampled(4 * 25);
+  for (std::uint64_t r = 0; r < replicates; ++r) {
+    const auto a = kernels(average.gradients(k, g, 256, {.seed = 1, .replicate = r, .sublayer = 0}));
+    const auto b = kernels(average.sampled_gradients(k, g, 1024, {.seed = 2, .replicate = r, .sublayer = 0}));
+    for (std::size_t i = 0; i < 100; ++i) {
+      closed[i].push_back(a[i / 25](static_cast<Eigen::Index>(i % 25)));
+      sampled[i].push_back(b[i / 25](static_cast<Eigen::Index>(i % 25)));
+    }
+  }
+  for (std::size_t i = 0; i < 100; ++i) {
+    const Estimate p = testing::estimate(closed[i]);
+    const Estimate q = testing::estimate(sampled[i]);
+    const double allowed = testing::most_standard_errors * std::hypot(p.standard_error, q.standard_error);
+    const double rounding = 256 * 0x1p-24 * std::abs(q.mean);  // sums of 256 floats
+    CHECK_MESSAGE(std::abs(p.mean - q.mean) <= allowed + rounding, what, " [", i, "]: ", p.mean, " against ", q.mean,
+                  " +- ", q.standard_error);
+  }
+}
+
+TEST_CASE("T9: the closed form against the sampled score path, with every mask, rotation, norm and score rule") {
+  for (const bool causal : {true, false}) {
+    for (const bool rope : {true, false}) {
+      for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head, QkNorm::full}) {
+        PatternLaw law = plain;
+        law.causal = causal;
+        law.rope = rope;
+        law.qk_norm = qk_norm;
+        law.query_heads = 3;
+        law.norm_eps = 0.2;
+        check_closed_form(std::string(causal ? "causal " : "") + (rope ? "rope " : "") +
+                              (qk_norm == QkNorm::head   ? "norm"
+                               : qk_norm == QkNorm::full ? "full norm"
+                                                         : ""),
+                          law);
+      }
+    }
+  }
+  PatternLaw law = plain;
+  law.scores = {.scale = 0.5, .soft_cap = 1.5, .window = 2};
+  check_closed_form("scale, soft cap, window", law);
+  law.rope = true;
+  check_closed_form("scale, soft cap, window, rope", law);
+  law = plain;
+  law.query_variance = 0.0;  // uniform patterns, and queries whose gradient is not zero
+  check_closed_form("no queries", law);
+}
+
+TEST_CASE("T9: scores of tokens that are alike, or of one token, have exactly no gradient") {
+  for (const bool rope : {false, true}) {
+    PatternLaw law = plain;
+    law.rope = rope;
+    for (const Matrix& k : {Matrix(Matrix::Constant(6, 6, 1.0 / 3.0)), Matrix(Matrix::Constant(1, 1, 0.7))}) {
+      const Matrix g = Matrix::Identity(k.rows(), k.rows());
+      const HeadGradients head =
+          AttentionAverage(law, k.rows()).gradients(k, g, 4, {.seed = 1, .replicate = 0, .sublayer = 0});
+      CHECK(head.query == Matrix::Zero(k.rows(), k.rows()));
+      CHECK(head.key == head.query);
+      CHECK(head.mixed.isApprox(k, 1e-15));
+      CHECK((head.mixed.array() == head.mixed(0, 0)).all());
+      CHECK(head.value.sum() == Approx(g.sum()));
+    }
+  }
+}
+
+TEST_CASE("T9: no product of pattern and kernel leaves out a token where blocks begin and end") {
+  // More tokens than one block of a causal product; a causal law's patterns in a law that does not know it.
+  constexpr Eigen::Index tokens = 37;
+  Matrix k = Matrix::Constant(tokens, tokens, 0.3);
+  k.diagonal().setOnes();
+  const Matrix g = Vector::LinSpaced(tokens, 1.0, 2.0).asDiagonal();
+  PatternLaw windowed = plain;
+  windowed.scores.window = tokens;  // the same as none
+  const PatternStream stream{.seed = 3, .replicate = 0, .sublayer = 0};
+  const HeadGradients a = AttentionAverage(plain, tokens).gradients(k, g, 2, stream);
+  const HeadGradients b = AttentionAverage(windowed, tokens).gradients(k, g, 2, stream);
+  CHECK(a.key.isApprox(b.key, 1e-12));
+  const HeadGradients sampled = AttentionAverage(plain, tokens).sampled_gradients(k, g, 512, stream);
+  const HeadGradients many = AttentionAverage(plain, tokens).gradients(k, g, 512, stream);
+  CHECK(many.mixed.isApprox(sampled.mixed, 1e-5));  // the same patterns
+  CHECK(many.value.isApprox(sampled.value, 1e-5));
+  CHECK(many.query.trace() == Approx(sampled.query.trace()).epsilon(0.05));
+  CHECK(many.key.trace() == Approx(sampled.key.trace()).epsilon(0.05));
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -95,6 +99,134 @@ TEST_CASE("patterns are doubled until the tolerance is reached, or the limit") {
   for (std::size_t i = 0; i < q.value.size(); ++i) CHECK(q.standard_error[i] <= 0.01 * q.value[i]);
   CHECK(p.samples < 1 << 14);
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 64}).samples == 64);
+}
+
+/// A stack small enough to be predicted a hundred times.
+StackSpec quick_stack(std::string_view placement) {
+  StackSpec spec = softmax_stack(placement);
+  spec.model.heads = spec.model.kv_heads = 4;
+  spec.model.head_dim = 8;
+  spec.model.rope = true;
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.tokens = 6;
+  return spec;
+}
+
+const std::vector<std::vector<int>> some_labels{{0, 1, 2, 3, 1, 4}, {5, 0, 0, 3, 2, 1}};
+
+/// Applies `visit` to every published curve of a prediction.
+template <class Visit>
+void for_curves(const Profile& profile, const Visit& visit) {
+  for (const auto& [key, curve] : profile.curves) {
+    visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)],
+                      site_names[static_cast<std::size_t>(key.second)]),
+          key.first, curve);
+  }
+  for (const auto& [key, curve] : profile.weight_curves) {
+    visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)],
+                      weight_names[static_cast<std::size_t>(key.second)]),
+          key.first, curve);
+  }
+}
+
+/// Of 100 prediction seeds: a number's values and stated variances.
+struct Spread {
+  std::vector<double> values;
+  double stated = 0.0;
+};
+
+TEST_CASE("every published number varies over 100 prediction seeds by its stated error, which is the wanted one") {
+  for (const char* placement : {"pre", "post"}) {
+    const StackSpec spec = quick_stack(placement);
+    std::map<std::string, Spread> spreads;
+    int imprecise = 0;
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      const Prediction p =
+          predict(spec, {}, {.tolerance = 0.03, .gradient_tolerance = 0.1, .seed = seed, .labels = some_labels});
+      for_curves(p.profile, [&](const std::string& name, Statistic statistic, const Curve& curve) {
+        for (std::size_t i = 0; i < curve.value.size(); ++i) {
+          if (std::isnan(curve.value[i])) continue;  // score_share of an MLP
+          imprecise += is_precise(p, statistic, curve, i) ? 0 : 1;
+          Spread& spread = spreads[fmt::format("{} {}[{}]", placement, name, i)];
+          spread.values.push_back(curve.value[i]);
+          spread.stated += curve.standard_error[i] * curve.standard_error[i] / 100;
+        }
+      });
+    }
+    CHECK(imprecise == 0);
+    const Prediction precise = predict(
+        spec, {},
+        {.tolerance = 0.006, .gradient_tolerance = 0.02, .most_samples = 1 << 17, .seed = 1000, .labels = some_labels});
+    for_curves(precise.profile, [&](const std::string& name, Statistic, const Curve& curve) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        const auto it = spreads.find(fmt::format("{} {}[{}]", placement, name, i));
+        if (it == spreads.end()) continue;
+        const testing::Estimate mean = testing::estimate(it->second.values);
+        // Exact but for rounding, which adds up over the sublayers.
+        if (it->second.stated <= std::pow(1e-6 * mean.mean, 2)) continue;
+        const double ratio = 100 * mean.standard_error * mean.standard_error / it->second.stated;
+        // F with 99 and about 1500 degrees of freedom lies in [0.47, 1.85] but for 1e-6.
+        CHECK_MESSAGE((ratio > 0.47 && ratio < 1.85), it->first, ": variance over stated ", ratio);
+        // The bias is a fraction of one prediction's error, whose tenth is the error of the mean of 100.
+        const double error = std::sqrt(it->second.stated);
+        const double allowed = 0.3 * error + 5.0 * std::hypot(mean.standard_error, curve.standard_error[i]);
+        CHECK_MESSAGE(std::abs(mean.mean - curve.value[i]) < allowed, it->first, ": bias ",
+                      (mean.mean - curve.value[i]) / error, " standard errors");
+      }
+    });
+  }
+}
+
+TEST_CASE("what the limit of patterns leaves imprecise is said to be so") {
+  const Prediction p = predict(quick_stack("pre"), {}, {.most_samples = 32, .labels = some_labels});
+  const Curve& w_q = *p.profile.find(Statistic::log_grad_sq, Weight::q);
+  bool all = true;
+  for (std::size_t i = 0; i < w_q.value.size(); ++i) all = all && is_precise(p, Statistic::log_grad_sq, w_q, i);
+  CHECK_FALSE(all);
+}
+
+TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, their logarithm as -infinity") {
+  const auto zero = [](const StackSpec& spec, std::initializer_list<Weight> weights, int classes = 64) {
+    std::vector<int> labels;
+    for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % classes);
+    const Prediction p = predict(spec, {}, {.most_samples = 64, .labels = {labels}});
+    REQUIRE(p.refusal.empty());
+    for (const Weight w : weights) {
+      const Curve& g = *p.profile.find(Statistic::grad_sq, w);
+      const Curve& log = *p.profile.find(Statistic::log_grad_sq, w);
+      for (std::size_t i = 0; i < g.value.size(); ++i) {
+        CHECK(g.value[i] == 0.0);
+        CHECK(g.standard_error[i] == 0.0);
+        CHECK(log.value[i] == -std::numeric_limits<double>::infinity());
+        CHECK(log.standard_error[i] == 0.0);
+        CHECK(is_precise(p, Statistic::log_grad_sq, log, i));
+      }
+    }
+    for_curves(p.profile, [&](const std::string& name, Statistic statistic, const Curve& curve) {
+      if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) return;
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        CHECK_MESSAGE(!std::isnan(curve.value[i]), name);
+        CHECK_MESSAGE(!std::isnan(curve.standard_error[i]), name);
+      }
+    });
+  };
+  for (const char* placement : {"pre", "peri", "post"}) {
+    StackSpec spec = quick_stack(placement);
+    spec.input.tokens = 1;
+    zero(spec, {Weight::q, Weight::k});
+    spec = quick_stack(placement);
+    spec.input.correlation = 1.0;
+    zero(spec, {Weight::q, Weight::k});
+    spec = quick_stack(placement);
+    spec.init.qk_factor = 0.0;
+    zero(spec, {Weight::q, Weight::k});
+    spec = quick_stack(placement);
+    spec.model.vocab = 1;
+    zero(spec, {Weight::q, Weight::k, Weight::v, Weight::o, Weight::up, Weight::down}, 1);
+    spec = quick_stack(placement);
+    spec.model.gamma = 0.0;
+    zero(spec, {Weight::q, Weight::k});
+  }
 }
 
 TEST_CASE("without softmax a prediction is exact, and says so") {
