@@ -150,6 +150,17 @@ TEST_CASE("squares in a norm overflow the accumulators before its input overflow
   CHECK(certified(certify(spec, plain, Arithmetic::mixed, fp16)));
 }
 
+TEST_CASE("what overflows inside norm A is upstream of the attention behind it") {
+  StackSpec spec = token_stack("pre");
+  spec.model.layers = 1;
+  const GeneratedWeights plain(truth(), spec, DType::f64, 1);
+  spec.model.embedding.scale = 1e25;
+  const theory::Certificate c = certify(spec, plain, Arithmetic::mixed, bf16);
+  const theory::Verdict attention = theory::verdict(c, SignalClass::attention);
+  CHECK_FALSE(attention.certified);
+  CHECK(attention.first->signal == Signal::squares);
+}
+
 TEST_CASE("attention weights that stall in their denominator sum to more than 1: the longest input counts") {
   const StackSpec spec = token_stack("peri");
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
