@@ -18,6 +18,7 @@
 #include "experiments/list.h"
 #include "experiments/probe/commands.h"
 #include "experiments/propagate.h"
+#include "experiments/soundness/commands.h"
 #include "experiments/toy_vector.h"
 #include "experiments/verify/commands.h"
 
@@ -123,6 +124,7 @@ void add_commands(CLI::App& app, int& code) {
   add_checkpoint_commands(app, code);
   add_probe_commands(app, code);
   add_certify_command(app, code);
+  add_soundness_command(app, code);
 
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
   const auto file = std::make_shared<std::string>();

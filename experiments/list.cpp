@@ -97,6 +97,8 @@ constexpr std::array experiments{
     Experiment{"probe DIR --text FILE", "a checkpoint on tokens: measured, beside theory at initialisation"},
     Experiment{"certify DIR --headroom fp16",
                "bounds on every signal for every input (T17), and room in number formats"},
+    Experiment{"soundness --checkpoints 10000",
+               "certificates (T24) attacked: adversarial checkpoints, run in the arithmetic that they are certified for"},
     Experiment{"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };

@@ -118,16 +118,17 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
   AttackResult result{.place = place};
-  const auto add = [&](const auto& input, double value) {
+  const auto add = [&](const auto& input, double value, auto& best) {
+    if (best.size() == 0 || value > result.reached) best = input;
     result.reached = std::max(result.reached, value);
     seen.add(c, input);
   };
   if (domain.tokens) {
     const auto search = [&](int restart) { return search_from_random(c, place, options, restart); };
-    for (const Search& s : of_all_restarts(c.model, options.restarts, search)) add(s.ids, s.value);
+    for (const Search& s : of_all_restarts(c.model, options.restarts, search)) add(s.ids, s.value, result.ids);
   } else {
     const auto ascend = [&](int restart) { return climb_from_random(c, place, domain.largest, options, restart); };
-    for (const Climb& top : of_all_restarts(c.model, options.restarts, ascend)) add(top.x, top.value);
+    for (const Climb& top : of_all_restarts(c.model, options.restarts, ascend)) add(top.x, top.value, result.input);
   }
   result.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
   return result;

@@ -22,6 +22,8 @@ struct AttackResult {
   SignalPlace place;
   double bound = 0.0;
   double reached = 0.0;
+  std::vector<int> ids = {};  ///< the token ids that reached it
+  Tensor input = {};          ///< or the real vectors
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 

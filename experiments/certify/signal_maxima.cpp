@@ -55,20 +55,21 @@ void SignalMaxima::note(const StackContext& c, Signal signal, int sublayer, cons
   for (std::size_t i = 0; i < values.size(); ++i) raise(maxima, i % width, values[i]);
 }
 
-void SignalMaxima::add(const StackContext& c, std::span<const int> ids) {
+void SignalMaxima::add(const StackContext& c, std::span<const int> ids, InnerLog* log) {
   const EmbeddingSpec& e = c.model.embedding;
   note(c, Signal::embedding, -1, c.ops.scale(e.scale, c.ops.gather(c.weights.matrix(0, Weight::embedding), ids)));
-  run(c, embedding_forward(c, ids));
+  run(c, embedding_forward(c, ids), log);
 }
 
-void SignalMaxima::add(const StackContext& c, const Tensor& input) { run(c, input); }
+void SignalMaxima::add(const StackContext& c, const Tensor& input, InnerLog* log) { run(c, input, log); }
 
-void SignalMaxima::run(const StackContext& c, const Tensor& input) {
+void SignalMaxima::run(const StackContext& c, const Tensor& input, InnerLog* log) {
   const ModelSpec& m = c.model;
   note(c, Signal::input, -1, input);
   Tensor x = m.embedding_norm ? norm_forward(c, 0, NormSite::embedding, input) : input;
   Tensor r = x;
   note(c, Signal::x_out, -1, x);
+  note_inner(c, -1, log);
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     const SublayerSignals s = sublayer_forward(c, l, x);
@@ -82,10 +83,9 @@ void SignalMaxima::run(const StackContext& c, const Tensor& input) {
       note(c, Signal::k, l, s.attention.k);
       note(c, Signal::v, l, s.attention.v);
       note(c, Signal::mixed, l, s.attention.mixed);
-      const std::vector<double> scores = largest_scores(c, l / 2, s.attention.q, s.attention.k);
-      std::vector<double>& maxima = maxima_[{Signal::scores, l}];
-      maxima.resize(scores.size(), 0.0);
-      for (std::size_t h = 0; h < scores.size(); ++h) raise(maxima, h, scores[h]);
+      if (log == nullptr) {
+        raise_to(Signal::scores, l, largest_scores(c, l / 2, s.attention.q, s.attention.k), false);
+      }
     } else {
       if (is_gated(m.mlp)) note(c, Signal::gate, l, s.mlp.gate);
       note(c, Signal::up, l, s.mlp.up);
@@ -96,16 +96,21 @@ void SignalMaxima::run(const StackContext& c, const Tensor& input) {
     if (rule.norm_c) note(c, Signal::sum, l, s.sum);
     x = s.x_out;
     note(c, Signal::x_out, l, x);
-    if (!m.placement.two_streams) continue;
-    r = c.ops.axpby(1.0, r, rule.beta, s.b_out);
-    note(c, Signal::r_out, l, r);
+    if (m.placement.two_streams) {
+      r = c.ops.axpby(1.0, r, rule.beta, s.b_out);
+      note(c, Signal::r_out, l, r);
+    }
+    note_inner(c, l, log);
   }
   const int end = m.sublayers();
   const Tensor& read = m.placement.two_streams ? r : x;
   Tensor output = m.final_norm ? norm_forward(c, end, NormSite::final, read) : read;
   if (m.placement.two_streams) output = c.ops.axpby(1.0, x, 1.0, output);
   note(c, Signal::output, end, output);
-  if (!m.unembedding) return;
+  if (!m.unembedding) {
+    note_inner(c, end, log);
+    return;
+  }
   const HeadSignals head = head_forward(c, output);
   if (m.projects_embedding()) note(c, Signal::projected, end, head.projected);
   if (m.head.transform) {
@@ -115,6 +120,59 @@ void SignalMaxima::run(const StackContext& c, const Tensor& input) {
   }
   if (m.head.soft_cap > 0.0) note(c, Signal::head_scores, end, head.scores);
   note(c, Signal::logits, end, head.logits);
+  note_inner(c, end, log);
+}
+
+void SignalMaxima::raise_to(Signal signal, int sublayer, std::span<const double> magnitudes, bool one) {
+  std::vector<double>& maxima = maxima_[{signal, sublayer}];
+  maxima.resize(one ? 1 : magnitudes.size(), 0.0);
+  for (std::size_t i = 0; i < magnitudes.size(); ++i) raise(maxima, one ? 0 : i, magnitudes[i]);
+}
+
+void SignalMaxima::note_inner(const StackContext& c, int sublayer, InnerLog* log) {
+  if (log == nullptr) return;
+  const bool in_layer = sublayer >= 0 && sublayer < c.model.sublayers();
+  const auto has_bias = [&](const Tensor& w) {
+    for (std::size_t i = 0; i < weight_names.size(); ++i) {
+      const auto weight = static_cast<Weight>(i);
+      if (is_of_layer(weight) && !in_layer) continue;
+      if (c.weights.matrix(sublayer / 2, weight).same_as(w)) return !c.weights.bias(sublayer / 2, weight).empty();
+    }
+    return false;
+  };
+  for (const InnerLog::Record& r : log->take()) {
+    const auto one = [&](Signal signal) { raise_to(signal, sublayer, r.magnitudes, true); };
+    const auto each = [&](Signal signal) { raise_to(signal, sublayer, r.magnitudes, false); };
+    const bool capped = in_layer && c.model.scores_at(sublayer / 2).soft_cap > 0.0;
+    switch (r.inner) {
+      case Inner::partial_sum:
+      case Inner::mean_sum:
+      case Inner::dot_sum:
+      case Inner::mixed_sum: one(Signal::sums); break;
+      case Inner::product:
+        if (has_bias(r.parameter)) one(Signal::products);
+        break;
+      case Inner::centred: one(Signal::deviations); break;
+      case Inner::square:
+      case Inner::square_sum: one(Signal::squares); break;
+      case Inner::reciprocal: one(Signal::reciprocals); break;
+      case Inner::normalised:
+      case Inner::gained: one(Signal::normalised); break;
+      case Inner::scaled: one(Signal::addends); break;
+      case Inner::dot: each(Signal::dots); break;
+      case Inner::scaled_dot:
+        if (capped) each(Signal::cap_inputs);
+        break;
+      case Inner::capped:
+        if (!in_layer) one(Signal::cap_inputs);
+        if (capped) each(Signal::cap_inputs);
+        break;
+      case Inner::score: each(Signal::scores); break;
+      case Inner::denominator_sum: one(Signal::denominators); break;
+      case Inner::activated: each(Signal::gated); break;
+      case Inner::turned: break;  // at most |x| of a signal that is there
+    }
+  }
 }
 
 const std::vector<double>* SignalMaxima::find(Signal signal, int sublayer) const {

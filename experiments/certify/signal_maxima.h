@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/certify/inner_log.h"
 #include "sim/model/context.h"
 #include "theory/certificate.h"
 
@@ -16,10 +17,11 @@ class SignalMaxima {
  public:
   using Key = std::pair<theory::Signal, int>;
 
-  /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen.
-  void add(const StackContext& context, const Tensor& input);
+  /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen. Of an emulated run `log` is what the
+  /// context's backend tells of numbers inside its ops: they are signals too, and scores are those that it computed.
+  void add(const StackContext& context, const Tensor& input, InnerLog* log = nullptr);
   /// Runs token ids, adds what is seen.
-  void add(const StackContext& context, std::span<const int> ids);
+  void add(const StackContext& context, std::span<const int> ids, InnerLog* log = nullptr);
 
   /// Null if it was not seen.
   [[nodiscard]] const std::vector<double>* find(theory::Signal signal, int sublayer) const;
@@ -30,7 +32,11 @@ class SignalMaxima {
 
  private:
   void note(const StackContext& context, theory::Signal signal, int sublayer, const Tensor& x);
-  void run(const StackContext& context, const Tensor& input);
+  void run(const StackContext& context, const Tensor& input, InnerLog* log);
+  /// What was told since the last call, as signals of `sublayer`.
+  void note_inner(const StackContext& context, int sublayer, InnerLog* log);
+  /// Largest of magnitudes that are seen one by one, or (`one`) of all of them.
+  void raise_to(theory::Signal signal, int sublayer, std::span<const double> magnitudes, bool one);
 
   std::map<Key, std::vector<double>> maxima_;
 };

@@ -1,52 +1,14 @@
 #include "experiments/verify/generate_case.h"
 
 #include <algorithm>
-#include <boost/random/normal_distribution.hpp>
-#include <cmath>
 
-#include "sim/random/philox.h"
+#include "experiments/common/draw.h"
 
 namespace periscope {
 namespace {
 
 /// The tensor number of the stream that cases are drawn from; weights and inputs have others.
 constexpr std::uint32_t stream_cases = 1000;
-
-class Draw {
- public:
-  Draw(std::uint64_t seed, std::uint32_t id) : engine_(engine_of({seed, id, stream_cases}, 0)) {}
-
-  double uniform() { return (engine_() + 0.5) * 0x1p-32; }
-  double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  double normal() { return normal_(engine_); }
-  bool chance(double p) { return uniform() < p; }
-  int whole(int low, int high) { return low + static_cast<int>(uniform() * (high - low + 1)); }
-  /// 10^u, u uniform.
-  double magnitude(double low, double high) { return std::pow(10.0, uniform(low, high)); }
-  /// low … high, small ones often.
-  int size(int low, int high) { return low + static_cast<int>(std::pow(uniform(), 3.0) * (high - low + 1)); }
-
-  std::vector<double> normals(int count, double scale) {
-    std::vector<double> values(static_cast<std::size_t>(count));
-    for (double& v : values) v = scale * normal();
-    return values;
-  }
-  /// A matrix of full rank or, now and then, of rank one.
-  std::vector<double> matrix(int rows, int cols, double scale) {
-    if (!chance(0.15)) return normals(rows * cols, scale);
-    const std::vector<double> left = normals(rows, scale);
-    const std::vector<double> right = normals(cols, 1.0);
-    std::vector<double> values;
-    for (const double l : left) {
-      for (const double r : right) values.push_back(l * r);
-    }
-    return values;
-  }
-
- private:
-  PhiloxEngine engine_;
-  boost::random::normal_distribution<double> normal_;
-};
 
 SublayerRule draw_rule(Draw& draw) {
   constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, b_only{.norm_b = true},
@@ -100,7 +62,7 @@ void make_massive(Draw& draw, BoundCase& c) {
 }  // namespace
 
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
-  Draw draw(seed, id);
+  Draw draw({seed, id, stream_cases});
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(norm == NormKind::layer ? 2 : 1, 64);

@@ -40,8 +40,10 @@ class EmulatedBackend final : public Backend {
     assert(x.cols() == w.cols());
     Tensor y = empty(x.rows(), w.rows());
     std::vector<double> partial(static_cast<std::size_t>(w.rows()), 0.0);
-    ops_.linear(x.data<double>(), w.data<double>(), y.data<double>(), x.rows(), x.cols(), w.rows(), partial);
+    std::vector<double> product = partial;
+    ops_.linear(x.data<double>(), w.data<double>(), y.data<double>(), x.rows(), x.cols(), w.rows(), partial, product);
     tell(&w, Inner::partial_sum, partial);
+    tell(&w, Inner::product, product);
     return y;
   }
   [[nodiscard]] Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const override {
@@ -51,11 +53,11 @@ class EmulatedBackend final : public Backend {
     for (Index i = 0; i < x.size(); ++i) {
       const double ax = ops_.times(a, x.data<double>()[i]);
       const double by = ops_.times(b, y.data<double>()[i]);
-      raise(scaled[static_cast<std::size_t>(i % x.cols())], ax);
-      raise(scaled[static_cast<std::size_t>(i % x.cols())], by);
+      if (a != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], ax);
+      if (b != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], by);
       z.data<double>()[i] = ops_.plus(ax, by);
     }
-    tell(nullptr, Inner::scaled, scaled);
+    if (a != 1.0 || b != 1.0) tell(nullptr, Inner::scaled, scaled);
     return z;
   }
   [[nodiscard]] Tensor scale(double a, const Tensor& x) const override {
@@ -82,10 +84,13 @@ class EmulatedBackend final : public Backend {
       ops_.norm(kind, x.data<double>() + part * n, gain.data<double>(), bias.empty() ? nullptr : bias.data<double>(),
                 eps, y.data<double>() + part * n, n, peaks);
     }
-    tell(&gain, Inner::mean_sum, {&peaks.mean_sum, 1});
-    tell(&gain, Inner::centred, peaks.centred);
+    if (kind == NormKind::layer) {
+      tell(&gain, Inner::mean_sum, {&peaks.mean_sum, 1});
+      tell(&gain, Inner::centred, peaks.centred);
+    }
     tell(&gain, Inner::square, {&peaks.square, 1});
     tell(&gain, Inner::square_sum, {&peaks.square_sum, 1});
+    tell(&gain, Inner::reciprocal, {&peaks.reciprocal, 1});
     tell(&gain, Inner::normalised, peaks.normalised);
     tell(&gain, Inner::gained, peaks.gained);
     return y;
@@ -110,13 +115,19 @@ class EmulatedBackend final : public Backend {
                                  const AttentionShape& shape) const override {
     Tensor y = empty(q.rows(), q.cols());
     const std::vector<double> per_head(static_cast<std::size_t>(shape.heads), 0.0);
-    emulated::AttentionPeaks peaks{per_head, per_head, per_head,
-                                   per_head, per_head, std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
+    emulated::AttentionPeaks peaks{.dot_sum = per_head,
+                                   .dot = per_head,
+                                   .scaled = per_head,
+                                   .capped = per_head,
+                                   .score = per_head,
+                                   .denominator_sum = per_head,
+                                   .mixed_sum = std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
     ops_.attention(q.data<double>(), k.data<double>(), v.data<double>(), y.data<double>(), q.rows(), shape, peaks);
     tell(nullptr, Inner::dot_sum, peaks.dot_sum);
     tell(nullptr, Inner::dot, peaks.dot);
     tell(nullptr, Inner::scaled_dot, peaks.scaled);
     tell(nullptr, Inner::capped, peaks.capped);
+    tell(nullptr, Inner::score, peaks.score);
     tell(nullptr, Inner::denominator_sum, peaks.denominator_sum);
     tell(nullptr, Inner::mixed_sum, peaks.mixed_sum);
     return y;

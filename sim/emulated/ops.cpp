@@ -7,11 +7,12 @@
 namespace periscope::emulated {
 
 void Ops::linear(const double* x, const double* w, double* y, Index rows, Index in, Index out,
-                 std::span<double> partial) {
+                 std::span<double> partial, std::span<double> product) {
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < out; ++j) {
       const double sum = sums_.products(x + i * in, 1, w + j * in, 1, in, partial[static_cast<std::size_t>(j)]);
       y[i * out + j] = stored_(sum);
+      raise(product[static_cast<std::size_t>(j)], y[i * out + j]);
     }
   }
 }
@@ -26,11 +27,12 @@ void Ops::norm(NormKind kind, const double* x, const double* gain, const double*
   for (Index i = 0; i < n; ++i) {
     double& centred = work_[static_cast<std::size_t>(i)];
     centred = kind == NormKind::layer ? r(x[i] - mean) : x[i];
-    raise(peaks.centred[static_cast<std::size_t>(i)], centred);
+    if (kind == NormKind::layer) raise(peaks.centred[static_cast<std::size_t>(i)], centred);
     raise(peaks.square, r(centred * centred));
   }
   const double square = sums_.products(work_.data(), 1, work_.data(), 1, n, peaks.square_sum);
   const double rms = r(std::sqrt(r(r(square / r(count)) + r(eps))));
+  raise(peaks.reciprocal, r(1.0 / rms));
   const bool store = emulation_.norm == NormForm::stored_then_gain;
   const auto step = [&](double value) { return store ? stored_(value) : r(value); };
   for (Index i = 0; i < n; ++i) {
@@ -105,6 +107,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
         double z = times(shape.scale(), dot);
         raise(peaks.scaled[h], z);
         if (shape.scores.soft_cap > 0.0) z = soft_cap(shape.scores.soft_cap, z, peaks.capped[h]);
+        raise(peaks.score[h], z);
         weights_[static_cast<std::size_t>(s)] = z;
       }
       softmax(weights_, peaks.denominator_sum[h]);

@@ -15,13 +15,13 @@ using Index = Tensor::Index;
 
 /// Peaks of the inner numbers of one norm.
 struct NormPeaks {
-  double mean_sum = 0.0, square = 0.0, square_sum = 0.0;
+  double mean_sum = 0.0, square = 0.0, square_sum = 0.0, reciprocal = 0.0;
   std::vector<double> centred, normalised, gained;  ///< one per feature of the part
 };
 
 /// Peaks of the inner numbers of attention, per query head; mixed_sum per feature.
 struct AttentionPeaks {
-  std::vector<double> dot_sum, dot, scaled, capped, denominator_sum, mixed_sum;
+  std::vector<double> dot_sum, dot, scaled, capped, score, denominator_sum, mixed_sum;
 };
 
 class Ops {
@@ -37,8 +37,9 @@ class Ops {
   /// A factor that the model knows in full precision, as an op receives it.
   [[nodiscard]] double scalar(double a) const { return emulation_.stored_scalars ? stored_(a) : accumulated_(a); }
 
-  /// partial [out]: peaks of partial sums.
-  void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out, std::span<double> partial);
+  /// partial, product [out]: peaks of partial sums and results.
+  void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out, std::span<double> partial,
+              std::span<double> product);
   /// a·x, stored; nothing to round for a = 1.
   [[nodiscard]] double times(double a, double x) const { return a == 1.0 ? x : stored_(scalar(a) * x); }
   [[nodiscard]] double plus(double x, double y) const { return stored_(x + y); }

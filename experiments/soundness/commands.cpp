@@ -1,0 +1,93 @@
+#include "experiments/soundness/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "experiments/certify/certify.h"
+#include "experiments/common/atomic_file.h"
+#include "experiments/common/command.h"
+#include "experiments/common/provenance.h"
+#include "experiments/common/verdict_table.h"
+#include "experiments/soundness/report.h"
+
+namespace periscope {
+namespace {
+
+struct SoundnessFlags {
+  std::int64_t checkpoints = 1000;
+  std::vector<std::string> formats{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
+  std::vector<std::string> arithmetics{"mixed", "pure"};
+  std::optional<std::int64_t> only;
+  double scale = 1.0;
+};
+
+constexpr std::int64_t most = 1'000'000'000;
+
+NumberFormat any_format(const std::string& word) { return word == fp64.name ? fp64 : parse_format(word); }
+
+std::vector<RunArithmetic> arithmetics_of(const SoundnessFlags& own) {
+  std::vector<RunArithmetic> all;
+  for (const std::string& kind : own.arithmetics) {
+    if (kind != "mixed" && kind != "pure") {
+      throw ConfigError(fmt::format("--arithmetic {}: expected mixed or pure", kind));
+    }
+    for (const std::string& format : own.formats) {
+      all.push_back(run_arithmetic(kind == "mixed" ? Arithmetic::mixed : Arithmetic::pure, any_format(format)));
+    }
+  }
+  return all;
+}
+
+ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) {
+  if (own.checkpoints < 1 || own.checkpoints > most) {
+    throw ConfigError(fmt::format("--checkpoints {}: expected a whole number from 1 to {}", own.checkpoints, most));
+  }
+  if (own.only && (*own.only < 0 || *own.only > most)) {
+    throw ConfigError(fmt::format("--only {}: expected the number of a checkpoint, 0 to {}", *own.only, most));
+  }
+  if (!(own.scale > 0.0 && own.scale <= 1.0)) {
+    throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
+  }
+  const Config config = options.load();
+  const SoundnessOptions search{.seed = config.run.seed,
+                                .checkpoints = static_cast<std::uint32_t>(own.checkpoints),
+                                .arithmetics = arithmetics_of(own),
+                                .scale = own.scale,
+                                .quiet = options.quiet};
+  const SoundnessResult result =
+      own.only ? search_violations(search, static_cast<std::uint32_t>(*own.only)) : search_violations(search);
+  const nlohmann::ordered_json origin = provenance(config);
+  nlohmann::ordered_json json = soundness_json(result);
+  json["provenance"] = origin;
+  if (!config.run.out.empty()) {
+    const std::string stem = config.run.out + "/soundness.";
+    write_netcdf(stem + "nc", soundness_dataset(result, origin));
+    write_text_file(stem + "json", json.dump(1) + "\n");
+    if (!options.quiet) fmt::print(stderr, "wrote {0}nc and {0}json\n", stem);
+  }
+  if (options.json) print_json(json);
+  if (!options.quiet) fmt::print(stderr, "{}", soundness_table(result, use_colour()));
+  return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+void add_soundness_command(CLI::App& app, int& code) {
+  const auto own = std::make_shared<SoundnessFlags>();
+  CLI::App* command =
+      add_command(app, code, "soundness",
+                  "Attack certificates: adversarial checkpoints, run in the arithmetic they are certified for",
+                  [=](const CommonOptions& options) { return run_soundness(options, *own); });
+  command->add_option("--checkpoints", own->checkpoints, "Number of checkpoints")->capture_default_str();
+  command->add_option("--format", own->formats, "Number formats: fp64, fp32, bf16, fp16, fp8_e5m2, fp8_e4m3")
+      ->delimiter(',');
+  command->add_option("--arithmetic", own->arithmetics, "mixed (sums and norms in fp32), pure (all in the format)")
+      ->delimiter(',');
+  command->add_option("--only", own->only, "One checkpoint alone, by its number");
+  command->add_option("--scale", own->scale, "Multiply every bound by this; below 1 violations must be found")
+      ->capture_default_str();
+}
+
+}  // namespace periscope

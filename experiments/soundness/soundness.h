@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/certify/signal_gradient.h"
+#include "experiments/soundness/specimen.h"
+#include "sim/emulated/emulation.h"
+
+/// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
+/// certificate is for, emulated: no run may pass a bound (T24).
+namespace periscope {
+
+struct SoundnessOptions {
+  std::uint64_t seed = 0;
+  std::uint32_t checkpoints = 1000;
+  std::vector<RunArithmetic> arithmetics;  ///< checkpoint i is held against number i mod their count
+  double scale = 1.0;                      ///< on every bound; below 1 violations must be found
+  bool quiet = false;
+};
+
+/// Something that a certificate says cannot happen.
+struct Breach {
+  std::string what;
+  double bound = 0.0;
+  double reached = 0.0;
+  Emulation emulation;
+  std::string input;
+
+  [[nodiscard]] double excess() const { return bound > 0.0 ? reached / bound : theory::infinity; }
+};
+
+inline constexpr std::size_t class_count = theory::signal_class_names.size();
+
+/// What one checkpoint showed.
+struct SpecimenResult {
+  Specimen specimen;
+  RunArithmetic arithmetic;
+  Knob knob = Knob::tables;
+  double factor = 1.0;  ///< of the knob
+  bool stream_certified = false;
+  bool all_certified = false;
+  std::size_t claims = 0;  ///< bounds that were held against runs
+  int runs = 0;
+  std::array<double, class_count> tightness{};  ///< largest reached over largest bound of a class; NaN where none
+  std::vector<Breach> breaches;                 ///< the worst of every run that had one
+};
+
+/// Builds, certifies and runs checkpoint `index`; a function of its arguments alone.
+SpecimenResult examine(const SoundnessOptions& options, std::uint32_t index);
+
+/// Half of a class's tightness is below the median.
+struct Tightness {
+  int checkpoints = 0;
+  double median = 0.0;
+  double largest = 0.0;
+  std::uint32_t tightest = 0;  ///< index of the checkpoint that came nearest
+};
+
+/// What all checkpoints of one arithmetic showed.
+struct ArithmeticSummary {
+  RunArithmetic arithmetic;
+  int checkpoints = 0, stream_certified = 0, all_certified = 0, violated = 0;
+  std::int64_t runs = 0;
+  std::array<Tightness, class_count> tightness{};
+};
+
+struct SoundnessResult {
+  SoundnessOptions options;
+  std::vector<ArithmeticSummary> summaries;
+  std::vector<SpecimenResult> violations;  ///< the first few, the smallest checkpoint first
+  int checkpoints = 0, violated = 0;
+  std::int64_t runs = 0;
+  double seconds = 0.0;
+};
+
+/// Examines all checkpoints, on all threads; the result does not depend on their number.
+SoundnessResult search_violations(const SoundnessOptions& options);
+/// The same of one checkpoint.
+SoundnessResult search_violations(const SoundnessOptions& options, std::uint32_t only);
+
+}  // namespace periscope

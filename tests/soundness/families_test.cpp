@@ -1,0 +1,96 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "experiments/certify/signal_maxima.h"
+#include "experiments/certify/theory_parameters.h"
+#include "experiments/soundness/held_weights.h"
+#include "sim/checkpoint/checkpoint.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/emulated/backend.h"
+#include "tests/support/targets.h"
+
+/// Stored models of every family, run in number formats, against certificates of the stored weights.
+namespace periscope::testing {
+namespace {
+
+/// Another source's weights, rounded to a format once and kept.
+class RoundedWeights final : public WeightSource {
+ public:
+  RoundedWeights(const WeightSource& source, const NumberFormat& format) : source_(source), format_(format) {}
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
+    return kept(source_.matrix(layer, weight), matrix_place(layer, weight));
+  }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return ops.gather(matrix(0, table), ids);
+  }
+  [[nodiscard]] Tensor bias(int layer, Weight weight) const override {
+    return kept(source_.bias(layer, weight), bias_place(layer, weight));
+  }
+  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override {
+    const NormWeights w = source_.norm(sublayer, site);
+    return {kept(w.gain, gain_place(sublayer, site)), kept(w.bias, norm_bias_place(sublayer, site))};
+  }
+
+ private:
+  Tensor kept(const Tensor& x, const ParameterPlace& place) const {
+    if (x.empty()) return x;
+    Tensor& here = kept_[place];
+    if (here.empty()) here = round_to_stored(truth(), x, format_);
+    return here;
+  }
+  const WeightSource& source_;
+  NumberFormat format_;
+  mutable std::map<ParameterPlace, Tensor> kept_;
+};
+
+TEST_CASE("every family, mixed and pure in every format: stored signals stay below the certificate's bounds") {
+  int models = 0;
+  int held = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    ++models;
+    INFO(entry.path().filename().string());
+    const Checkpoint checkpoint(entry.path().string());
+    const ModelSpec& m = checkpoint.model();
+    const CheckpointWeights stored(truth(), checkpoint, DType::f64);
+    const TheoryParameters parameters(truth(), stored);
+    for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
+      for (const NumberFormat& format : number_formats) {
+        const RunArithmetic arithmetic = run_arithmetic(kind, format);
+        INFO(arithmetic_names[static_cast<std::size_t>(kind)], " ", format.name);
+        const theory::Certificate certificate = theory::certify(m, parameters, {}, arithmetic);
+        const RoundedWeights weights(stored, format);
+        SignalMaxima seen;
+        for (int run = 0; run < 2; ++run) {
+          InnerLog log;
+          const Emulation emulation{.arithmetic = arithmetic,
+                                    .order = run == 0 ? SumOrder::sequential : SumOrder::positives_first,
+                                    .norm = run == 0 ? NormForm::stored_then_gain : NormForm::accumulated,
+                                    .fused = run == 1};
+          const auto ops = make_emulated_backend(truth(), emulation, &log);
+          const std::vector<int> ids{1, 2, 3, 0, 5 % m.vocab};
+          seen.add({.ops = *ops, .model = m, .weights = weights}, ids, &log);
+        }
+        // Up to the first bound that its format does not hold; what follows is not claimed.
+        for (const theory::SignalBound& b : certificate.bounds) {
+          if (!(b.largest <= certificate.limit(b))) break;
+          const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
+          if (maxima == nullptr) continue;
+          INFO(theory::signal_names[static_cast<std::size_t>(b.signal)], " ", b.sublayer);
+          REQUIRE(static_cast<Eigen::Index>(maxima->size()) == b.magnitude.size());
+          for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
+            CHECK((*maxima)[static_cast<std::size_t>(k)] <= b.magnitude[k]);
+            ++held;
+          }
+        }
+      }
+    }
+  }
+  CHECK(models >= 10);
+  CHECK(held > 10000);
+}
+
+}  // namespace
+}  // namespace periscope::testing

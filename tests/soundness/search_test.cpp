@@ -1,0 +1,90 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "experiments/soundness/report.h"
+#include "tests/support/threads.h"
+
+/// The search for runs that pass a certified number: it finds none, and finds those of bounds that are too low.
+namespace periscope::testing {
+namespace {
+
+std::vector<RunArithmetic> all_arithmetics() {
+  std::vector<RunArithmetic> all;
+  for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
+    for (const NumberFormat& format : number_formats) all.push_back(run_arithmetic(kind, format));
+  }
+  return all;
+}
+
+SoundnessOptions options(std::uint32_t checkpoints, double scale = 1.0) {
+  return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all_arithmetics(), .scale = scale, .quiet = true};
+}
+
+TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number is passed") {
+  const SoundnessResult r = search_violations(options(300));
+  for (const SpecimenResult& v : r.violations) MESSAGE(v.specimen.index, " ", v.breaches.front().what);
+  CHECK(r.violated == 0);
+  CHECK(r.checkpoints == 300);
+  // A search in which little is certified or run would show nothing.
+  CHECK(r.runs > 20 * 300);
+  int certified = 0;
+  for (const ArithmeticSummary& s : r.summaries) certified += s.all_certified;
+  CHECK(certified > 60);
+}
+
+TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that certifies anything") {
+  const SoundnessResult r = search_violations(options(200, 0.9));
+  for (const ArithmeticSummary& s : r.summaries) {
+    INFO(arithmetic_names[static_cast<std::size_t>(s.arithmetic.kind)], " ", s.arithmetic.stored.name);
+    CHECK(s.violated >= s.all_certified);
+  }
+  CHECK(r.violations.size() == 10);
+  CHECK(std::ranges::is_sorted(r.violations, {}, [](const SpecimenResult& v) { return v.specimen.parameters(); }));
+  CHECK(soundness_table(r, false).find("passed a certified number") != std::string::npos);
+}
+
+TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
+  const auto json = [](int threads) {
+    const Threads set(threads);
+    nlohmann::ordered_json result = soundness_json(search_violations(options(40, 0.9)));
+    result.erase("seconds");
+    return result;
+  };
+  const nlohmann::ordered_json one = json(1);
+  CHECK(one == json(3));
+  const std::uint32_t index = one["violations"][0]["index"];
+  const SoundnessResult alone = search_violations(options(40, 0.9), index);
+  CHECK(alone.violated == 1);
+  CHECK(soundness_json(alone)["violations"][0] == one["violations"][0]);
+}
+
+TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {
+  std::set<std::string> families, placements, structures;
+  for (std::uint32_t index = 0; index < 400; ++index) {
+    const Specimen s = generate_specimen(5, index, number_formats[2]);
+    families.insert(s.family);
+    placements.emplace(s.model.placement.name);
+    for (const std::string& what : s.structure) structures.insert(what.substr(what.find(':') + 1));
+    CHECK(s.model.heads % s.model.kv_heads == 0);
+    CHECK(s.tokens >= 1);
+  }
+  for (const std::string& family : specimen_families()) CHECK(families.contains(family));
+  for (const Placement& p : placement_table()) CHECK(placements.contains(std::string(p.name)));
+  for (const char* what : {" rank one", " rows that cancel", " constant rows", " subnormal", " cancels",
+                           " an entry near the largest number", " a huge row", "gate = up", "k = q"}) {
+    CHECK_MESSAGE(structures.contains(what), what);
+  }
+  const Specimen again = generate_specimen(5, 17, number_formats[2]);
+  const Specimen other = generate_specimen(6, 17, number_formats[2]);
+  const Specimen same = generate_specimen(5, 17, number_formats[2]);
+  CHECK(again.structure == same.structure);
+  CHECK(again.numbers.begin()->second.values == same.numbers.begin()->second.values);
+  CHECK((again.numbers.size() != other.numbers.size() ||
+         again.numbers.begin()->second.values != other.numbers.begin()->second.values));
+}
+
+}  // namespace
+}  // namespace periscope::testing
