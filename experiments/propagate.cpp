@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/token_ids.h"
@@ -45,11 +47,16 @@ std::vector<StackResult> propagate(const Config& config, bool quiet) {
   std::vector<StackResult> results = predict_stacks(config, config.theory.finite_width.value_or(true));
   Progress progress("propagate", static_cast<int>(results.size()) * config.run.seeds, quiet);
   std::vector<Comparison> comparisons;
+  std::deque<SeedCurves> per_seed;  // comparisons point to its members
   for (StackResult& result : results) {
     const std::string label = fmt::format("{}, {} input", result.spec.model.placement.name,
                                           input_kind_names[static_cast<std::size_t>(result.spec.input.kind)]);
-    const SeedAverage average = measure_stack(*backend, result.spec, config.run, config.run.seeds,
-                                              [&](const Reading&) { progress.step(label); });
+    SeedCurves& curves = per_seed.emplace_back();
+    const SeedAverage average =
+        measure_stack(*backend, result.spec, config.run, config.run.seeds, [&](const Reading& reading) {
+          curves.add(reading.profile);
+          progress.step(label);
+        });
     result.measurement = Measurement{.profile = average.profile(),
                                      .top = average.top(),
                                      .seeds = average.seeds(),
@@ -60,7 +67,8 @@ std::vector<StackResult> propagate(const Config& config, bool quiet) {
                            .seeds = average.seeds(),
                            .diverged_seeds = average.diverged_seeds(),
                            .dtype = config.run.dtype,
-                           .prediction = result.prediction});
+                           .prediction = result.prediction,
+                           .per_seed = &curves});
   }
   const std::vector<Agreement> agreements = judge(comparisons, config.agreement);
   for (std::size_t i = 0; i < results.size(); ++i) results[i].agreement = agreements[i];

@@ -142,6 +142,19 @@ void require_range(std::string_view key, double value, double low, double high) 
   throw ConfigError(fmt::format("{} = {:g}: expected a number between {:g} and {:g}", key, value, low, high));
 }
 
+void read_power_limits(TomlReader reader, PowerLimits& limits) {
+  const auto read = [&](std::string_view key, double& limit) {
+    reader.read(key, limit);
+    require_range(fmt::format("agreement.power_limit.{}", key), limit, 0.0, 1e3);
+  };
+  read("second_moment", limits.second_moment);
+  read("variance", limits.variance);
+  read("token_cosine", limits.token_cosine);
+  read("log_grad_sq", limits.log_grad_sq);
+  read("score_share", limits.score_share);
+  reader.finish();
+}
+
 toml::table parse_file(const std::string& file) {
   if (file.empty()) return {};
   if (!std::filesystem::is_regular_file(file)) throw ConfigError(fmt::format("--config {}: no such file", file));
@@ -198,6 +211,7 @@ Config read_config(const toml::table& table, const std::string& file) {
   agreement.read("finite_width", config.agreement.finite_width);
   agreement.read("finite_width_cosine", config.agreement.finite_width_cosine);
   agreement.read("finite_width_gradient", config.agreement.finite_width_gradient);
+  read_power_limits(agreement.table("power_limit"), config.agreement.power_limits);
   agreement.finish();
   TomlReader theory = root.table("theory");
   theory.read("tolerance", config.theory.tolerance);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/verdict_power.h"
 #include "sim/core/tensor.h"
 #include "sim/spec/model_spec.h"
 #include "theory/fault.h"
@@ -31,6 +32,7 @@ struct AgreementOptions {
   double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
   double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
   double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms
+  PowerLimits power_limits = {};       ///< what a verdict must be able to refuse (T22)
 };
 
 /// [theory]: precision of the prediction, and a mistake planted in it.

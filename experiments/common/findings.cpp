@@ -58,7 +58,10 @@ Cell Finding::cell() const {
           .measured_error = measured.error,
           .predicted = predicted.value,
           .predicted_error = predicted.error,
-          .allowance = allowance};
+          .allowance = allowance,
+          .scale = scale,
+          .seeds = seeds,
+          .replicates = replicates};
 }
 
 Finding finding_of(const SeedRows& measured, const Curve& predicted, int replicates, const std::vector<double>& weights,
@@ -79,11 +82,13 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, int replica
 void judge(std::span<Finding* const> findings, double familywise_error) {
   const double each = sidak_level(familywise_error, findings.size());
   for (Finding* finding : findings) {
-    if (finding->seeds < fewest_seeds || !std::isfinite(finding->measured.value + finding->predicted.value)) continue;
     const Cell cell = finding->cell();
-    const double dof = degrees_of_freedom(cell, finding->seeds, finding->replicates);
-    finding->critical = critical_excess(dof, each);
-    finding->verdict = p_value(cell, dof) < each ? Verdict::disagrees : Verdict::agrees;
+    if (finding->seeds < fewest_seeds || !cell.is_finite()) continue;
+    finding->critical = critical_excess(cell.degrees(), each);
+    finding->power = cell.smallest_rejected(each);
+    finding->verdict = cell.p_value() < each                   ? Verdict::disagrees
+                       : finding->power > finding->power_limit ? Verdict::inconclusive
+                                                               : Verdict::agrees;
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,8 +45,11 @@ struct Finding {
   Estimate predicted;
   int replicates = 0;
   double allowance = 0.0;  ///< finite width and rounding: what |measured − predicted| may be for free
+  double scale = 1.0;      ///< what an error is relative to: 1 of logarithms and shares
+  double power_limit = std::numeric_limits<double>::infinity();  ///< of the smallest rejected error
   Verdict verdict = Verdict::not_checked;
-  double critical = 0.0;  ///< excess at which it is rejected
+  double critical = 0.0;                                   ///< excess at which it is rejected
+  double power = std::numeric_limits<double>::infinity();  ///< T22: smallest error that would have been rejected
 
   [[nodiscard]] Cell cell() const;
 };
@@ -55,7 +59,8 @@ struct Finding {
 Finding finding_of(const SeedRows& measured, const Curve& predicted, int replicates, const std::vector<double>& weights,
                    const std::vector<double>& bias);
 
-/// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them. Needs 4 seeds.
+/// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them; `inconclusive` where it
+/// could not have refused an error of power_limit. Needs 4 seeds.
 void judge(std::span<Finding* const> findings, double familywise_error);
 
 /// What the data say about a claim of the literature.

@@ -38,13 +38,41 @@ Json curve_json(const Curve* measured, const Curve* predicted, const Curve* limi
 
 Json worst_json(const Agreement& agreement) {
   const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
-  return {{"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
+  return {{"name", worst.name()},
+          {"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
           {"site", worst.weight ? weight_names[static_cast<std::size_t>(*worst.weight)]
                                 : site_names[static_cast<std::size_t>(worst.site)]},
           {"index", worst.index},
           {"z", worst.z()},
           {"beyond_finite_width", worst.excess()},
           {"critical", agreement.critical}};
+}
+
+/// T22: what the verdict could have refused, overall and for every statistic.
+Json power_json(const Agreement& agreement) {
+  Json statistics = Json::object();
+  for (const StatisticPower& s : agreement.power.statistics) {
+    statistics[std::string(statistic_names[static_cast<std::size_t>(s.statistic)])] = {
+        {"worst", s.worst},
+        {"median", s.median},
+        {"limit", s.limit},
+        {"at", agreement.cells[static_cast<std::size_t>(s.cell)].name()}};
+  }
+  return {{"worst", agreement.power.worst}, {"median", agreement.power.median}, {"statistics", statistics}};
+}
+
+Json contrasts_json(const Agreement& agreement) {
+  Json all = Json::array();
+  for (const Cell& cell : agreement.cells) {
+    if (cell.contrast.empty()) continue;
+    all.push_back({{"name", cell.name()},
+                   {"deviation", cell.measured},
+                   {"stderr", cell.error()},
+                   {"allowance", cell.allowance},
+                   {"excess", cell.excess()},
+                   {"power", cell.smallest_rejected(agreement.level)}});
+  }
+  return all;
 }
 
 Json cell_json(const StackResult& result) {
@@ -85,6 +113,9 @@ Json cell_json(const StackResult& result) {
   if (result.agreement.worst >= 0) {
     cell["worst"] = worst_json(result.agreement);
     cell["rejected"] = result.agreement.rejected;
+    if (!result.agreement.by.empty()) cell["by"] = result.agreement.by;
+    cell["power"] = power_json(result.agreement);
+    cell["contrasts"] = contrasts_json(result.agreement);
   }
   return cell;
 }

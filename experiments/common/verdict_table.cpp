@@ -22,6 +22,12 @@ std::string worst_cell(const Agreement& a) {
   return fmt::format("{:5.1f} / {:4.1f}  {}", cell.excess(), a.critical, cell.name());
 }
 
+/// T22: the worst and the median cell.
+std::string power_words(const Agreement& a) {
+  if (a.worst < 0) return "-";
+  return fmt::format("{:.2g} / {:.2g}", a.power.worst, a.power.median);
+}
+
 std::string verdict_words(const Agreement& a, bool colour) {
   const std::string words =
       a.reason.empty() ? std::string(name_of(a.verdict)) : fmt::format("{}: {}", name_of(a.verdict), a.reason);
@@ -33,8 +39,10 @@ std::string verdict_words(const Agreement& a, bool colour) {
 }
 
 std::string row(const std::string& placement, const std::string& input, const std::string& predicted,
-                const std::string& measured, const std::string& worst, const std::string& verdict) {
-  return fmt::format("{:<13} {:<9} {:<18} {:<18} {:<38} {}\n", placement, input, predicted, measured, worst, verdict);
+                const std::string& measured, const std::string& worst, const std::string& power,
+                const std::string& verdict) {
+  return fmt::format("{:<13} {:<9} {:<18} {:<18} {:<38} {:<15} {}\n", placement, input, predicted, measured, worst,
+                     power, verdict);
 }
 
 }  // namespace
@@ -43,14 +51,16 @@ bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_F
 
 std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour) {
   const bool measured = results.front().measurement.has_value();
-  std::string table = row("placement", "input", "E[x²] predicted", measured ? "E[x²] measured" : "",
-                          measured ? "worst cell: excess / limit" : "", measured ? "verdict" : "");
+  std::string table =
+      row("placement", "input", "E[x²] predicted", measured ? "E[x²] measured" : "",
+          measured ? "worst cell: excess / limit" : "", measured ? "could be off" : "", measured ? "verdict" : "");
   std::size_t cells = 0;
   for (const StackResult& r : results) {
     const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
     table += row(std::string(r.spec.model.placement.name), input, predicted,
                  measured ? top_value(r.measurement->profile) : "", measured ? worst_cell(r.agreement) : "",
+                 measured ? power_words(r.agreement) : "",
                  measured ? verdict_words(r.agreement, colour) : r.prediction.refusal);
     cells += r.agreement.cells.size();
   }
@@ -63,6 +73,11 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
       "familywise "
       "error of {:g} over {} cells.\n",
       options.finite_width, options.finite_width_cosine, options.familywise_error, cells);
+  table +=
+      "could be off: error that the test would have rejected with 95 % probability, worst / median cell (T22), "
+      "relative "
+      "for moments,\n              absolute for cosines and logarithms; above a statistic's limit (periscope list) the "
+      "verdict is inconclusive.\n";
   return table;
 }
 

@@ -1,0 +1,168 @@
+#include "experiments/common/compared_cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/gradient_floor.h"
+
+namespace periscope {
+namespace {
+
+/// Of forward statistics an imprecise prediction counts in the cell's error; gradients promise more.
+bool is_gradient(Statistic statistic) {
+  return statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
+}
+
+/// Collects the cells of one comparison.
+class Collector {
+ public:
+  Collector(const Comparison& comparison, const AgreementOptions& options)
+      : c_(comparison), options_(options), prediction_(comparison.prediction) {}
+
+  std::vector<Cell> take() {
+    for (const auto& [statistic, site] : compared_curves) {
+      if (statistic == Statistic::log_grad_sq) {
+        stream_gradient();
+      } else if (statistic == Statistic::score_share) {
+        score_share();
+      } else {
+        signal(statistic, site);
+      }
+    }
+    for (const auto& entry : c_.measured.weight_curves) {
+      if (entry.first.first == Statistic::log_grad_sq) weight_gradient(entry.first.second);
+    }
+    return std::move(cells_);
+  }
+
+ private:
+  /// The numbers of entry i of a curve, or nothing where theory knows no such thing, as the token cosine of one token.
+  template <class Place>
+  [[nodiscard]] std::optional<Cell> entry(Statistic statistic, Place place, std::size_t i) const {
+    const Curve* measured = c_.measured.find(statistic, place);
+    const Curve* predicted = prediction_.profile.find(statistic, place);
+    if (measured == nullptr || predicted == nullptr) return {};
+    if (i >= measured->value.size() || i >= predicted->value.size()) return {};
+    Cell cell{.statistic = statistic,
+              .index = static_cast<int>(i),
+              .measured = measured->value[i],
+              .measured_error = measured->standard_error[i],
+              .predicted = predicted->value[i],
+              .predicted_error = predicted->standard_error[i],
+              .seeds = c_.seeds,
+              .replicates = prediction_.replicates,
+              .precise = !is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i)};
+    if constexpr (std::is_same_v<Place, Weight>) {
+      cell.weight = place;
+    } else {
+      cell.site = place;
+    }
+    return cell;
+  }
+  template <class Place>
+  [[nodiscard]] std::size_t length(Statistic statistic, Place place) const {
+    const Curve* measured = c_.measured.find(statistic, place);
+    return measured == nullptr ? 0 : measured->value.size();
+  }
+
+  void signal(Statistic statistic, Site site) {
+    const bool cosine = statistic == Statistic::token_cosine;
+    const bool module = site == Site::f_out;
+    for (std::size_t i = 0; i < length(statistic, site); ++i) {
+      std::optional<Cell> cell = entry(statistic, site, i);
+      if (!cell || std::isnan(cell->predicted)) continue;
+      cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
+      // What attention puts out is an average of values: its size is their overlap, a cosine.
+      const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
+      const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
+      cell->allowance =
+          (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) + rounding(c_.dtype)) * cell->scale;
+      cells_.push_back(*cell);
+    }
+  }
+
+  [[nodiscard]] double way_and_back(std::size_t depth) const {
+    return options_.finite_width_gradient *
+           (2.0 * prediction_.finite_width.back() - prediction_.finite_width.at(depth));
+  }
+  [[nodiscard]] double variance(const Cell& cell) const { return c_.seeds * cell.measured_error * cell.measured_error; }
+
+  /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
+  template <class Place>
+  void gradient(Place place, std::size_t i, std::size_t depth, const GradientFloor& floor) {
+    std::optional<Cell> plain = entry(Statistic::grad_sq, place, i);
+    std::optional<Cell> log = entry(Statistic::log_grad_sq, place, i);
+    if (!plain || !log || std::isnan(plain->predicted)) return;
+    const double t = std::max(0.0, plain->predicted);
+    // |g + e|² with |e|² ≤ floor, and e in any direction.
+    const double rounded = floor.floor + 2.0 * std::sqrt(floor.floor * t);
+    const bool resolved = t > 0.0 && rounded < 0.1 * t;
+    if (resolved && std::isfinite(log->measured) && std::isfinite(log->predicted)) {
+      log->allowance = way_and_back(depth) + variance(*log) / 2.0 + rounded / t + rounding(c_.dtype);
+      cells_.push_back(*log);
+      return;
+    }
+    plain->scale = std::max(t, floor.size);
+    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + (resolved ? way_and_back(depth) * t : 0.0);
+    if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
+    cells_.push_back(*plain);
+  }
+
+  void stream_gradient() {
+    const GradientFloor floor = stream_floor(c_.spec, c_.dtype);
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Site::x_out); ++i) gradient(Site::x_out, i, i, floor);
+  }
+
+  void weight_gradient(Weight weight) {
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, weight); ++i) {
+      const auto layer = static_cast<int>(i);
+      gradient(weight, i, 2 * i, gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
+    }
+  }
+
+  /// A share p = S/(S+V): the logarithm of S/V has a gradient's allowances, and dp = p(1−p) d log(S/V).
+  void score_share() {
+    for (std::size_t l = 0; l < length(Statistic::score_share, Site::A_out); ++l) {
+      std::optional<Cell> cell = entry(Statistic::score_share, Site::A_out, l);
+      // Where nothing comes back there is nothing to share.
+      const Curve* arrives = c_.measured.find(Statistic::grad_sq, Site::f_out);
+      if (!cell || std::isnan(cell->predicted) || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
+      const double slope = cell->predicted * (1.0 - cell->predicted);
+      const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
+      cell->allowance = slope * way_and_back(l) + std::min(curvature, 1.0) + rounding(c_.dtype);
+      cells_.push_back(*cell);
+    }
+  }
+
+  const Comparison& c_;
+  const AgreementOptions& options_;
+  const theory::Prediction& prediction_;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options) {
+  return Collector(comparison, options).take();
+}
+
+std::string out_of_range(const Comparison& c) {
+  // Squares of entries near the smallest normal number; in f64 the statistic itself, a square, is lost before.
+  const double smallest = c.dtype == DType::f64 ? 1e-290 : 1e-70;
+  for (const Site site : {Site::A_out, Site::f_out, Site::x_out}) {
+    const Curve* curve = c.prediction.profile.find(Statistic::second_moment, site);
+    if (curve == nullptr) continue;
+    for (std::size_t i = 0; i < curve->value.size(); ++i) {
+      if (!(curve->value[i] > 0.0) || curve->value[i] >= smallest) continue;
+      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too small for {}",
+                         site_names[static_cast<std::size_t>(site)], i, curve->value[i], name_of(c.dtype));
+    }
+  }
+  return {};
+}
+
+}  // namespace periscope

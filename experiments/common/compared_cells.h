@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/common/cell.h"
+#include "experiments/common/config.h"
+#include "sim/spec/profile.h"
+
+namespace periscope {
+
+struct Comparison;
+
+/// What verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
+/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with gradients,
+/// the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of every matrix,
+/// and of the score path's share in every attention.
+inline constexpr std::array<std::pair<Statistic, Site>, 8> compared_curves{{{Statistic::second_moment, Site::x_out},
+                                                                            {Statistic::variance, Site::x_out},
+                                                                            {Statistic::token_cosine, Site::x_out},
+                                                                            {Statistic::second_moment, Site::f_out},
+                                                                            {Statistic::token_cosine, Site::f_out},
+                                                                            {Statistic::second_moment, Site::r_out},
+                                                                            {Statistic::log_grad_sq, Site::x_out},
+                                                                            {Statistic::score_share, Site::A_out}}};
+
+/// Every cell of a comparison with its allowance.
+/// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
+/// c·w·scale (T19), w being theory::Prediction::finite_width, with its own c for moments and for cosines, which
+/// attention's output has too.
+/// Gradients: c·w of the way to the top and back, and half the variance over seeds of the logarithm: what a log-normal
+/// spread of width-limited gradients takes off the mean of logs. A share p may differ by what these allowances of
+/// log(p/(1−p)) come to, p(1−p) times as much.
+/// A gradient that is predicted within the rounding of the backward pass (gradient_floor.h) is compared as it is, not
+/// its logarithm, and its errors are relative to the terms that cancel in it.
+std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options);
+
+/// Why a run of this dtype cannot show what is predicted, or "": the first signal whose squares it cannot hold.
+std::string out_of_range(const Comparison& comparison);
+
+}  // namespace periscope

@@ -1,0 +1,88 @@
+#include "experiments/common/contrasts.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/findings.h"
+
+namespace periscope {
+namespace {
+
+/// What shares one contrast: statistic, place, and of modules whether it is attention.
+using Group = std::tuple<Statistic, Site, std::optional<Weight>, std::string>;
+
+Group group_of(const Cell& cell) {
+  std::string kind;
+  if (!cell.weight && cell.site == Site::f_out) kind = ModelSpec::is_attention(cell.index) ? "attention " : "mlp ";
+  return {cell.statistic, cell.site, cell.weight, kind};
+}
+
+/// The weighted sum of each row's numbers at the cells' places.
+Estimate weighted(const SeedCurves::Rows& rows, const std::vector<const Cell*>& cells,
+                  const std::vector<double>& weights) {
+  std::vector<double> sums;
+  for (const std::vector<double>& row : rows) {
+    double& sum = sums.emplace_back(0.0);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      sum += weights[i] * row.at(static_cast<std::size_t>(cells[i]->index)) / cells[i]->scale;
+    }
+  }
+  return mean_over_seeds(sums);
+}
+
+Cell contrast(const std::string& name, const SeedCurves::Rows& rows, const std::vector<const Cell*>& cells,
+              const std::vector<double>& weights) {
+  Cell result = *cells.front();
+  result.contrast = name;
+  result.index = 0;
+  result.scale = 1.0;
+  const Estimate measured = weighted(rows, cells, weights);
+  double predicted = 0.0;
+  double error = 0.0;
+  result.allowance = 0.0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const Cell& cell = *cells[i];
+    predicted += weights[i] * cell.predicted / cell.scale;
+    error += std::abs(weights[i]) * cell.predicted_error / cell.scale;
+    result.allowance += std::abs(weights[i]) * cell.allowance / cell.scale;
+  }
+  // As a deviation from the prediction.
+  result.measured = measured.value - predicted;
+  result.measured_error = measured.error;
+  result.predicted = 0.0;
+  result.predicted_error = error;
+  return result;
+}
+
+}  // namespace
+
+std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell>& cells) {
+  if (comparison.per_seed == nullptr) return {};
+  std::map<Group, std::vector<const Cell*>> groups;
+  for (const Cell& cell : cells) {
+    // A gradient that stands as it is, not as its logarithm, is one of a few that are zero.
+    if (cell.statistic == Statistic::grad_sq || !cell.is_finite() || !(cell.scale > 0.0)) continue;
+    groups[group_of(cell)].push_back(&cell);
+  }
+  std::vector<Cell> all;
+  for (const auto& [group, members] : groups) {
+    const auto& [statistic, site, weight, kind] = group;
+    const SeedCurves::Rows* rows =
+        weight ? comparison.per_seed->find(statistic, *weight) : comparison.per_seed->find(statistic, site);
+    if (rows == nullptr || members.size() < 2) continue;
+    const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
+    all.push_back(contrast(kind + "mean", *rows, members, equal));
+    if (members.size() < 3) continue;
+    std::vector<double> x;
+    for (const Cell* cell : members) x.push_back(cell->index);
+    std::vector<double> slope = slope_weights(x);
+    for (double& w : slope) w *= x.back() - x.front();
+    all.push_back(contrast(kind + "slope", *rows, members, slope));
+  }
+  return all;
+}
+
+}  // namespace periscope

@@ -1,0 +1,56 @@
+#include "experiments/common/gradient_floor.h"
+
+#include <cmath>
+#include <limits>
+
+#include "sim/spec/weight.h"
+
+namespace periscope {
+namespace {
+
+double square(double x) { return x * x; }
+
+double epsilon(DType dtype) {
+  return dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+double smallest(DType dtype) {
+  return dtype == DType::f64 ? std::numeric_limits<double>::denorm_min() : std::numeric_limits<float>::denorm_min();
+}
+
+double at(const Profile& profile, Statistic statistic, Site site, int sublayer) {
+  const Curve* curve = profile.find(statistic, site);
+  const auto i = static_cast<std::size_t>(sublayer);
+  return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
+}
+
+double safety(const ModelSpec& model) { return 100.0 * std::sqrt(static_cast<double>(model.sublayers())); }
+
+}  // namespace
+
+double rounding(DType dtype) { return 100.0 * epsilon(dtype); }
+
+GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
+  const ModelSpec& m = spec.model;
+  const WeightShape shape = shape_of(m, weight);
+  const double c = safety(m);
+  GradientFloor f{.floor = static_cast<double>(shape.fan_out) * shape.fan_in * square(c * smallest(dtype))};
+  if (weight != Weight::q && weight != Weight::k) return f;
+  const double power = m.width * at(measured, Statistic::second_moment, Site::A_out, 2 * layer);
+  const double g = at(measured, Statistic::grad_sq, Site::f_out, 2 * layer);
+  const bool normed = m.qk_norm != QkNorm::none;
+  const double other = square(stddev_of(spec, weight == Weight::q ? Weight::k : Weight::q)) * power;
+  const double own = square(stddev_of(spec, weight)) * power;
+  const double e = m.head_dim;
+  f.size = 4.0 * square(spec.input.tokens) * m.heads * e * square(stddev_of(spec, Weight::o)) * g * e *
+           square(stddev_of(spec, Weight::v)) * power * power;
+  f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
+  if (!std::isfinite(f.size)) f.size = 0.0;
+  f.floor += f.size * (square(c * epsilon(dtype)) + c * epsilon(DType::f64));
+  return f;
+}
+
+GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
+  return {.floor = spec.model.width * square(safety(spec.model) * smallest(dtype))};
+}
+
+}  // namespace periscope

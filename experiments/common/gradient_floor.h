@@ -1,0 +1,33 @@
+#pragma once
+
+#include "sim/core/tensor.h"
+#include "sim/spec/model_spec.h"
+#include "sim/spec/profile.h"
+
+namespace periscope {
+
+/// How exact a squared gradient can be.
+struct GradientFloor {
+  double size = 0.0;   ///< of the terms that cancel in it, squared as it is
+  double floor = 0.0;  ///< what rounding makes of it where it is zero
+};
+
+/// Of ‖∂loss/∂W‖² of a layer's matrix, with the sizes that were measured.
+/// Only queries and keys have gradients in which terms cancel: dz_t = A_t∘(dA_t − Σ_s A_ts dA_ts) is zero where all
+/// values are equal, or one token is alone, and dA_ts = ⟨dmix_t, v_s⟩ is not. Per head ‖dmix_t‖² = e σ_o² ‖g_t‖², g the
+/// gradient at f_out, ‖v_s‖² = e σ_v² D a, a the second moment of A_out, ‖k_s‖²/e = κ, which is σ_k² D a or 1 behind
+/// QK-norm, and ‖x_t‖² = D a. By the triangle inequality over T tokens, ‖dz_t‖ ≤ 2 max|dA_ts| and H heads
+///   size = 4 T² H · e σ_o² g · e σ_v² D a · κ · D a / ρ,  ρ = 1, or behind QK-norm σ_q² D a + ε,
+/// and the same with q for k. Rounding of the run, C·u relative to terms, and of the theory's double precision, in
+/// which the same terms cancel once they are squared: floor = size·((C u)² + C u₆₄) + n(C η)², with n entries, C =
+/// 100·√(2L) and η the smallest number of the dtype.
+GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
+
+/// Of the stream's gradient (mean over tokens of its square), in which nothing cancels: η alone.
+GradientFloor stream_floor(const StackSpec& spec, DType dtype);
+
+/// Rounding of one pass through the stack, relative to the value: each of the 2L sublayers adds a few
+/// roundings of its dtype, and statistics average over many entries.
+double rounding(DType dtype);
+
+}  // namespace periscope
