@@ -62,6 +62,11 @@ constexpr std::array keys{
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
     Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
+    Key{"agreement.power_limit.second_moment", "0.1", "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
+    Key{"agreement.power_limit.variance", "0.1", "the same of the variance"},
+    Key{"agreement.power_limit.token_cosine", "0.1", "the same of the token cosine, absolute"},
+    Key{"agreement.power_limit.log_grad_sq", "0.5", "the same of the logarithm of a squared gradient"},
+    Key{"agreement.power_limit.score_share", "0.1", "the same of the score path's share, absolute"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},
     Key{"converge.seeds", "64", "seeds per width"},
     Key{"gradients.layers", "[4, 8, 16, 32]", "depths of `gradients depth`"},
@@ -121,7 +126,7 @@ std::string list_text() {
                         p.layers, p.width, p.heads, p.kv_heads, p.head_dim, p.mlp_width);
   }
   text += "\nConfiguration keys\n";
-  for (const Key& k : keys) text += fmt::format("  {:<28} {:<19} {}\n", k.name, k.standard, k.meaning);
+  for (const Key& k : keys) text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
   text += fmt::format("\nDevices: {}\n\nExperiments\n", fmt::join(device_names(), ", "));
   for (const Experiment& e : experiments) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
   return text;

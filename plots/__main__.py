@@ -20,6 +20,7 @@ from plots import (
     gradient_depth,
     identity_path,
     massive,
+    power,
     probe,
     results,
     score_path,
@@ -28,7 +29,7 @@ from plots import (
     weight_gradients,
 )
 
-KINDS = (variance, token_cosine, dilution, agreement, angular, convergence, gradient, weight_gradients, score_path,
+KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients, score_path,
          gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
          probe, certificate)  # fmt: skip
 

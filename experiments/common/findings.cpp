@@ -1,8 +1,9 @@
 #include "experiments/common/findings.h"
 
-#include <boost/math/distributions/students_t.hpp>
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "sim/measure/running.h"
 
@@ -90,6 +91,22 @@ void judge(std::span<Finding* const> findings, double familywise_error) {
                        : finding->power > finding->power_limit ? Verdict::inconclusive
                                                                : Verdict::agrees;
   }
+}
+
+const Finding* telling(std::span<const Finding> findings) {
+  // Verdicts in the order in which one outranks another, then how far within a verdict.
+  const auto rank = [](const Finding& f) {
+    const double excess = f.critical > 0.0 ? f.cell().excess() / f.critical : 0.0;
+    switch (f.verdict) {
+      case Verdict::disagrees: return std::pair{3, excess};
+      case Verdict::inconclusive: return std::pair{2, f.power / f.power_limit};
+      case Verdict::agrees: return std::pair{1, excess};
+      case Verdict::not_checked: break;
+    }
+    return std::pair{0, 0.0};
+  };
+  const auto it = std::ranges::max_element(findings, {}, rank);
+  return it == findings.end() ? nullptr : &*it;
 }
 
 std::string_view name_of(ClaimVerdict verdict) {

@@ -63,6 +63,10 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, int replica
 /// could not have refused an error of power_limit. Needs 4 seeds.
 void judge(std::span<Finding* const> findings, double familywise_error);
 
+/// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else the
+/// least powerful of the inconclusive ones, else the one nearest to its limit. Null for none.
+const Finding* telling(std::span<const Finding> findings);
+
 /// What the data say about a claim of the literature.
 enum class ClaimVerdict { holds, holds_with_condition, fails, not_testable };
 [[nodiscard]] std::string_view name_of(ClaimVerdict verdict);

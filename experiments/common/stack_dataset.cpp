@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "experiments/common/compared_cells.h"
 #include "experiments/common/provenance.h"
 
 namespace periscope {
@@ -250,6 +252,54 @@ class Builder {
     add("verdict_reason", {}, std::move(reasons), "why no verdict was given");
     add("worst_excess", {}, std::move(beyond), "worst cell: standard errors beyond the finite-width term");
     add("worst_critical", {}, std::move(critical), "worst cell: where it would be rejected");
+    power();
+  }
+
+  /// T22: of every cell of the stream, of modules and of matrices, and the worst and the median of all.
+  void power() {
+    Values worst;
+    Values median;
+    std::vector<std::string> by;
+    for (const StackResult& r : results_) {
+      worst.push_back(r.agreement.worst < 0 ? nan : r.agreement.power.worst);
+      median.push_back(r.agreement.worst < 0 ? nan : r.agreement.power.median);
+      by.push_back(r.agreement.by);
+    }
+    const std::string words = "error that would have been rejected with 95 % probability (T22)";
+    add("power_worst", {}, std::move(worst), words + ": the cell that could hide the largest");
+    add("power_median", {}, std::move(median), words + ": median over cells");
+    add("rejected_by", {}, std::move(by), "cell that rejected theory");
+    for (const auto& [statistic, site] : compared_curves) {
+      const bool stream = site == Site::x_out || site == Site::r_out;
+      const std::size_t length = depths() - (stream ? 0 : 1);
+      Values values;
+      for (const StackResult& r : results_) {
+        Values row(length, nan);
+        for (const Cell& cell : r.agreement.cells) {
+          if (!cell.contrast.empty() || cell.weight || cell.statistic != statistic || cell.site != site) continue;
+          row.at(static_cast<std::size_t>(cell.index)) = cell.smallest_rejected(r.agreement.level);
+        }
+        values.insert(values.end(), row.begin(), row.end());
+      }
+      if (std::ranges::all_of(values, [](double v) { return std::isnan(v); })) continue;
+      const auto name = statistic_names[static_cast<std::size_t>(statistic)];
+      const auto place = site_names[static_cast<std::size_t>(site)];
+      add(site == Site::x_out ? fmt::format("{}_power", name) : fmt::format("{}_{}_power", place, name),
+          {stream ? "depth" : "sublayer"}, std::move(values), fmt::format("{} of {}: {}", name, place, words));
+    }
+    if (!has_weight_curves()) return;
+    const std::size_t layers = (depths() - 1) / 2;
+    Values values;
+    for (const StackResult& r : results_) {
+      Values rows(layer_weights * layers, nan);
+      for (const Cell& cell : r.agreement.cells) {
+        if (!cell.contrast.empty() || !cell.weight || !is_of_layer(*cell.weight)) continue;
+        rows.at(static_cast<std::size_t>(*cell.weight) * layers + static_cast<std::size_t>(cell.index)) =
+            cell.smallest_rejected(r.agreement.level);
+      }
+      values.insert(values.end(), rows.begin(), rows.end());
+    }
+    add("weight_log_grad_sq_power", {"weight", "layer"}, std::move(values), "log_grad_sq of every matrix: " + words);
   }
 
   [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(model_.sublayers()) + 1; }

@@ -192,6 +192,8 @@ CrossoverResult gradient_crossover(const Config& config, bool quiet) {
     for (Finding& f : c.ratios) findings.push_back(&f);
     if (c.crosses) findings.push_back(&c.crossing);
   }
+  // Logarithms of norms, half of those of squares.
+  for (Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
   judge(findings, config.agreement.familywise_error);
   judge_order(result, config.agreement.familywise_error);
   return result;

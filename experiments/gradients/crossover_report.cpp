@@ -12,12 +12,6 @@ namespace {
 /// An estimate of a logarithm as one of the number.
 Estimate exponential(const Estimate& log) { return {std::exp(log.value), std::exp(log.value) * log.error}; }
 
-const Finding* worst_of(const Crossover& c) {
-  const auto it =
-      std::ranges::max_element(c.ratios, {}, [](const Finding& f) { return f.cell().excess() / f.critical; });
-  return it == c.ratios.end() ? nullptr : &*it;
-}
-
 /// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
 double law_error(const Crossover& c) {
   const Curve ratio = c.log_ratio.curve();
@@ -34,7 +28,7 @@ std::string table_of(const CrossoverResult& result) {
   for (const Crossover& c : result.placements) {
     const Curve ratio = c.log_ratio.curve();
     const auto at = [&](std::size_t i) { return plus_minus(exponential({ratio.value[i], ratio.standard_error[i]})); };
-    const Finding* worst = worst_of(c);
+    const Finding* worst = telling(c.ratios);
     table += fmt::format("{:<13} {:<22} {:<22} {:<20} {:<26} {:<11} {:<20} {:.1f} %\n", c.spec.model.placement.name,
                          at(0), at(ratio.value.size() - 1), worst != nullptr ? verdict_words(*worst) : c.refusal,
                          c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
@@ -69,7 +63,7 @@ GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& r
     columns.add("log_law_measured", law.value, "T14's log ratio from measured sizes", {"down_factor"});
     columns.add("log_law_stderr", law.standard_error, "its standard error over seeds", {"down_factor"});
     columns.add("log_crossing", c.crossing, "log rms a at which the ratio is 1");
-    const Finding* worst = worst_of(c);
+    const Finding* worst = telling(c.ratios);
     columns.add("verdict", std::string(name_of(worst != nullptr ? worst->verdict : Verdict::not_checked)),
                 "agreement of the ratio with theory at its worst factor (T19)");
     for (const Finding& f : c.ratios) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;

@@ -124,6 +124,7 @@ DepthResult gradient_depth(const Config& config, bool quiet) {
     findings.insert(findings.end(), {&law.exponent, &law.late_exponent});
     claims += law.claim ? 1 : 0;
   }
+  for (Finding* f : findings) f->power_limit = exponent_power_limit;
   judge(findings, config.agreement.familywise_error);
   for (DepthLaw& law : result.laws) {
     if (!law.claim || !law.refusal.empty()) continue;

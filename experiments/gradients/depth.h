@@ -20,6 +20,9 @@ struct DepthLaw {
   std::optional<Claim> claim;
 };
 
+/// T22: half of the ½ by which G8's two laws differ, L⁰ of Post-LN and L^(−½) of Pre-LN.
+inline constexpr double exponent_power_limit = 0.25;
+
 struct DepthResult {
   std::vector<double> layers;         ///< measured depths
   std::vector<double> theory_layers;  ///< these, and greater ones

@@ -76,7 +76,8 @@ void predict(const Config& config, IdentityPath& path) {
                            .seeds = path.share.seeds(),
                            .predicted = {p, p_error},
                            .replicates = all.replicates,
-                           .allowance = slope * bias + (slope > 0.0 ? variance / (2.0 * slope) : 0.0)});
+                           .allowance = slope * bias + (slope > 0.0 ? variance / (2.0 * slope) : 0.0),
+                           .power_limit = config.agreement.power_limits.score_share});
   }
 }
 
@@ -112,12 +113,7 @@ std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
   }
   judge(findings, config.agreement.familywise_error);
   for (IdentityPath& path : results) {
-    double largest = -1.0;
-    for (std::size_t i = 0; i < path.shares.size(); ++i) {
-      const double relative = path.shares[i].cell().excess() / path.shares[i].critical;
-      if (relative > largest) path.worst = static_cast<int>(i);
-      largest = std::max(largest, relative);
-    }
+    if (const Finding* worst = telling(path.shares)) path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.
     const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
     const bool identity = path.skip_change == 0.0;

@@ -19,7 +19,7 @@ struct IdentityPath {
   Curve share_predicted;   ///< predicted ‖s‖²/‖g‖²: branches are orthogonal to the skip path
   Curve log_skip_predicted;
   std::vector<Finding> shares;  ///< share against prediction at every depth below the top
-  int worst = -1;               ///< of `shares`: index of the largest excess over its limit
+  int worst = -1;               ///< of `shares`: index of the one that tells the verdict
   double error = 0.0;           ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
   double error_bound = 0.0;     ///< what rounding may make of it
   double skip_change = 0.0;     ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity

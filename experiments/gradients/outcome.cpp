@@ -35,6 +35,9 @@ std::string plus_minus(const Estimate& estimate) {
 }
 
 std::string verdict_words(const Finding& finding) {
+  if (finding.verdict == Verdict::inconclusive) {
+    return fmt::format("inconclusive (could be off by {:.2g}; limit {:.2g})", finding.power, finding.power_limit);
+  }
   if (finding.verdict != Verdict::disagrees) return std::string(name_of(finding.verdict));
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
 }
@@ -79,6 +82,8 @@ void Columns::add(const std::string& name, const Finding& finding, const std::st
       fmt::format("{}: prediction", long_name));
   add(fmt::format("{}_predicted_stderr", name), std::vector{finding.predicted.error},
       fmt::format("{}: standard error of the prediction", long_name));
+  add(fmt::format("{}_power", name), std::vector{finding.power},
+      fmt::format("{}: error that would have been rejected with 95 % probability (T22)", long_name));
   add(fmt::format("{}_verdict", name), std::string(name_of(finding.verdict)),
       fmt::format("{}: agreement with theory (T19)", long_name));
 }

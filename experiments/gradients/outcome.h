@@ -34,7 +34,8 @@ double log_norm_bias(const Config& config, const theory::Prediction& prediction,
 
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
 std::string plus_minus(const Estimate& estimate);
-/// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit.
+/// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
+/// 0.25)".
 std::string verdict_words(const Finding& finding);
 
 /// Writes variables that share leading dimensions, one row per call of `append`.
@@ -46,7 +47,7 @@ class Columns {
   void add(const std::string& name, std::vector<double> values, const std::string& long_name,
            const std::vector<std::string>& tail = {});
   void add(const std::string& name, const std::string& word, const std::string& long_name);
-  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_verdict.
+  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_power, name_verdict.
   void add(const std::string& name, const Finding& finding, const std::string& long_name);
   /// name_measured, name_stderr and name_predicted, name_predicted_stderr along one more dimension.
   void add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,

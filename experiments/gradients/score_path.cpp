@@ -67,10 +67,6 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   return path;
 }
 
-const Finding& worst_of(const std::vector<Finding>& findings) {
-  return *std::ranges::max_element(findings, {}, [](const Finding& f) { return f.cell().excess() / f.critical; });
-}
-
 std::string table_of(const std::vector<ScorePath>& results) {
   std::string table =
       fmt::format("{:<13} {:<24} {:<22} {:<34} {}\n", "placement", "largest share: measured", "predicted, verdict",
@@ -86,9 +82,9 @@ std::string table_of(const std::vector<ScorePath>& results) {
     table += fmt::format(
         "{:<13} {:<24} {:<22} {:<34} {}, {}\n", path.spec.model.placement.name,
         fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
-        fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(worst_of(path.shares).verdict)),
-        fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing), verdict_words(worst_of(path.with)),
-        verdict_words(worst_of(path.without)));
+        fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(telling(path.shares)->verdict)),
+        fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing), verdict_words(*telling(path.with)),
+        verdict_words(*telling(path.without)));
   }
   return table +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
@@ -110,6 +106,12 @@ std::vector<ScorePath> score_path(const Config& config, bool quiet) {
     for (Finding& f : path.shares) theory.push_back(&f);
     for (Finding& f : path.with) theory.push_back(&f);
     for (Finding& f : path.without) control.push_back(&f);
+  }
+  for (ScorePath& path : results) {
+    for (Finding& f : path.shares) f.power_limit = config.agreement.power_limits.score_share;
+    for (auto* logarithms : {&path.with, &path.without}) {
+      for (Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
+    }
   }
   judge(theory, config.agreement.familywise_error);
   judge(control, config.agreement.familywise_error);
@@ -139,7 +141,7 @@ GradientOutcome score_path_outcome(const Config& config, const std::vector<Score
     columns.add("log_grad_sq_without_scores_predicted_stderr", path.log_without.standard_error,
                 "standard error of the prediction without the score path", {"depth"});
     const auto word = [&](const std::vector<Finding>& findings) {
-      return std::string(judged ? name_of(worst_of(findings).verdict) : name_of(Verdict::not_checked));
+      return std::string(judged ? name_of(telling(findings)->verdict) : name_of(Verdict::not_checked));
     };
     columns.add("share_verdict", word(path.shares), "agreement of the share with theory (T19)");
     columns.add("verdict", word(path.with), "agreement of the stream's gradient with theory (T19)");

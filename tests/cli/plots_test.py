@@ -30,6 +30,7 @@ from plots import (  # noqa: E402
     convergence,
     curves,
     dilution,
+    power,
     probe,
     results,
     style,
@@ -59,8 +60,8 @@ OVERFLOW = ["--set", 'model.placement=["none","peri"]', "--set", "model.layers=4
 ONE_INPUT = ["--set", "input.kind=gaussian"]
 CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
 PROBE_FIGURES = ["trained-vs-init", "growth", "massive", "margins"]
-STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "angular-gaussian",
-                 "angular-tokens"]
+STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "power-gaussian",
+                 "power-tokens", "angular-gaussian", "angular-tokens"]
 
 
 def draw(*arguments):
@@ -189,6 +190,16 @@ class Plots(unittest.TestCase):
             m, e, t, f = (self.stack[f"{name}_{v}"][0, 1] for v in ("measured", "stderr", "predicted",
                                                                     "predicted_stderr"))
             np.testing.assert_allclose(values, (m - t) / np.sqrt(e**2 + f**2))
+
+    def test_power_band_is_what_the_test_would_not_refuse(self):
+        axes = self.figure(power, self.stack, "power-gaussian").axes[1]
+        hidden = 100 * self.stack["second_moment_power"][0, 1]
+        edges = axes.collections[0].get_paths()[0].vertices[:, 1]
+        self.assertAlmostEqual(edges.max(), hidden.max())
+        self.assertAlmostEqual(edges.min(), -hidden.max())
+        shown = next(line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5)
+        m, t = (self.stack[f"second_moment_{v}"][0, 1] for v in ("measured", "predicted"))
+        np.testing.assert_allclose(shown, 100 * (m / t - 1))
 
     def test_theory_alone_has_no_markers(self):
         for axes in self.figure(variance, self.theory).axes:

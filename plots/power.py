@@ -1,0 +1,62 @@
+"""What a verdict could have refused (T22): measured over predicted, inside the band that the test would not notice."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from plots import curves, style
+from plots.results import Result
+
+NEEDS = ("depth", "verdict", "power_worst", "second_moment_power", "second_moment_measured")
+BAND = "#56B4E9"
+LINE = "#0072B2"
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    for i, name in enumerate(result["input"]):
+        if np.isfinite(result["second_moment_power"][i]).any():
+            yield f"power-{name}", _bands(result, i)
+
+
+def deviation(curve: curves.Curve) -> np.ndarray:
+    """Measured over predicted, minus 1, in per cent."""
+    predicted = np.where(curve["predicted"] != 0, curve["predicted"], np.nan)
+    return 100 * (curve["measured"] / predicted - 1)
+
+
+def _bands(result: Result, i: int) -> Figure:
+    looks, depth = style.looks(result["placement"]), result["depth"]
+    limit = 100 * result.config["agreement"]["power_limit"]["second_moment"]
+    rows, columns = style.multiples(len(looks))
+    figure, grid = style.panels(rows, columns, 1.7, style.page(columns), sharex=True, sharey=True)
+    panels = [axes for row in grid for axes in row]
+    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+        hidden = 100 * result["second_moment_power"][i, p]
+        hidden = np.where(np.isfinite(hidden), hidden, np.nan)
+        axes.fill_between(depth, -hidden, hidden, color=BAND, alpha=0.35, lw=0, zorder=0)
+        axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
+        for y in (-limit, limit):
+            axes.axhline(y, color=style.INK, linewidth=0.6, linestyle=(0, (4, 2)), zorder=1)
+        curve = curves.select(result, "second_moment", (i, p))
+        axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
+        axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
+        axes.set_ylim(-1.6 * limit, 1.6 * limit)
+    style.label_outer(grid, len(looks), "Sublayers passed", "Deviation / %")
+    keys = [
+        Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
+        Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),
+        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label="limit of an agreement"),
+    ]
+    return style.finish(figure, keys, caption(result, i))
+
+
+def caption(result: Result, i: int) -> str:
+    words = (
+        f"{style.title(style.INPUTS[result['input'][i]])}: second moment of the stream, measured over predicted "
+        f"({result.seeds} seeds). Band: the smallest error that the test would have rejected with 95 % probability (T22); "
+        "a verdict whose band leaves the dashed limit is inconclusive. Titles: the verdict over all sites."
+    )
+    return f"{words} {result.setting()}"

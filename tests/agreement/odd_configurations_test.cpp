@@ -1,0 +1,138 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "experiments/common/stack_dataset.h"
+#include "experiments/common/stack_result.h"
+#include "experiments/common/verdict_table.h"
+#include "experiments/propagate.h"
+
+/// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
+namespace periscope {
+namespace {
+
+std::vector<std::string> base() {
+  return {"model.layers=2",
+          "model.width=16",
+          "model.heads=2",
+          "model.mlp_width=24",
+          "model.vocab=11",
+          "init.scheme=lecun",
+          "input.tokens=6",
+          "run.backward=true",
+          "run.seeds=5",
+          "theory.tolerance=0.5",
+          "theory.gradient_tolerance=1.0",
+          "model.placement=[\"pre\", \"peri\", \"post\"]"};
+}
+
+const std::vector<std::vector<std::string>> odd{
+    {},
+    {"run.dtype=f64"},
+    {"input.tokens=1"},
+    {"input.tokens=1", "run.dtype=f64"},
+    {"input.tokens=1", "model.causal=false", "model.qk_norm=head"},
+    {"init.qk_factor=0.0"},
+    {"init.qk_factor=0.0", "model.qk_norm=head"},
+    {"init.qk_factor=0.0", "model.qk_norm=full", "run.dtype=f64"},
+    {"input.correlation=1.0"},
+    {"input.correlation=1.0", "run.dtype=f64"},
+    {"input.correlation=1.0", "model.rope=false", "model.norm=layer"},
+    {"input.correlation=1.0", "model.qk_norm=head", "model.layers=6"},
+    {"model.gamma=0.0"},
+    {"model.gamma=0.0", "model.norm=layer"},
+    {"model.vocab=1"},
+    {"model.vocab=1", "run.dtype=f64"},
+    {"init.down_factor=0.0"},
+    {"init.down_factor=0.0", "model.mlp=relu"},
+    {"init.scheme=normal", "init.std=0.0"},
+    {"init.scheme=normal", "init.std=1e-30"},
+    {"init.scheme=normal", "init.std=30.0"},
+    {"model.placement={A = true, beta = 0.0}"},
+    {"model.placement={A = true, B = true, beta = 0.0}", "run.dtype=f64"},
+    {"model.placement={alpha = 0.0}"},
+    {"input.second_moment=1e-60"},
+    {"input.second_moment=1e-60", "run.dtype=f64"},
+    {"input.second_moment=1e60", "run.dtype=f64"},
+    {"input.second_moment=1e-300", "run.dtype=f64", "model.norm_eps=0.0"},
+    {"model.placement=none", "init.scheme=he", "model.layers=8"},
+    {"model.placement=none", "model.layers=6", "init.factor=30", "init.scheme=scaled", "run.dtype=f64"},
+    {"model.placement=residual", "input.correlation=1.0"},
+    {"model.placement=[\"deepnorm\", \"mix\", \"lns\"]", "input.tokens=1"},
+    {"model.mlp=relu", "model.mlp_width=1", "input.tokens=2"},
+    {"model.width=1", "model.heads=1", "model.mlp_width=1", "model.rope=false"},
+    {"model.width=2", "model.heads=1", "model.norm=layer", "model.mlp_width=2"},
+    {"model.unembedding=false"},
+    {"model.final_norm=false", "model.placement=pre"},
+    {"input.kind=tokens", "input.tokens=1"},
+    {"input.kind=tokens", "model.vocab=1"},
+    {"run.seeds=1"},
+    {"run.seeds=2"},
+};
+
+void check_finite_or_null(const nlohmann::ordered_json& json) {
+  // What is not finite becomes null in the text: it must be JSON again.
+  CHECK(nlohmann::json::accept(json.dump()));
+}
+
+}  // namespace
+
+TEST_CASE("every odd configuration gets a proper verdict, and theory is not rejected on rounding noise") {
+  for (const std::vector<std::string>& settings : odd) {
+    std::vector<std::string> all = base();
+    all.insert(all.end(), settings.begin(), settings.end());
+    std::string name;
+    for (const std::string& s : settings) name += s + " ";
+    CAPTURE(name);
+    const Config config = load_config("", all);
+    const std::vector<StackResult> results = propagate(config, true);
+    for (const StackResult& r : results) {
+      CAPTURE(r.spec.model.placement.name);
+      const Agreement& a = r.agreement;
+      INFO("by ", a.by, " ", a.reason);
+      CHECK(a.verdict != Verdict::disagrees);
+      CHECK((a.verdict == Verdict::agrees || !a.reason.empty()));
+      CHECK_FALSE(std::isnan(a.power.worst));
+      CHECK_FALSE(std::isnan(a.power.median));
+      CHECK_FALSE(std::isnan(a.critical));
+    }
+    const nlohmann::ordered_json json = cells_json(results);
+    check_finite_or_null(json);
+    const std::set<std::string> words{"agrees", "disagrees", "inconclusive", "not-checked"};
+    for (const auto& cell : json) CHECK(words.contains(cell["verdict"].get<std::string>()));
+    CHECK_FALSE(verdict_table(results, config.agreement, false).empty());
+    CHECK_NOTHROW(static_cast<void>(stack_dataset(config, results)));
+  }
+}
+
+TEST_CASE("an absolute floor still refuses: a gradient that is not zero where theory says so") {
+  std::vector<std::string> all = base();
+  all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
+  const Config config = load_config("", all);
+  const std::vector<StackResult> results = propagate(config, true);
+  const Measurement& measurement = *results[0].measurement;
+  Profile measured = measurement.profile;
+  const auto verdict = [&] {
+    return judge({{.spec = results[0].spec,
+                   .measured = measured,
+                   .seeds = measurement.seeds,
+                   .diverged_seeds = 0,
+                   .dtype = config.run.dtype,
+                   .prediction = results[0].prediction}},
+                 config.agreement)
+        .front();
+  };
+  const Agreement right = verdict();
+  CHECK(right.verdict != Verdict::disagrees);
+  double& q = measured.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
+  CHECK(q == 0.0);
+  q = 1e-6;
+  const Agreement wrong = verdict();
+  CHECK(wrong.verdict == Verdict::disagrees);
+  CHECK(wrong.by == "grad_sq q[1]");
+}
+
+}  // namespace periscope

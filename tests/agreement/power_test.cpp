@@ -1,0 +1,201 @@
+#include <doctest/doctest.h>
+
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/findings.h"
+
+/// T22: what a verdict could have refused, and what it says where that is not enough.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+constexpr std::size_t depths = 9;
+
+/// Second moments of a stream: `seeds` rows of 1 + noise of standard deviation `spread`, and `off` on top everywhere.
+struct Planted {
+  Planted(double spread, double off, int seeds = 16, double grows = 0.0) {
+    std::mt19937 engine(7);
+    std::normal_distribution<double> normal;
+    SeedRows rows;
+    for (int s = 0; s < seeds; ++s) {
+      Profile one;
+      Curve& curve = one.curves[{Statistic::second_moment, Site::x_out}];
+      for (std::size_t i = 0; i < depths; ++i) {
+        curve.value.push_back(1.0 + off + grows * static_cast<double>(i) + spread * normal(engine));
+      }
+      rows.add(curve.value);
+      per_seed.add(one);
+    }
+    measured.curves[{Statistic::second_moment, Site::x_out}] = rows.curve();
+    prediction.profile.curves[{Statistic::second_moment, Site::x_out}] = {std::vector<double>(depths, 1.0),
+                                                                          std::vector<double>(depths, 0.0)};
+    prediction.finite_width.assign(depths, 0.0);
+    prediction.replicates = 8;
+    count = seeds;
+  }
+  [[nodiscard]] Agreement judged(const AgreementOptions& options = {}, bool contrasts = false) const {
+    return judge({{spec, measured, count, 0, DType::f64, prediction, contrasts ? &per_seed : nullptr}}, options)
+        .front();
+  }
+
+  StackSpec spec;
+  Profile measured;
+  SeedCurves per_seed;
+  theory::Prediction prediction;
+  int count = 0;
+};
+
+Cell plain(double error, int seeds, double allowance = 0.0) {
+  return {.measured = 2.0,
+          .measured_error = error,
+          .predicted = 2.0,
+          .allowance = allowance,
+          .scale = 2.0,
+          .seeds = seeds,
+          .replicates = 8};
+}
+
+}  // namespace
+
+TEST_CASE("the smallest rejected error: by hand, and in limits") {
+  // t with 15 degrees of freedom: two-sided 1 % at 2.9467, one-sided 5 % at 1.7531.
+  CHECK(plain(0.1, 16).smallest_rejected(0.01) == Approx((2.9467 + 1.7531) * 0.1 / 2.0).epsilon(1e-4));
+  CHECK(plain(0.1, 16, 0.3).smallest_rejected(0.01) == Approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
+  CHECK(plain(0.0, 16).smallest_rejected(0.01) == 0.0);
+  CHECK(std::isinf(plain(std::nan(""), 16).smallest_rejected(0.01)));
+  Cell nothing = plain(0.1, 16);
+  nothing.scale = 0.0;
+  CHECK(std::isinf(nothing.smallest_rejected(0.01)));
+}
+
+TEST_CASE("what T22 calls rejected with 95 % probability is rejected about that often") {
+  std::mt19937 engine(3);
+  std::normal_distribution<double> normal;
+  constexpr int seeds = 16;
+  constexpr double level = 1e-4;
+  int rejected = 0;
+  constexpr int trials = 4000;
+  for (int trial = 0; trial < trials; ++trial) {
+    std::vector<double> values;
+    for (int s = 0; s < seeds; ++s) values.push_back(1.0 + 0.1 * normal(engine));
+    const Estimate mean = mean_over_seeds(values);
+    Cell cell{.measured = mean.value, .measured_error = mean.error, .predicted = 1.0, .seeds = seeds, .replicates = 8};
+    cell.predicted += cell.smallest_rejected(level);
+    rejected += cell.p_value() < level ? 1 : 0;
+  }
+  // t_0.95 is the quantile of Student's t where the shifted statistic is noncentral: 93 to 96 %.
+  CHECK(rejected > 0.92 * trials);
+  CHECK(rejected < 0.97 * trials);
+}
+
+TEST_CASE("degrees of freedom and p-values are numbers whatever the errors") {
+  for (const double a : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (const double b : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
+      for (const int replicates : {0, 1, 8}) {
+        CAPTURE(a);
+        CAPTURE(b);
+        const Cell cell{.measured = 2.0,
+                        .measured_error = a,
+                        .predicted = 1.0,
+                        .predicted_error = b,
+                        .seeds = 4,
+                        .replicates = replicates};
+        CHECK(cell.degrees() >= 1.0);
+        CHECK(cell.p_value() >= 0.0);
+        CHECK(cell.p_value() <= 1.0);
+        CHECK(cell.smallest_rejected(1e-5) >= 0.0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a predicted spread is pooled with the measured one, and the larger error counts") {
+  Cell cell{.measured_error = 0.1,
+            .predicted_error = 0.025,
+            .seeds = 16,
+            .replicates = 256,
+            .spread = 0.4,
+            .spread_degrees = 255};
+  CHECK(cell.degrees() == 270.0);
+  // Measured variance 16 · 0.01 = 0.16, predicted 0.16: pooled 0.16, error √(0.16 (1/16 + 1/256)) = √(0.01 + 0.025²).
+  CHECK(cell.error() == Approx(std::hypot(0.1, 0.025)));
+  cell.measured_error = 0.01;  // seeds that happen to lie close together
+  CHECK(cell.error() == Approx(std::sqrt((15 * 16 * 1e-4 + 255 * 0.16) / 270 * (1.0 / 16 + 1.0 / 256))));
+  cell.measured_error = 0.3;  // or far apart
+  CHECK(cell.error() == Approx(std::hypot(0.3, 0.025)));
+}
+
+TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejection outranks it") {
+  const Agreement fine = Planted(0.05, 0.0).judged();
+  CHECK(fine.verdict == Verdict::agrees);
+  CHECK(fine.power.worst > fine.power.median);
+  CHECK(fine.power.statistics.at(0).limit == 0.1);
+  const Agreement noisy = Planted(0.5, 0.0).judged();
+  CHECK(noisy.verdict == Verdict::inconclusive);
+  CHECK(noisy.reason.find("could be off by") != std::string::npos);
+  CHECK(noisy.rejected == 0);
+  AgreementOptions lenient;
+  lenient.power_limits.second_moment = 2.0;
+  CHECK(Planted(0.5, 0.0).judged(lenient).verdict == Verdict::agrees);
+  const Agreement wrong = Planted(0.5, 3.0).judged();
+  CHECK(wrong.verdict == Verdict::disagrees);
+  CHECK(wrong.by == wrong.cells[static_cast<std::size_t>(wrong.worst)].name());
+}
+
+TEST_CASE("an allowance of the whole number never agrees, whatever the limit") {
+  Planted stack(1e-3, 0.0);
+  stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5
+  AgreementOptions lenient;
+  lenient.power_limits.second_moment = 999.0;
+  CHECK(stack.judged(lenient).verdict == Verdict::inconclusive);
+  stack.prediction.finite_width.assign(depths, 1.9);
+  CHECK(stack.judged(lenient).verdict == Verdict::agrees);
+}
+
+TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw nothing") {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Planted stack(0.05, 0.0);
+    stack.measured.curves[{Statistic::second_moment, Site::x_out}].value[3] = bad;
+    stack.measured.curves[{Statistic::second_moment, Site::x_out}].standard_error[3] = std::nan("");
+    const Agreement a = stack.judged({}, true);
+    CHECK(a.verdict == Verdict::inconclusive);
+    CHECK(a.reason.find("second_moment x_out[3]") != std::string::npos);
+  }
+}
+
+TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no single cell sees") {
+  CHECK(Planted(0.04, 0.02).judged().verdict == Verdict::agrees);
+  const Agreement mean = Planted(0.04, 0.02).judged({}, true);
+  CHECK(mean.verdict == Verdict::disagrees);
+  CHECK(mean.by == "second_moment x_out mean");
+  CHECK(Planted(0.04, -0.04, 16, 0.01).judged().verdict == Verdict::agrees);
+  const Agreement slope = Planted(0.04, -0.04, 16, 0.01).judged({}, true);
+  CHECK(slope.verdict == Verdict::disagrees);
+  CHECK(slope.by == "second_moment x_out slope");
+  CHECK(Planted(0.04, 0.0).judged({}, true).verdict == Verdict::agrees);
+}
+
+TEST_CASE("the verdict of several findings: a rejection, else what is inconclusive, else agreement") {
+  const auto finding = [](Verdict verdict, double power) {
+    Finding f{.measured = {1.0, 0.1}, .seeds = 16, .predicted = {1.0, 0.0}, .replicates = 8};
+    f.power_limit = 1.0;
+    f.verdict = verdict;
+    f.power = power;
+    f.critical = 3.0;
+    return f;
+  };
+  const std::vector<Finding> all{finding(Verdict::agrees, 0.5), finding(Verdict::inconclusive, 2.0),
+                                 finding(Verdict::inconclusive, 3.0)};
+  CHECK(telling(all) == &all[2]);
+  std::vector<Finding> rejected = all;
+  rejected.push_back(finding(Verdict::disagrees, 0.1));
+  CHECK(telling(rejected)->verdict == Verdict::disagrees);
+  CHECK(telling({}) == nullptr);
+}
+
+}  // namespace periscope
