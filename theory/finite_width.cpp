@@ -110,8 +110,10 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
       if (const int depth = first_overflow(reading); depth >= 0) {
         prediction.refusal = fmt::format("at this width a replicate of the chain T25 overflows at depth {}", depth);
         prediction.profile = {};
+        prediction.draws = {};
         return;
       }
+      prediction.draws.push_back({.curves = reading.curves, .angular_distance = {}, .weight_curves = {}});
       for (const auto& [key, curve] : reading.curves) {
         std::vector<BlockMean>& entries = means[key];
         entries.resize(curve.value.size());
@@ -123,6 +125,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     }
   }
   prediction.exact_at_width = true;
+  prediction.draws_per_sequence = per_block;
   prediction.finite_width_replicates = replicates;
   prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
   prediction.limit = prediction.profile;

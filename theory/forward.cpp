@@ -175,7 +175,8 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
                                         const std::vector<double>& q_branch) {
   const ModelSpec& m = spec.model;
   // Attention averages the patterns of H heads: with heads wider than 32 that is the narrower limit of the two.
-  const double step = std::max(1.0 / m.width, 1.0 / (32.0 * m.heads));
+  // And the MLP's output averages over h features.
+  const double step = std::max({1.0 / m.width, 1.0 / (32.0 * m.heads), 1.0 / m.mlp_width});
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);

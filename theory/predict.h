@@ -45,6 +45,10 @@ struct Prediction {
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread
+  /// Then: each replicate's reading, for sums over depth; the sequences of token ids one after another, with equally
+  /// many replicates each.
+  std::vector<Profile> draws = {};
+  int draws_per_sequence = 0;
 
   /// True if the prediction of this statistic is exact at the stack's own widths.
   [[nodiscard]] bool exact_at_width_for(Statistic statistic, Site site) const {

@@ -76,6 +76,14 @@ class Collector {
       std::optional<Cell> cell = entry(statistic, site, i);
       if (!cell || std::isnan(cell->predicted)) continue;
       cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
+      if (prediction_.exact_at_width_for(statistic, site)) {
+        cell->allowance = rounding(c_.dtype) * cell->scale;
+        cell->replicates = prediction_.finite_width_replicates;
+        cell->spread = prediction_.spread.find(statistic, site)->value.at(i);
+        cell->spread_degrees = std::isfinite(cell->spread) ? prediction_.finite_width_degrees : 0;
+        cells_.push_back(*cell);
+        continue;
+      }
       // What attention puts out is an average of values: its size is their overlap, a cosine.
       const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
       const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
@@ -86,7 +94,12 @@ class Collector {
   }
 
   [[nodiscard]] double way_and_back(std::size_t depth) const {
-    return options_.finite_width_gradient *
+    // T8 leaves out that a norm's way back is across its input: 1 of D directions, of LayerNorm 2. c·w is the first
+    // order of that.
+    const double across = c_.spec.model.norm == NormKind::layer ? 2.0 : 1.0;
+    const double width = c_.spec.model.width;
+    if (width <= across) return std::numeric_limits<double>::infinity();
+    return options_.finite_width_gradient * width / (width - across) *
            (2.0 * prediction_.finite_width.back() - prediction_.finite_width.at(depth));
   }
   [[nodiscard]] double variance(const Cell& cell) const { return c_.seeds * cell.measured_error * cell.measured_error; }
@@ -98,8 +111,8 @@ class Collector {
     std::optional<Cell> log = entry(Statistic::log_grad_sq, place, i);
     if (!plain || !log || std::isnan(plain->predicted)) return;
     const double t = std::max(0.0, plain->predicted);
-    // |g + e|² with |e|² ≤ floor, and e in any direction.
-    const double rounded = floor.floor + 2.0 * std::sqrt(floor.floor * t);
+    // |g + e|² with |e|² ≤ floor.measured, and e in any direction.
+    const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured) && std::isfinite(log->predicted)) {
       log->allowance = way_and_back(depth) + variance(*log) / 2.0 + rounded / t + rounding(c_.dtype);
@@ -133,7 +146,7 @@ class Collector {
       if (!cell || std::isnan(cell->predicted) || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
       const double slope = cell->predicted * (1.0 - cell->predicted);
       const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
-      cell->allowance = slope * way_and_back(l) + std::min(curvature, 1.0) + rounding(c_.dtype);
+      cell->allowance = slope * way_and_back(l) + std::min(curvature, 1.0) + share_floor + rounding(c_.dtype);
       cells_.push_back(*cell);
     }
   }

@@ -33,6 +33,26 @@ Estimate weighted(const SeedCurves::Rows& rows, const std::vector<const Cell*>& 
   return mean_over_seeds(sums);
 }
 
+/// The error and the spread of the same sum over the replicates of T25's chain, within each sequence of token ids.
+void from_draws(const theory::Prediction& prediction, const std::vector<const Cell*>& cells,
+                const std::vector<double>& weights, Cell& result) {
+  const int block = prediction.draws_per_sequence;
+  double squares = 0.0;
+  for (std::size_t first = 0; first + static_cast<std::size_t>(block) <= prediction.draws.size();
+       first += static_cast<std::size_t>(block)) {
+    SeedCurves::Rows rows;
+    for (std::size_t r = first; r < first + static_cast<std::size_t>(block); ++r) {
+      rows.push_back(prediction.draws[r].find(result.statistic, result.site)->value);
+    }
+    const double error = weighted(rows, cells, weights).error;  // NaN for one replicate
+    squares += error * error * block * (block - 1.0);
+  }
+  result.spread_degrees = prediction.finite_width_degrees;
+  result.replicates = prediction.finite_width_replicates;
+  result.spread = std::sqrt(squares / result.spread_degrees);
+  result.predicted_error = result.spread / std::sqrt(result.replicates);
+}
+
 Cell contrast(const std::string& name, const SeedCurves::Rows& rows, const std::vector<const Cell*>& cells,
               const std::vector<double>& weights) {
   Cell result = *cells.front();
@@ -54,6 +74,7 @@ Cell contrast(const std::string& name, const SeedCurves::Rows& rows, const std::
   result.measured_error = measured.error;
   result.predicted = 0.0;
   result.predicted_error = error;
+  result.spread_degrees = 0;  // of one cell, not of the sum
   return result;
 }
 
@@ -74,13 +95,20 @@ std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell
         weight ? comparison.per_seed->find(statistic, *weight) : comparison.per_seed->find(statistic, site);
     if (rows == nullptr || members.size() < 2) continue;
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
-    all.push_back(contrast(kind + "mean", *rows, members, equal));
+    const bool drawn = !weight && comparison.prediction.exact_at_width_for(statistic, site) &&
+                       comparison.prediction.draws_per_sequence > 1;
+    const auto add = [&](const std::string& name, const std::vector<double>& weights) {
+      Cell cell = contrast(kind + name, *rows, members, weights);
+      if (drawn) from_draws(comparison.prediction, members, weights, cell);
+      all.push_back(cell);
+    };
+    add("mean", equal);
     if (members.size() < 3) continue;
     std::vector<double> x;
     for (const Cell* cell : members) x.push_back(cell->index);
     std::vector<double> slope = slope_weights(x);
     for (double& w : slope) w *= x.back() - x.front();
-    all.push_back(contrast(kind + "slope", *rows, members, slope));
+    add("slope", slope);
   }
   return all;
 }

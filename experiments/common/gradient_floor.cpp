@@ -8,6 +8,8 @@
 namespace periscope {
 namespace {
 
+constexpr double kernel_accuracy = 1e-7;
+
 double square(double x) { return x * x; }
 
 double epsilon(DType dtype) {
@@ -33,7 +35,7 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const ModelSpec& m = spec.model;
   const WeightShape shape = shape_of(m, weight);
   const double c = safety(m);
-  GradientFloor f{.floor = static_cast<double>(shape.fan_out) * shape.fan_in * square(c * smallest(dtype))};
+  GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in * square(c * smallest(dtype))};
   if (weight != Weight::q && weight != Weight::k) return f;
   const double power = m.width * at(measured, Statistic::second_moment, Site::A_out, 2 * layer);
   const double g = at(measured, Statistic::grad_sq, Site::f_out, 2 * layer);
@@ -45,12 +47,13 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
            square(stddev_of(spec, Weight::v)) * power * power;
   f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
   if (!std::isfinite(f.size)) f.size = 0.0;
-  f.floor += f.size * (square(c * epsilon(dtype)) + c * epsilon(DType::f64));
+  f.measured += f.size * square(c * epsilon(dtype));
+  f.predicted = kernel_accuracy * f.size;
   return f;
 }
 
 GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
-  return {.floor = spec.model.width * square(safety(spec.model) * smallest(dtype))};
+  return {.measured = spec.model.width * square(safety(spec.model) * smallest(dtype))};
 }
 
 }  // namespace periscope

@@ -8,8 +8,9 @@ namespace periscope {
 
 /// How exact a squared gradient can be.
 struct GradientFloor {
-  double size = 0.0;   ///< of the terms that cancel in it, squared as it is
-  double floor = 0.0;  ///< what rounding makes of it where it is zero
+  double size = 0.0;       ///< of the terms that cancel in it, squared as it is
+  double measured = 0.0;   ///< what rounding makes of it where it is zero, in the run
+  double predicted = 0.0;  ///< and in theory
 };
 
 /// Of ‖∂loss/∂W‖² of a layer's matrix, with the sizes that were measured.
@@ -18,13 +19,16 @@ struct GradientFloor {
 /// gradient at f_out, ‖v_s‖² = e σ_v² D a, a the second moment of A_out, ‖k_s‖²/e = κ, which is σ_k² D a or 1 behind
 /// QK-norm, and ‖x_t‖² = D a. By the triangle inequality over T tokens, ‖dz_t‖ ≤ 2 max|dA_ts| and H heads
 ///   size = 4 T² H · e σ_o² g · e σ_v² D a · κ · D a / ρ,  ρ = 1, or behind QK-norm σ_q² D a + ε,
-/// and the same with q for k. Rounding of the run, C·u relative to terms, and of the theory's double precision, in
-/// which the same terms cancel once they are squared: floor = size·((C u)² + C u₆₄) + n(C η)², with n entries, C =
-/// 100·√(2L) and η the smallest number of the dtype.
+/// and the same with q for k. Rounding of the run is C·u relative to the terms, C = 100·√(2L): measured = size·(C u)² +
+/// n(C η)², with n entries and η the smallest number of the dtype. Theory's terms cancel once they are squared, and
+/// its activation kernels hold correlations near 1 to about 1e-7 (Mehler's series): predicted = 1e-7·size.
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
 
 /// Of the stream's gradient (mean over tokens of its square), in which nothing cancels: η alone.
 GradientFloor stream_floor(const StackSpec& spec, DType dtype);
+
+/// Of score_share, which has the accuracy of theory's kernels.
+inline constexpr double share_floor = 1e-6;
 
 /// Rounding of one pass through the stack, relative to the value: each of the 2L sublayers adds a few
 /// roundings of its dtype, and statistics average over many entries.

@@ -11,11 +11,11 @@ namespace periscope {
 /// Above which smallest rejected error (T22) of its worst cell a statistic makes a verdict inconclusive; where they
 /// come from: theory/README.md.
 struct PowerLimits {
-  double second_moment = 0.1;  ///< relative
-  double variance = 0.1;       ///< relative
-  double token_cosine = 0.1;   ///< absolute
-  double log_grad_sq = 0.5;    ///< difference of logarithms
-  double score_share = 0.1;    ///< absolute
+  double second_moment = 0.15;  ///< relative
+  double variance = 0.15;       ///< relative
+  double token_cosine = 0.1;    ///< absolute
+  double log_grad_sq = 0.5;     ///< difference of logarithms
+  double score_share = 0.1;     ///< absolute
 
   /// Of a statistic that verdicts compare; that of log_grad_sq for grad_sq, which stands in for it where it is zero.
   [[nodiscard]] double of(Statistic statistic) const;

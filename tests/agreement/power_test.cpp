@@ -14,7 +14,7 @@ namespace {
 
 using doctest::Approx;
 
-constexpr std::size_t depths = 9;
+constexpr std::size_t depths = 25;
 
 /// Second moments of a stream: `seeds` rows of 1 + noise of standard deviation `spread`, and `off` on top everywhere.
 struct Planted {
@@ -131,10 +131,10 @@ TEST_CASE("a predicted spread is pooled with the measured one, and the larger er
 }
 
 TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejection outranks it") {
-  const Agreement fine = Planted(0.05, 0.0).judged();
+  const Agreement fine = Planted(0.03, 0.0).judged();
   CHECK(fine.verdict == Verdict::agrees);
   CHECK(fine.power.worst > fine.power.median);
-  CHECK(fine.power.statistics.at(0).limit == 0.1);
+  CHECK(fine.power.statistics.at(0).limit == 0.15);
   const Agreement noisy = Planted(0.5, 0.0).judged();
   CHECK(noisy.verdict == Verdict::inconclusive);
   CHECK(noisy.reason.find("could be off by") != std::string::npos);
@@ -169,15 +169,15 @@ TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw no
 }
 
 TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no single cell sees") {
-  CHECK(Planted(0.04, 0.02).judged().verdict == Verdict::agrees);
-  const Agreement mean = Planted(0.04, 0.02).judged({}, true);
-  CHECK(mean.verdict == Verdict::disagrees);
-  CHECK(mean.by == "second_moment x_out mean");
-  CHECK(Planted(0.04, -0.04, 16, 0.01).judged().verdict == Verdict::agrees);
-  const Agreement slope = Planted(0.04, -0.04, 16, 0.01).judged({}, true);
-  CHECK(slope.verdict == Verdict::disagrees);
-  CHECK(slope.by == "second_moment x_out slope");
-  CHECK(Planted(0.04, 0.0).judged({}, true).verdict == Verdict::agrees);
+  const Planted everywhere(0.08, 0.01, 64);
+  CHECK(everywhere.judged().verdict == Verdict::agrees);
+  CHECK(everywhere.judged({}, true).verdict == Verdict::disagrees);
+  CHECK(everywhere.judged({}, true).by == "second_moment x_out mean");
+  const Planted growing(0.08, -0.018, 64, 0.0015);
+  CHECK(growing.judged().verdict == Verdict::agrees);
+  CHECK(growing.judged({}, true).verdict == Verdict::disagrees);
+  CHECK(growing.judged({}, true).by == "second_moment x_out slope");
+  CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == Verdict::agrees);
 }
 
 TEST_CASE("the verdict of several findings: a rejection, else what is inconclusive, else agreement") {
