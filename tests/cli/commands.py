@@ -23,7 +23,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertEqual([c["placement"] for c in result["cells"]], ["pre", "peri"])
         for cell in result["cells"]:
-            self.assertIn(cell["verdict"], ("agrees", "disagrees", "not-checked"))
+            self.assertIn(cell["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
             for name in ("variance", "second_moment", "token_cosine"):
                 curve = cell[name]
                 self.assertEqual(curve["site"], "x_out")
@@ -76,7 +76,7 @@ class Commands(unittest.TestCase):
         for name in ("variance_measured", "variance_predicted"):
             exported = [float(r["value"]) for r in rows if r["variable"] == name and r["placement"] == "peri"]
             self.assertEqual(exported, result["cells"][1]["variance"][name.split("_")[1]])
-        self.assertEqual({r["value"] for r in rows if r["variable"] == "verdict"}, {"agrees"})
+        self.assertLessEqual({r["value"] for r in rows if r["variable"] == "verdict"}, {"agrees", "inconclusive"})
 
     def test_placement_forms(self):
         free = "{A=true,B=false,C=true,alpha=0.9,beta=0.5}"

@@ -43,8 +43,9 @@ class Gradients(unittest.TestCase):
         for name in FILES:
             done = run("gradients", name, "--config", self.config)
             self.assertEqual((done.returncode, done.stdout), (0, ""), name)
-            for word in ("placement", "peri", "agrees"):
+            for word in ("placement", "peri"):
                 self.assertIn(word, done.stderr)
+            self.assertRegex(done.stderr, "agrees|inconclusive")
 
     def test_threads_do_not_change_results(self):
         for name in FILES:
