@@ -64,7 +64,7 @@ constexpr std::array keys{
     Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"agreement.power_limit.second_moment", "0.15", "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
     Key{"agreement.power_limit.variance", "0.1", "the same of the variance"},
-    Key{"agreement.power_limit.token_cosine", "0.1", "the same of the token cosine, absolute"},
+    Key{"agreement.power_limit.token_cosine", "0.15", "the same of the token cosine, absolute"},
     Key{"agreement.power_limit.log_grad_sq", "0.5", "the same of the logarithm of a squared gradient"},
     Key{"agreement.power_limit.score_share", "0.1", "the same of the score path's share, absolute"},
     Key{"converge.widths", "[32, 64, 128, 256]", "widths, head_dim fixed, heads and mlp_width in proportion"},

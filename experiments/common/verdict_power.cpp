@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "sim/spec/model_spec.h"
+
 namespace periscope {
 namespace {
 
@@ -29,6 +31,12 @@ double PowerLimits::of(Statistic statistic) const {
   }
 }
 
+double PowerLimits::of(const Cell& cell) const {
+  const bool attention = cell.statistic == Statistic::second_moment && !cell.weight && cell.site == Site::f_out &&
+                         ModelSpec::is_attention(cell.index);
+  return (attention ? 3.0 : 1.0) * of(cell.statistic);
+}
+
 Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits) {
   Power power;
   std::map<Statistic, std::vector<double>> of_statistic;
@@ -38,17 +46,18 @@ Power power_of(std::span<const Cell> cells, double level, const PowerLimits& lim
     if (!cells[i].contrast.empty() || !cells[i].is_finite()) continue;
     const double delta = cells[i].smallest_rejected(level);
     all.push_back(delta);
+    power.worst = std::max(power.worst, delta);
     of_statistic[cells[i].statistic].push_back(delta);
     StatisticPower& w = worst[cells[i].statistic];
-    if (w.cell >= 0 && delta <= w.worst) continue;
+    const double limit = limits.of(cells[i]);
+    if (w.cell >= 0 && delta / limit <= w.worst / w.limit) continue;
     w.worst = delta;
+    w.limit = limit;
     w.cell = static_cast<int>(i);
   }
   for (auto& [statistic, w] : worst) {
     w.statistic = statistic;
     w.median = median_of(of_statistic[statistic]);
-    w.limit = limits.of(statistic);
-    power.worst = std::max(power.worst, w.worst);
     power.statistics.push_back(w);
   }
   power.median = median_of(std::move(all));

@@ -13,12 +13,15 @@ namespace periscope {
 struct PowerLimits {
   double second_moment = 0.15;  ///< relative
   double variance = 0.15;       ///< relative
-  double token_cosine = 0.1;    ///< absolute
+  double token_cosine = 0.15;   ///< absolute
   double log_grad_sq = 0.5;     ///< difference of logarithms
   double score_share = 0.1;     ///< absolute
 
   /// Of a statistic that verdicts compare; that of log_grad_sq for grad_sq, which stands in for it where it is zero.
   [[nodiscard]] double of(Statistic statistic) const;
+  /// Of a cell: three times its statistic's for the size of what attention puts out, an average of a few values which
+  /// fluctuates that much more than a sum over all features; its mean over depth is a contrast of its own.
+  [[nodiscard]] double of(const Cell& cell) const;
 };
 
 /// What the cells of one statistic could have refused.
@@ -27,7 +30,7 @@ struct StatisticPower {
   double worst = 0.0;
   double median = 0.0;
   double limit = 0.0;
-  int cell = -1;  ///< index of the worst cell
+  int cell = -1;  ///< index of the worst cell, the one with the largest error in units of its limit
 };
 
 /// T22 of a verdict: over all single cells, contrasts left out, and for every statistic.
