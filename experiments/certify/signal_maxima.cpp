@@ -20,6 +20,25 @@ void raise(std::vector<double>& maxima, std::size_t at, double value) {
   maxima[at] = std::max(maxima[at], magnitude);
 }
 
+/// The matrices that are multiplied with in a sublayer, before the first one (−1) or after the last.
+std::vector<Weight> weights_of(const ModelSpec& m, int sublayer) {
+  std::vector<Weight> weights;
+  if (sublayer < 0) {
+    if (m.projects_embedding()) weights.push_back(Weight::project_in);
+  } else if (sublayer >= m.sublayers()) {
+    if (!m.unembedding) return weights;
+    if (m.projects_embedding()) weights.push_back(Weight::project_out);
+    if (m.head.transform) weights.push_back(Weight::head_dense);
+    weights.push_back(Weight::unembedding);
+  } else if (ModelSpec::is_attention(sublayer)) {
+    weights = {Weight::q, Weight::k, Weight::v, Weight::o};
+  } else {
+    weights = {Weight::up, Weight::down};
+    if (is_gated(m.mlp)) weights.push_back(Weight::gate);
+  }
+  return weights;
+}
+
 }  // namespace
 
 std::vector<double> largest_scores(const StackContext& c, int layer, const Tensor& q, const Tensor& k) {
@@ -133,12 +152,10 @@ void SignalMaxima::note_inner(const StackContext& c, int sublayer, InnerLog* log
   if (log == nullptr) return;
   const bool in_layer = sublayer >= 0 && sublayer < c.model.sublayers();
   const auto has_bias = [&](const Tensor& w) {
-    for (std::size_t i = 0; i < weight_names.size(); ++i) {
-      const auto weight = static_cast<Weight>(i);
-      if (is_of_layer(weight) && !in_layer) continue;
-      if (c.weights.matrix(sublayer / 2, weight).same_as(w)) return !c.weights.bias(sublayer / 2, weight).empty();
-    }
-    return false;
+    const std::vector<Weight> weights = weights_of(c.model, sublayer);
+    const auto found =
+        std::ranges::find_if(weights, [&](Weight i) { return c.weights.matrix(sublayer / 2, i).same_as(w); });
+    return found != weights.end() && !c.weights.bias(sublayer / 2, *found).empty();
   };
   for (const InnerLog::Record& r : log->take()) {
     const auto one = [&](Signal signal) { raise_to(signal, sublayer, r.magnitudes, true); };

@@ -63,7 +63,7 @@ TEST_CASE("the result is the same for any number of threads, and of one checkpoi
 
 TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {
   std::set<std::string> families, placements, structures;
-  for (std::uint32_t index = 0; index < 400; ++index) {
+  for (std::uint32_t index = 0; index < 1500; ++index) {
     const Specimen s = generate_specimen(5, index, number_formats[2]);
     families.insert(s.family);
     placements.emplace(s.model.placement.name);
