@@ -214,20 +214,25 @@ TEST_CASE("angular distances: a negative alpha turns the stream past a right ang
 TEST_CASE(
     "T19: the finite-width factor counts sublayers where a norm bounds the branch, and multiplies where none does") {
   const std::vector<double> q{1.0, 2.0, 4.0, 8.0};
-  StackSpec spec = testing::placed(testing::tiny_stack(), "peri");
+  StackSpec tiny = testing::tiny_stack();
+  tiny.model.mlp_width = 48;
+  StackSpec spec = testing::placed(tiny, "peri");
   const std::vector<double> bounded = finite_width_factor(spec, q, q);
   REQUIRE(bounded.size() == 5);
   for (std::size_t i = 0; i < 5; ++i) CHECK(bounded[i] == exactly(static_cast<double>(i) / 12));
   // Without norms a SwiGLU's branch has degree 2: with equal shares the elasticity is 3/2.
-  spec = testing::placed(testing::tiny_stack(), "none");
+  spec = testing::placed(tiny, "none");
   const std::vector<double> free = finite_width_factor(spec, q, q);
   CHECK(free[1] == exactly(1.0 / 12));
   CHECK(free[2] == exactly(2.25 / 12 + 1.0 / 12));
   CHECK(free[3] == exactly(free[2] + 1.0 / 12));
   spec.model.embedding_norm = true;
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 12));
-  spec.model.width = 512;  // few heads are the narrower limit
-  spec.model.heads = 2;
+  spec.model.width = 512;
+  spec.model.heads = 16;  // a narrow hidden layer is the narrowest limit
+  CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 48));
+  spec.model.mlp_width = 2048;
+  spec.model.heads = 2;  // few heads are
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
 }
 
