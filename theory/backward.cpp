@@ -81,7 +81,7 @@ class Backward {
     }
     branch *= squared(rule.beta);
     if (rule.norm_b) branch = through_norm(branch, t.r_b, m.gamma);
-    Matrix in = ModelSpec::is_attention(l) ? attention(l, t.input, branch) : mlp(l, t.input, branch);
+    Matrix in = ModelSpec::is_attention(l) ? attention(l, t.input, branch) : mlp(l, t, branch);
     in *= squared(rule.input_gain);
     if (rule.norm_a) in = through_norm(in, t.r_a, m.gamma);
     g_ = squared(rule.alpha) * sum;
@@ -113,21 +113,22 @@ class Backward {
   }
 
   /// T10 and the MLP weights' T11.
-  Matrix mlp(int l, const Matrix& input, const Matrix& g) {
+  Matrix mlp(int l, const SublayerTrace& forward, const Matrix& g) {
     const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const Matrix& phi = forward.activated;
     const double u = squared(std_of(Weight::up));
     const double d = squared(std_of(Weight::down)) * m.mlp_width;
     const Activation activation = activation_of(m.mlp);
     const Matrix up = u * m.width * input;
     if (!is_gated(m.mlp)) {
       const Matrix du = d * derivative_kernel(activation, up).cwiseProduct(g);
-      set(Weight::down, l, weight_gradient(m.mlp_width, activation_kernel(activation, up), g));
+      set(Weight::down, l, weight_gradient(m.mlp_width, phi, g));
       set(Weight::up, l, weight_gradient(m.width, input, du));
       return u * m.width * du;
     }
     const double w = squared(std_of(Weight::gate));
     const Matrix gate = w * m.width * input;
-    const Matrix phi = activation_kernel(activation, gate);
     const Matrix du = d * phi.cwiseProduct(g);
     const Matrix dgate = d * derivative_kernel(activation, gate).cwiseProduct(up).cwiseProduct(g);
     set(Weight::down, l, weight_gradient(m.mlp_width, phi.cwiseProduct(up), g));

@@ -55,6 +55,7 @@ double expected_maximum(const Vector& second_moment, int width) {
       if (q > 0.0) log_below += tokens * width * std::log1p(-std::erfc(i * h / std::sqrt(2.0 * q)));
       if (log_below < -40.0) break;
     }
+    if (log_below > -1e-18) break;  // and so it is further out: what is left is below rounding
     integral += h * -std::expm1(log_below);
   }
   return integral;

@@ -25,7 +25,11 @@ class ProfileWriter {
     set(Statistic::variance, site, index, (q - x.mean.diagonal()).mean());
     set(Statistic::mean, site, index, 0.0);
     set(Statistic::kurtosis, site, index, 3.0 * (n - 1.0) / (n + 1.0));
-    set(Statistic::maximum, site, index, expected_maximum(q, width_));
+    if (q != last_) {  // x_in repeats x_out, and B_out f_out where there is no norm B
+      maximum_ = expected_maximum(q, width_);
+      last_ = q;
+    }
+    set(Statistic::maximum, site, index, maximum_);
     set(Statistic::token_cosine, site, index, token_cosine(x.product));
   }
 
@@ -49,6 +53,8 @@ class ProfileWriter {
   int width_;
   int sublayers_;
   Profile profile_;
+  Vector last_;  // the diagonal whose maximum was taken last
+  double maximum_ = 0.0;
 };
 
 /// Deeper stacks get no angular distances: their number is the square of the depth.
@@ -99,17 +105,18 @@ StackAttention::StackAttention(const StackSpec& spec) {
   for (int layer = 0; layer < laws; ++layer) averages_.emplace_back(pattern_law(spec, layer), spec.input.tokens);
 }
 
-TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input) {
+TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input, Matrix* activated) {
   const ModelSpec& m = spec.model;
   const double down = squared(stddev_of(spec, Weight::down)) * m.mlp_width;
   const Matrix up = squared(stddev_of(spec, Weight::up)) * m.width * input.product;
   const Activation activation = activation_of(m.mlp);
-  if (!is_gated(m.mlp)) {
-    return TokenKernel::of_independent_features(down * activation_kernel(activation, up), m.width);
-  }
-  const Matrix gate = squared(stddev_of(spec, Weight::gate)) * m.width * input.product;
-  const Matrix hidden = activation_kernel(activation, gate).cwiseProduct(up);
-  return TokenKernel::of_independent_features(down * hidden, m.width);
+  const bool gated = is_gated(m.mlp);
+  Matrix phi = activation_kernel(activation,
+                                 gated ? Matrix(squared(stddev_of(spec, Weight::gate)) * m.width * input.product) : up);
+  TokenKernel output =
+      TokenKernel::of_independent_features(gated ? Matrix(down * phi.cwiseProduct(up)) : Matrix(down * phi), m.width);
+  if (activated != nullptr) *activated = std::move(phi);
+  return output;
 }
 
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
@@ -136,7 +143,9 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     TokenKernel a = rule.norm_a ? norm(x) : x;
     a = combined(rule.input_gain, a, 0.0, a);
     writer.write(l, Site::A_out, a);
-    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l) : mlp_kernel(spec, a);
+    Matrix activated;
+    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l)
+                                                     : mlp_kernel(spec, a, trace != nullptr ? &activated : nullptr);
     writer.write(l, Site::f_out, f);
     TokenKernel b = rule.norm_b ? norm(f) : f;
     if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
@@ -145,7 +154,11 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);
     if (trace != nullptr) {
       const auto square = [&](const TokenKernel& k) { return norm_denominator(k, m.norm, m.norm_eps); };
-      trace->sublayers.push_back({.input = a.product, .r_a = square(x), .r_b = square(f), .r_c = square(sum)});
+      trace->sublayers.push_back({.input = a.product,
+                                  .activated = std::move(activated),
+                                  .r_a = square(x),
+                                  .r_b = square(f),
+                                  .r_c = square(sum)});
     }
     step_cosine.emplace_back(rule.alpha * (x.product.diagonal().array() / sum.product.diagonal().array()).sqrt());
     x = rule.norm_c ? norm(sum) : sum;

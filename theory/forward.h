@@ -19,15 +19,17 @@ struct ForwardChain {
   Fault fault = Fault::none;
 };
 
-/// T5: kernel of the MLP module's output, for the kernel of its input.
-TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input);
+/// T5: kernel of the MLP module's output, for the kernel of its input. `activated`, unless it is null, becomes the
+/// activation's, before the gate's factor.
+TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input, Matrix* activated = nullptr);
 
 /// What the backward recursion needs to know of one sublayer.
 struct SublayerTrace {
-  Matrix input;  ///< kernel of the module's input (A_out) [T, T]
-  Vector r_a;    ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
-  Vector r_b;    ///< of norm B's input f_out [T]
-  Vector r_c;    ///< of norm C's input αx + βB [T]
+  Matrix input;      ///< kernel of the module's input (A_out) [T, T]
+  Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
+  Vector r_a;        ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
+  Vector r_b;        ///< of norm B's input f_out [T]
+  Vector r_c;        ///< of norm C's input αx + βB [T]
 };
 
 /// One forward chain, kept for the way back.

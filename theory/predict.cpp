@@ -207,7 +207,9 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     const double error = worst_error(prediction);
     const int most_chains = options.most_samples / (samples * inputs) * inputs;
     if (error <= 1.0 || most_chains <= chains) break;
-    const double needed = std::min(chains * error * error, 1e9);
+    // The largest of many estimated errors is likely estimated too large: two steps are cheaper than one too long.
+    constexpr double first_step = 0.6;
+    const double needed = std::min(first_step * chains * error * error, 1e9);
     chains = std::min(most_chains, std::max(chains + inputs * ((7 + inputs) / inputs),
                                             inputs * static_cast<int>(std::ceil(needed / inputs))));
   }
