@@ -156,6 +156,31 @@ TEST_CASE("kernels are symmetric, and an entry depends on its pair alone") {
   }
 }
 
+TEST_CASE("variances that differ by little: interpolated coefficients, against those of every token's own variance") {
+  for (const double variance : {0.01, 1.0, 30.0}) {
+    const Eigen::Index tokens = 40;  // more than a block of Horner's rule
+    Matrix c(tokens, tokens);
+    const auto scale = [&](Eigen::Index t) { return 1.0 - 0.0097 * static_cast<double>((7 * t) % tokens) / 40.0; };
+    for (Eigen::Index t = 0; t < tokens; ++t) {
+      for (Eigen::Index s = 0; s < tokens; ++s) {
+        const double rho = t == s ? 1.0 : std::cos(static_cast<double>(t - s));
+        c(t, s) = variance * rho * std::sqrt(scale(t) * scale(s));
+      }
+    }
+    const Matrix kernel = activation_kernel(Activation::silu, c);
+    const Matrix slopes = derivative_kernel(Activation::silu, c);
+    for (Eigen::Index t = 0; t < tokens; t += 3) {
+      for (Eigen::Index s = 0; s < tokens; ++s) {
+        Matrix pair(2, 2);  // too few tokens to interpolate
+        pair << c(t, t), c(t, s), c(s, t), c(s, s);
+        const double size = activation_kernel(Activation::silu, pair)(0, 0);
+        CHECK(std::abs(kernel(t, s) - activation_kernel(Activation::silu, pair)(0, 1)) <= 1e-10 * size);
+        CHECK(std::abs(slopes(t, s) - derivative_kernel(Activation::silu, pair)(0, 1)) <= 1e-10);
+      }
+    }
+  }
+}
+
 TEST_CASE("means of functions of one Gaussian") {
   for (const double variance : {1e-3, 1.0, 30.0}) {
     CHECK(gaussian_mean([](double x) { return x * x; }, variance) == Approx(variance).epsilon(1e-13));
