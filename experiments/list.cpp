@@ -63,7 +63,7 @@ constexpr std::array keys{
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
     Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
     Key{"agreement.power_limit.second_moment", "0.15", "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
-    Key{"agreement.power_limit.variance", "0.1", "the same of the variance"},
+    Key{"agreement.power_limit.variance", "0.15", "the same of the variance"},
     Key{"agreement.power_limit.token_cosine", "0.15", "the same of the token cosine, absolute"},
     Key{"agreement.power_limit.log_grad_sq", "0.5", "the same of the logarithm of a squared gradient"},
     Key{"agreement.power_limit.score_share", "0.1", "the same of the score path's share, absolute"},
@@ -102,8 +102,9 @@ constexpr std::array experiments{
     Experiment{"probe DIR --text FILE", "a checkpoint on tokens: measured, beside theory at initialisation"},
     Experiment{"certify DIR --headroom fp16",
                "bounds on every signal for every input (T17), and room in number formats"},
-    Experiment{"soundness --checkpoints 10000",
-               "certificates (T24) attacked: adversarial checkpoints, run in the arithmetic that they are certified for"},
+    Experiment{
+        "soundness --checkpoints 10000",
+        "certificates (T24) attacked: adversarial checkpoints, run in the arithmetic that they are certified for"},
     Experiment{"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"},
     Experiment{"toy", "the reviews' toy vector, step by step"},
 };

@@ -29,8 +29,8 @@ from plots import (
     weight_gradients,
 )
 
-KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients, score_path,
-         gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
+KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
+         score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
          probe, certificate)  # fmt: skip
 
 

@@ -95,7 +95,8 @@ def _scale(result: Result, panels: list[Axes], measured: bool) -> None:
 
 
 def caption(result: Result, measured: bool) -> str:
-    words = "Lines: bounds on the largest magnitude that any input can cause, from the weights alone, in exact arithmetic (T17)."
+    words = "Lines: bounds on the largest magnitude that any input can cause, from the weights alone, in exact "
+    words += "arithmetic (T17)."
     if measured:
         words += " Markers: the largest magnitude measured."
     words += " Dotted: largest numbers of the formats. Sublayer −1: the stack's input; at the right end: its head. "

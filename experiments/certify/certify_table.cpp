@@ -125,7 +125,9 @@ std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& 
       break;
   }
   if (r.arithmetic != Arithmetic::exact) {
-    text += ", always to nearest, with gradual underflow and variances in two passes";
+    text +=
+        ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
+        "operation";
     for (const NumberFormat& f : formats) {
       if (certificate_for(r, f).weights_rounded) text += fmt::format("; weights change when rounded to {}", f.name);
     }

@@ -249,8 +249,8 @@ class Builder {
       critical.push_back(a.worst < 0 ? nan : a.critical);
     }
     add("verdict", {}, std::move(words), "agreement of measurement and theory (T19)");
-    add("verdict_reason", {}, std::move(reasons), "why no verdict was given");
-    add("worst_excess", {}, std::move(beyond), "worst cell: standard errors beyond the finite-width term");
+    add("verdict_reason", {}, std::move(reasons), "why the verdict is inconclusive or was not given");
+    add("worst_excess", {}, std::move(beyond), "worst cell: standard errors beyond its allowance");
     add("worst_critical", {}, std::move(critical), "worst cell: where it would be rejected");
     power();
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace periscope {
 namespace {
@@ -34,6 +35,17 @@ Json curve_json(const Curve* measured, const Curve* predicted, const Curve* limi
   if (limit != nullptr) json["predicted_limit"] = limit->value;
   if (measured != nullptr && predicted != nullptr) json["z"] = z_scores(*measured, *predicted);
   return json;
+}
+
+/// "imprecise": the entries of a predicted gradient that miss the wanted standard error; no key if none does.
+void add_imprecise(Json& json, const theory::Prediction& prediction, Statistic statistic, const Curve* predicted) {
+  const bool gradient =
+      statistic == Statistic::grad_sq || statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
+  if (!gradient || predicted == nullptr) return;
+  for (std::size_t i = 0; i < predicted->value.size(); ++i) {
+    if (std::isnan(predicted->value[i]) || theory::is_precise(prediction, statistic, *predicted, i)) continue;
+    json["imprecise"].push_back(i);
+  }
 }
 
 Json worst_json(const Agreement& agreement) {
@@ -90,12 +102,14 @@ Json cell_json(const StackResult& result) {
     const bool at_width = result.prediction.exact_at_width_for(statistic, site);
     slot.update(curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, site),
                            at_width ? result.prediction.limit.find(statistic, site) : nullptr));
+    add_imprecise(slot, result.prediction, statistic, predicted.find(statistic, site));
   }
   for (const auto& [key, curve] : measured != nullptr ? measured->weight_curves : predicted.weight_curves) {
     const auto& [statistic, weight] = key;
-    cell[fmt::format("weight_{}", statistic_names[static_cast<std::size_t>(statistic)])]
-        [std::string(weight_names[static_cast<std::size_t>(weight)])] =
-            curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, weight));
+    Json& slot = cell[fmt::format("weight_{}", statistic_names[static_cast<std::size_t>(statistic)])]
+                     [std::string(weight_names[static_cast<std::size_t>(weight)])];
+    slot = curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, weight));
+    add_imprecise(slot, result.prediction, statistic, predicted.find(statistic, weight));
   }
   cell["sites"] = sites;
   cell["finite_width"] = result.prediction.finite_width;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace periscope {
@@ -67,12 +68,15 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   const int depths = results.front().spec.model.sublayers();
   table += fmt::format("E[x²]: second moment of the stream after {} sublayers, ± standard error.\n", depths);
   if (!measured) return table;
+  const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });
+  const std::string forward = at_width ? "rounding alone for signals (T25)"
+                                       : fmt::format("{:g}·w of a moment and {:g}·w of a cosine", options.finite_width,
+                                                     options.finite_width_cosine);
   table += fmt::format(
-      "excess: standard errors by which |measured − predicted| exceeds the finite-width term, {:g}·w of a moment and "
-      "{:g}·w of a cosine\n        (w = depth/width; see theory/README.md); limit: Student's t at a "
-      "familywise "
-      "error of {:g} over {} cells.\n",
-      options.finite_width, options.finite_width_cosine, options.familywise_error, cells);
+      "excess: standard errors by which |measured − predicted| exceeds what is allowed: {}, {:g}·w and more of a "
+      "gradient\n        (w = depth/width; see theory/README.md); limit: Student's t at a familywise error of {:g} "
+      "over {} cells and contrasts.\n",
+      forward, options.finite_width_gradient, options.familywise_error, cells);
   table +=
       "could be off: error that the test would have rejected with 95 % probability, worst / median cell (T22), "
       "relative "

@@ -8,6 +8,7 @@
 #include "experiments/common/command.h"
 #include "experiments/common/dataset_json.h"
 #include "experiments/common/options.h"
+#include "experiments/common/told.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
 #include "experiments/gradients/depth.h"
@@ -23,6 +24,7 @@ using Experiment = std::function<GradientOutcome(const Config&, bool quiet)>;
 ExitCode run(const std::string& file, const CommonOptions& options, const Experiment& experiment) {
   Config config = options.load();
   config.run.backward = true;
+  require_fault_acts(config);
   const GradientOutcome outcome = experiment(config, options.quiet);
   if (!config.run.out.empty()) {
     const std::string path = fmt::format("{}/{}.nc", config.run.out, file);
@@ -34,7 +36,7 @@ ExitCode run(const std::string& file, const CommonOptions& options, const Experi
                                       {"provenance", outcome.data.attributes}};
     print_json(json);
   }
-  if (!options.quiet) fmt::print(stderr, "{}", outcome.table);
+  if (!options.quiet) fmt::print(stderr, "{}{}", outcome.table, told_lines(config));
   return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
 }
 

@@ -20,7 +20,10 @@ StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens
 
 theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
                                    bool backward) {
-  theory::PredictionOptions options{.tolerance = config.theory.tolerance, .seed = config.run.seed};
+  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
+                                    .gradient_tolerance = config.theory.gradient_tolerance,
+                                    .seed = config.run.seed,
+                                    .fault = config.theory.fault};
   if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
 }

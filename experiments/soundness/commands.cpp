@@ -8,6 +8,7 @@
 #include "experiments/certify/certify.h"
 #include "experiments/common/atomic_file.h"
 #include "experiments/common/command.h"
+#include "experiments/common/json_text.h"
 #include "experiments/common/provenance.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/soundness/report.h"
@@ -64,7 +65,7 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
   if (!config.run.out.empty()) {
     const std::string stem = config.run.out + "/soundness.";
     write_netcdf(stem + "nc", soundness_dataset(result, origin));
-    write_text_file(stem + "json", json.dump(1) + "\n");
+    write_text_file(stem + "json", json_text(json, 1) + "\n");
     if (!options.quiet) fmt::print(stderr, "wrote {0}nc and {0}json\n", stem);
   }
   if (options.json) print_json(json);
