@@ -125,7 +125,7 @@ void bound_scores(const ModelSpec& m, int layer, const HeadInputs& q, const Head
     const double of_keys = k.normed[key].norm() + of_key;
     const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + of_query * of_keys + of_queries * of_key;
     const ComputedOps::Score score =
-        ops.score(outward(dot), outward(of_queries * of_keys), m.head_dim, scale, rule.soft_cap);
+        ops.score(outward(dot), outward(of_queries), outward(of_keys), m.head_dim, scale, rule.soft_cap);
     bounds.dots[h] = score.dot;
     bounds.scores[h] = score.score;
     if (rule.soft_cap > 0.0) bounds.cap_inputs[h] = score.cap_input;

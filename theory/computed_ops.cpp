@@ -187,12 +187,16 @@ BoundedSet ComputedOps::weighted_sum(double alpha, const BoundedSet& x, double b
 ComputedImage ComputedOps::activated(Activation activation, const BoundedSet& x) {
   BoundedSet y = theory::activated(activation, x);
   if (exact_) return {y, Vector::Zero(x.size())};
-  Vector error = rounding_error(x.magnitude(), 8.0 * sum_u_, sum_eta_);
+  // The tanh form exists as a chain of stored ops too (GPT-2's gelu_new), whose 1 + tanh cancels left of 0.
+  const bool chain = activation == Activation::gelu_tanh;
+  const double step = chain ? std::max(u_, sum_u_) : sum_u_;
+  const double floor = chain ? 4.0 * std::max(eta_, sum_eta_) : sum_eta_;
+  Vector error = rounding_error(x.magnitude(), 8.0 * step, floor);
   // In the ball: ‖8u'|x|‖ ≤ 8u'‖x‖.
-  const double radius = outward(x.norm() * (1.0 + 8.0 * sum_u_));
+  const double radius = outward(x.norm() * (1.0 + 8.0 * step));
   y = widened(std::move(y), error);
   y.ellipsoid = ellipsoid_around(Vector::Zero(x.size()), constant(x.size(), radius));
-  y.ellipsoid->error.setConstant(outward(sum_eta_));
+  y.ellipsoid->error.setConstant(outward(floor));
   error += rounding_error(y.magnitude(), u_, eta_);
   return {stored(cleaned(std::move(y))), error * (1.0 + rounding(0))};
 }
@@ -237,16 +241,26 @@ ComputedImage ComputedOps::mixed(const WeightSum& weights, Index seen, const Bou
   return {stored(std::move(y)), error * (1.0 + rounding(0))};
 }
 
-ComputedOps::Score ComputedOps::score(double dot, double norms, Index n, double scale, double soft_cap) {
+ComputedOps::Score ComputedOps::score(double dot, double query, double key, Index n, double scale, double soft_cap) {
   if (exact_) {
     const double z = outward(scale * dot);
     return {dot, z, soft_cap > 0.0 ? std::min(soft_cap, z) : z};
   }
+  const double norms = outward(query * key);
   const double error = sum_factor(n) * norms + sum_floor(n);
   note(Signal::sums, outward(norms + error));
   const double stored_dot = outward((dot + error) * (1.0 + u_) + eta_);
   const double in_format = rounded_to(arithmetic_.stored, scale);
-  const double z = outward((std::max(scale, in_format) * (1.0 + u_) + eta_) * stored_dot * (1.0 + u_) + eta_);
+  const double factor = std::max(scale, in_format) * (1.0 + u_) + eta_;
+  const double after = outward(factor * stored_dot * (1.0 + u_) + eta_);
+  const double of_tiny = std::sqrt(static_cast<double>(n)) * eta_;  // η in every feature of the scaled query
+  const double scaled_query = outward(factor * query * (1.0 + u_) + of_tiny);
+  note(Signal::products, scaled_query);
+  const double off = (3.0 * u_ * scale + 2.0 * eta_) * norms + of_tiny * key;
+  const double sums = sum_factor(n) * scaled_query * key + sum_floor(n);
+  note(Signal::sums, outward(scaled_query * key + sums));
+  const double before = outward((scale * dot + off + sums) * (1.0 + u_) + eta_);
+  const double z = std::isnan(after + before) ? infinity : std::max(after, before);
   const double enters = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
   note(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
   if (!(soft_cap > 0.0)) return {stored_dot, std::numeric_limits<double>::quiet_NaN(), z};

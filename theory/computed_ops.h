@@ -61,7 +61,9 @@ class ComputedOps {
   [[nodiscard]] double stored_sum(double sum, Eigen::Index n) const {
     return outward(sum * (1.0 + u_) + static_cast<double>(n) * eta_);
   }
-  /// φ to within 8u'|x| + η', an allowance for three to six rounded steps.
+  /// φ to within 8u'|x| + η', an allowance for three to six rounded steps. The tanh form of GELU, x/2·(1 + tanh t), may
+  /// store each step: to within 8u|x| + 4η. t is off by 6u|t|, so tanh t by 6u·max|t|(1 − tanh²t) ≤ 2.7u and its own
+  /// rounding, 1 + tanh t by 5u, φ by 2.5u|x| and two roundings; η inside t counts less than η|x|.
   ComputedImage activated(Activation activation, const BoundedSet& x);
   BoundedSet soft_capped(double cap, const BoundedSet& x);
   /// Over at most `seen` tokens (0: all): weights ê_i/Σ̂ê. Errors of ê cancel; the denominator is at least
@@ -73,13 +75,15 @@ class ComputedOps {
   /// Angles are any, as RoPE's are; x is rotated by rounded sines and cosines: how far a pair's results may be off,
   /// given their magnitudes' sum.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
-  /// q·k and its scale and soft cap, from |q·k| of exact arithmetic and ‖q‖‖k‖; returns the score.
+  /// q·k and its scale and soft cap, from |q·k| of exact arithmetic, ‖q‖ and ‖k‖; returns the score. It holds for runs
+  /// that scale q·k and for those that store scaled queries first (OPT): (s·q)·k is off by Σ(3us|q_i| + 2η|q_i| +
+  /// η)|k_i|.
   struct Score {
     double dot;
     double cap_input;  ///< NaN without soft cap
     double score;
   };
-  Score score(double dot, double norms, Eigen::Index n, double scale, double soft_cap);
+  Score score(double dot, double query, double key, Eigen::Index n, double scale, double soft_cap);
 
   /// Keeps the largest.
   void note(Signal signal, double magnitude);

@@ -11,6 +11,7 @@ namespace periscope::theory {
 struct NormParameters {
   Eigen::VectorXd gain;
   Eigen::VectorXd bias;
+  double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
 };
 
 /// A stack's parameters as plain numbers: how theory is told about weights that are not random.

@@ -52,7 +52,16 @@ Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
 
 NormParameters RoundedParameters::norm(int sublayer, NormSite site) const {
   NormParameters n = parameters_.norm(sublayer, site);
+  // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
+  // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.
+  Eigen::VectorXd merged = n.gain;
+  n.gain.array() -= n.plus;
   round(n.gain.data(), n.gain.size());
+  n.gain.array() += n.plus;
+  if (n.plus != 0.0) {
+    round(merged.data(), merged.size());
+    n.gain = (merged.array().abs() > n.gain.array().abs()).select(merged, n.gain);
+  }
   round(n.bias.data(), n.bias.size());
   return n;
 }

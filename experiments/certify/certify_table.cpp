@@ -133,7 +133,9 @@ std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& 
     }
   }
   if (r.domain.tokens)
-    text += ".\nNot covered: inputs that bypass the embedding table (inputs_embeds, image embeddings)";
+    text +=
+        ".\nNot covered: inputs that bypass the embedding table (inputs_embeds, image embeddings), padded sequences "
+        "(masks added as numbers, positions of padding)";
   return text + ".\n";
 }
 

@@ -87,7 +87,7 @@ Tensor ScaledWeights::bias(int layer, Weight weight) const {
 
 NormWeights ScaledWeights::norm(int sublayer, NormSite site) const {
   const NormWeights w = source_.norm(sublayer, site);
-  return {.gain = times(norm_factor(site), w.gain), .bias = times(norm_factor(site), w.bias)};
+  return {.gain = times(norm_factor(site), w.gain), .bias = times(norm_factor(site), w.bias), .plus = w.plus};
 }
 
 ScaleRecipe recipe_of(const ModelSpec& m) {

@@ -50,7 +50,7 @@ Eigen::VectorXd TheoryParameters::bias(int layer, Weight weight) const {
 theory::NormParameters TheoryParameters::norm(int sublayer, NormSite site) const {
   const NormWeights w = weights_.norm(sublayer, site);
   const std::string name = name_of(NormPlace{sublayer, site});
-  return {vector(w.gain, name + ".gain"), vector(w.bias, name + ".bias")};
+  return {vector(w.gain, name + ".gain"), vector(w.bias, name + ".bias"), w.plus};
 }
 
 Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const std::string& name) const {

@@ -197,6 +197,7 @@ Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number
           .fused = draw.chance(0.3),
           .reciprocal = draw.chance(0.5),
           .stored_scalars = draw.chance(0.5),
+          .chains = draw.chance(0.3),
           .seed = static_cast<std::uint64_t>(number)};
 }
 

@@ -21,6 +21,7 @@ std::string emulation_text(const Emulation& e) {
   text += fmt::format(", norms {}", norm_form_names[static_cast<std::size_t>(e.norm)]);
   if (e.fused) text += ", fused products";
   if (e.reciprocal) text += ", reciprocals";
+  if (e.chains) text += ", scaled queries, GELU step by step";
   if (e.stored_scalars) text += ", factors in the stored format";
   return text;
 }

@@ -63,7 +63,7 @@ NormWeights CheckpointWeights::norm(int sublayer, NormSite site) const {
   if (norm == nullptr) throw std::logic_error("the checkpoint has no such norm");
   const int width = norm_width(checkpoint_.model(), site);
   return {norm->gain ? vector(*norm->gain, width) : backend_.constant(1, width, dtype_, 1.0),
-          norm->bias ? vector(*norm->bias, width) : Tensor{}};
+          norm->bias ? vector(*norm->bias, width) : Tensor{}, norm->gain ? norm->gain->plus : 0.0};
 }
 
 Tensor CheckpointWeights::vector(const StoredPart& part, int length) const {

@@ -39,7 +39,8 @@ struct Emulation {
   bool fused = false;           ///< a product enters a running sum unrounded
   bool reciprocal = false;      ///< norms and softmax multiply by a rounded reciprocal instead of dividing
   bool stored_scalars = false;  ///< factors such as α or 1/√e are rounded to the stored format, not to that of sums
-  std::uint64_t seed = 0;       ///< of shuffled orders
+  bool chains = false;     ///< queries are scaled and stored before q·k (OPT), the tanh form of GELU stores each step
+  std::uint64_t seed = 0;  ///< of shuffled orders
 };
 
 }  // namespace periscope

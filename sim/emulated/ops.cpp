@@ -100,11 +100,18 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
       const auto h = static_cast<std::size_t>(head);
       const Index kv_column = head / (shape.heads / shape.kv_heads) * e;
       const double* query = q + row * q_stride + head * e;
+      if (emulation_.chains) {
+        scaled_query_.assign(query, query + e);
+        for (double& x : scaled_query_) x = times(shape.scale(), x);
+        query = scaled_query_.data();
+      }
       for (Index s = 0; s < seen; ++s) {
         const double* key = k + (sequence + first + s) * kv_stride + kv_column;
-        const double dot = stored_(sums_.products(query, 1, key, 1, e, peaks.dot_sum[h]));
-        raise(peaks.dot[h], dot);
-        double z = times(shape.scale(), dot);
+        double z = stored_(sums_.products(query, 1, key, 1, e, peaks.dot_sum[h]));
+        if (!emulation_.chains) {
+          raise(peaks.dot[h], z);
+          z = times(shape.scale(), z);
+        }
         raise(peaks.scaled[h], z);
         if (shape.scores.soft_cap > 0.0) z = soft_cap(shape.scores.soft_cap, z, peaks.capped[h]);
         raise(peaks.score[h], z);
@@ -122,7 +129,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
 }
 
 double Ops::activation(Activation kind, double x) const {
-  const Rounding& r = inside_;
+  const Rounding& r = emulation_.chains && kind == Activation::gelu_tanh ? inside_stored_ : inside_;
   switch (kind) {
     case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps what is not a number
     case Activation::gelu: {

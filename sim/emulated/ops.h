@@ -31,6 +31,7 @@ class Ops {
         stored_(emulation.arithmetic.stored),
         accumulated_(emulation.arithmetic.accumulated),
         inside_(emulation.arithmetic.accumulated, Rounding::Overflow::infinite),
+        inside_stored_(emulation.arithmetic.stored, Rounding::Overflow::infinite),
         sums_(emulation, accumulated_) {}
 
   [[nodiscard]] double stored(double x) const { return stored_(x); }
@@ -51,7 +52,7 @@ class Ops {
             double* turned) const;
   void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape,
                  AttentionPeaks& peaks);
-  /// One op: computed in the format of sums, then stored.
+  /// One op: computed in the format of sums, then stored. The tanh form of GELU may be a chain of stored ops.
   [[nodiscard]] double activation(Activation kind, double x) const;
   /// z/c, tanh, ·c, each stored; `inner` is the peak of the first two.
   [[nodiscard]] double soft_cap(double cap, double z, double& inner) const;
@@ -66,9 +67,10 @@ class Ops {
 
   Emulation emulation_;
   Rounding stored_, accumulated_;
-  Rounding inside_;  ///< accumulated_, inside activations, whose exponentials and cubes may overflow harmlessly
+  Rounding inside_;         ///< accumulated_, inside activations, whose exponentials and cubes may overflow harmlessly
+  Rounding inside_stored_;  ///< the same of stored_
   Sums sums_;
-  std::vector<double> work_, weights_;
+  std::vector<double> work_, weights_, scaled_query_;
 };
 
 }  // namespace periscope::emulated

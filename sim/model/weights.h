@@ -12,6 +12,7 @@ namespace periscope {
 struct NormWeights {
   Tensor gain;
   Tensor bias;
+  double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
 };
 
 /// Weights as a function: where a stack's parameters come from. A matrix may be drawn at every call,

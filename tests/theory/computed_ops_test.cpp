@@ -111,11 +111,40 @@ TEST_CASE("attention weights sum to what is stated, also where the denominator s
   CHECK(exact.attention_weights(0).high == 1.0);
 }
 
+TEST_CASE("GELU's tanh form may store every step: 1 + tanh cancels left of 0") {
+  const double x = -3.583984375;
+  const double t = r(fp16, 0.7978515625 * r(fp16, x + r(fp16, 0.044708251953125 * r(fp16, r(fp16, x * x) * x))));
+  const double y = r(fp16, r(fp16, 0.5 * x) * r(fp16, 1.0 + r(fp16, std::tanh(t))));
+  CHECK(y < -8e-4);  // exactly it is −4.4e-4
+  ComputedOps ops(run_arithmetic(Arithmetic::mixed, fp16), 1);
+  CHECK(ops.activated(Activation::gelu_tanh, point(Vector::Constant(1, x))).set.low[0] <= y);
+}
+
+TEST_CASE("queries that are scaled and stored before the product") {
+  const double tiny = 9.0 * fp16.smallest_subnormal();  // a quarter of it is no number of the format
+  const double scale = 0.0625;
+  const double stored_query = r(fp16, tiny * scale);
+  ComputedOps ops(run_arithmetic(Arithmetic::mixed, fp16), 1);
+  const double query = tiny * 16.0;
+  const double key = 6e4 * 16.0;  // norms of 256 equal features
+  CHECK(ops.score(query * key, query, key, 256, scale, 0.0).score >= r(fp16, 256.0 * stored_query * 6e4));
+}
+
+TEST_CASE("a gain stored as w of 1 + w is rounded before 1 is added") {
+  struct OneNorm final : Parameters {
+    [[nodiscard]] RowMatrix matrix(int, Weight) const override { return {}; }
+    void visit_rows(Weight, const BlockVisitor&) const override {}
+    [[nodiscard]] Eigen::VectorXd bias(int, Weight) const override { return {}; }
+    [[nodiscard]] NormParameters norm(int, NormSite) const override { return {Vector::Constant(1, 2.6e-4), {}, 1.0}; }
+  } const parameters;
+  CHECK(RoundedParameters(parameters, fp16).norm(0, NormSite::a).gain[0] == 0x1p-11);
+}
+
 TEST_CASE("a soft cap that the format does not have is no cap") {
   for (const double cap : {1e6, 1e-9}) {
     ComputedOps ops(run_arithmetic(Arithmetic::mixed, fp16), 1);
     CHECK(ops.soft_capped(cap, point(Vector::Ones(2))).magnitude()[0] == infinity);
-    CHECK(ops.score(1.0, 1.0, 4, 1.0, cap).score == infinity);
+    CHECK(ops.score(1.0, 1.0, 1.0, 4, 1.0, cap).score == infinity);
   }
 }
 
