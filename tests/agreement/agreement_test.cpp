@@ -83,7 +83,7 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     spec.model.placement = *find_placement(placement);
     spec.init.scheme = InitScheme::lecun;
     spec.input.tokens = 16;
-    constexpr int seeds = 24;
+    constexpr int seeds = 48;  // fewer leave the MLP's output inconclusive
     const Profile measured = measure_stack(*backend, spec, run, seeds, [](const Reading&) {}).profile();
     theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
     theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);

@@ -93,7 +93,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
       const Agreement& a = r.agreement;
       INFO("by ", a.by, " ", a.reason);
       CHECK(a.verdict != Verdict::disagrees);
-      CHECK((a.verdict == Verdict::agrees || a.verdict == Verdict::disagrees || !a.reason.empty()));
+      CHECK((a.verdict == Verdict::agrees || !a.reason.empty()));
       CHECK_FALSE(std::isnan(a.power.worst));
       CHECK_FALSE(std::isnan(a.power.median));
       CHECK_FALSE(std::isnan(a.critical));
