@@ -11,6 +11,7 @@
 #include "experiments/common/stack_dataset.h"
 #include "experiments/common/told.h"
 #include "experiments/common/verdict_table.h"
+#include "experiments/confront/commands.h"
 #include "experiments/converge.h"
 #include "experiments/dump.h"
 #include "experiments/export_csv.h"
@@ -125,6 +126,7 @@ void add_commands(CLI::App& app, int& code) {
   add_probe_commands(app, code);
   add_certify_command(app, code);
   add_soundness_command(app, code);
+  add_confront_commands(app, code);
 
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
   const auto file = std::make_shared<std::string>();

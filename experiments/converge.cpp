@@ -7,6 +7,7 @@
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
+#include "experiments/common/at_width.h"
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/token_ids.h"
@@ -17,29 +18,12 @@
 namespace periscope {
 namespace {
 
+constexpr std::string_view list = "converge.widths";
+
 constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosine};
 
 /// Below this many standard errors a bias counts as not seen, and no exponent is judged.
 constexpr double resolved = 5.0;
-
-int in_proportion(std::string_view key, int value, int width, int base_width) {
-  const long scaled = static_cast<long>(value) * width;
-  if (scaled % base_width != 0) {
-    throw ConfigError(fmt::format("converge.widths: at width {} {} would be {}/{}; expected a whole number", width, key,
-                                  scaled, base_width));
-  }
-  return static_cast<int>(scaled / base_width);
-}
-
-StackSpec at_width(StackSpec spec, int width) {
-  ModelSpec& m = spec.model;
-  m.heads = in_proportion("model.heads", m.heads, width, m.width);
-  m.kv_heads = in_proportion("model.kv_heads", m.kv_heads, width, m.width);
-  m.mlp_width = in_proportion("model.mlp_width", m.mlp_width, width, m.width);
-  m.width = width;
-  validate(spec);
-  return spec;
-}
 
 /// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
 double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
@@ -145,8 +129,8 @@ ConvergeResult converge(const Config& config, bool quiet) {
   require_fault_acts(config);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     for (const int width : config.converge.widths) {
-      at_width(stacks[i], width);
-      at_width(told[i], width);
+      at_width(stacks[i], width, list);
+      at_width(told[i], width, list);
     }
   }
   Progress progress("converge", static_cast<int>(stacks.size() * config.converge.widths.size()) * config.converge.seeds,
@@ -160,7 +144,7 @@ ConvergeResult converge(const Config& config, bool quiet) {
       c.statistic = s;
     }
     for (const int width : config.converge.widths) {
-      measure_width(config, *backend, at_width(stacks[i], width), at_width(told[i], width), fits, progress);
+      measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits, progress);
     }
     result.fits.insert(result.fits.end(), fits.begin(), fits.end());
   }

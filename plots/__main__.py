@@ -19,6 +19,7 @@ from plots import (
     gradient,
     gradient_depth,
     identity_path,
+    ladder,
     massive,
     power,
     probe,
@@ -27,11 +28,12 @@ from plots import (
     token_cosine,
     variance,
     weight_gradients,
+    wrong_theories,
 )
 
 KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe, certificate)  # fmt: skip
+         probe, certificate, wrong_theories, ladder)  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

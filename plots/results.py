@@ -48,12 +48,12 @@ class Result:
         parts = [
             *([f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP"]
               if "layers" not in self else []),
-            *([f"width {model['width']}"] if "width" not in self else []),
+            *([f"width {model['width']}"] if "width" not in self and "ladder_width" not in self else []),
             f"{stack['input']['tokens']} tokens",
             MLPS.get(model["mlp"], model["mlp"]),
             NORMS.get(model["norm"], model["norm"]),
             f"{scheme} init" + (f" (std {init['std']:g})" if scheme == "normal" else ""),
-            *([self.config["run"]["dtype"]] if self.measured or "bias" in self else []),
+            *([self.config["run"]["dtype"]] if self.measured or "bias" in self or "fit" in self else []),
         ]
         words = ", ".join(parts)
         version, commit = self.attributes["version"], self.attributes["commit"]

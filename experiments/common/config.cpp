@@ -224,6 +224,10 @@ Config read_config(const toml::table& table, const std::string& file) {
   converge.read("widths", config.converge.widths);
   converge.read("seeds", config.converge.seeds);
   converge.finish();
+  TomlReader ladder = root.table("ladder");
+  ladder.read("widths", config.ladder.widths);
+  ladder.read("seeds", config.ladder.seeds);
+  ladder.finish();
   TomlReader gradients = root.table("gradients");
   gradients.read("layers", config.gradients.layers);
   gradients.read("qk_factors", config.gradients.qk_factors);

@@ -52,6 +52,12 @@ struct ConvergeOptions {
   int seeds = 64;
 };
 
+/// [ladder]: the widths that T23's fit runs through.
+struct LadderOptions {
+  std::vector<int> widths{32, 64, 128, 256};
+  int seeds = 64;
+};
+
 /// [gradients]: what the commands of `periscope gradients` run through.
 struct GradientOptions {
   std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
@@ -69,6 +75,7 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   ConvergeOptions converge;
+  LadderOptions ladder;
   GradientOptions gradients;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
   std::vector<StackSpec> told;               ///< what theory is told of every stack; empty: the truth

@@ -78,6 +78,7 @@ nlohmann::ordered_json provenance(const Config& config) {
         {"replicates", config.theory.replicates}}},
       {"told", told_differences(config)},
       {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}},
+      {"ladder", {{"widths", config.ladder.widths}, {"seeds", config.ladder.seeds}}},
       {"gradients",
        {{"layers", config.gradients.layers},
         {"qk_factors", config.gradients.qk_factors},

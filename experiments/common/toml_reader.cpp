@@ -120,6 +120,19 @@ bool TomlReader::read(std::string_view key, std::vector<double>& target) {
   return true;
 }
 
+bool TomlReader::read(std::string_view key, std::vector<std::string>& target) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return false;
+  const toml::array* list = node->as_array();
+  if (list == nullptr) fail(key, *node, "a list of strings");
+  target.clear();
+  for (const toml::node& item : *list) {
+    if (!item.is_string()) fail(key, *node, "a list of strings");
+    target.push_back(*item.value<std::string>());
+  }
+  return true;
+}
+
 std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
                                  std::span<const std::string_view> names) const {
   const auto it = std::ranges::find(names, word);

@@ -27,6 +27,7 @@ class TomlReader {
   bool read(std::string_view key, std::string& target);
   bool read(std::string_view key, std::vector<int>& target);
   bool read(std::string_view key, std::vector<double>& target);
+  bool read(std::string_view key, std::vector<std::string>& target);
 
   /// A word out of `names`; the enumerator with that index.
   template <class Enum>

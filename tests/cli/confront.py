@@ -1,10 +1,39 @@
 """A theory that is told something wrong, or has a mistake planted in it. Usage: confront.py BINARY"""
 
+import json
+import os
 import pathlib
+import signal
+import subprocess
 import tempfile
+import time
 import unittest
 
-from periscope_process import SMALL, run, run_json
+from periscope_process import BINARY, SMALL, run, run_json
+
+# A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=16", "agreement.familywise_error=0.01"]
+master_seeds = true
+
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+placements = ["pre"]
+"""
+UNSEEN = """
+[[theory]]
+name = "W_down a millionth off"
+set = ["init.down_factor=1.000001"]
+config = "small"
+"""
+LADDER = ["--set", "ladder.widths=[16,24,32,48,64]", "--set", "ladder.seeds=32", "--set", "model.width=16",
+          "--set", "model.heads=2", "--set", "model.kv_heads=2", "--set", "model.head_dim=8", "--set",
+          "model.mlp_width=32", "--quiet"]
 
 REFUSED = [
     ("run.seeds=3", ["--theory-set run.seeds=3", "model, init, input or theory"]),
@@ -76,6 +105,106 @@ class Confront(unittest.TestCase):
                 done = run("propagate", "--config", self.config, "--theory-set", setting)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, "one line")
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+    def power(self, text, *flags):
+        (self.folder / "list.toml").write_text(text)
+        return run_json("power", "--config", self.folder / "list.toml", "--quiet", *flags)
+
+    def test_power_says_which_stack_rejects_what(self):
+        result, code = self.power(LIST, "--out", self.folder)
+        self.assertEqual(code, 0)
+        right, wrong = result["rows"]
+        self.assertEqual((right["theory"], right["true"], right["rejected"]), ("true", True, False))
+        self.assertEqual((wrong["theory"], wrong["config"], wrong["rejected"]), ("strong W_down", "small", True))
+        self.assertEqual([s["placement"] for s in wrong["stacks"]], ["pre"], "told to this stack alone")
+        self.assertTrue(wrong["by"].startswith("pre gaussian: second_moment f_out"), wrong["by"])
+        self.assertGreater(wrong["margin"], 1.0)
+        self.assertTrue((self.folder / "power.nc").exists())
+
+    def test_power_fails_where_a_wrong_theory_passes(self):
+        result, code = self.power(LIST + UNSEEN)
+        self.assertEqual(code, 4)
+        self.assertEqual([r["rejected"] for r in result["rows"]], [False, True, False])
+        self.assertIn("PASSES", run("power", "--config", self.folder / "list.toml").stderr)
+
+    def test_power_fails_where_the_right_theory_is_rejected(self):
+        # The limit of infinite width with nothing allowed, at width 16: not the truth that is measured.
+        spoiled = ["--set", "theory.finite_width=false", "--set", "agreement.finite_width=0.0", "--set",
+                   "agreement.finite_width_cosine=0.0", "--set", "init.qk_factor=4.0"]
+        result, code = self.power(LIST, "--seeds", 300, *spoiled)
+        self.assertEqual((code, result["rows"][0]["rejected"]), (4, True))
+
+    def test_lists_that_cannot_be_used(self):
+        for text, words in [("", ["no [[config]]"]), (LIST.replace("small.toml", "none.toml"), ["none.toml"]),
+                            (LIST.replace('config = "small"', 'config = "big"'), ["strong W_down", '"big"']),
+                            (LIST.replace("init.down_factor=2", "init.down=2"), ["unknown key init.down"]),
+                            (LIST.replace("placements =", "placement ="), ["unknown key theory.placement"]),
+                            (LIST.replace('["pre"]', '["post"]'), ["strong W_down", "no stack"])]:
+            with self.subTest(words=words):
+                (self.folder / "list.toml").write_text(text)
+                done = run("power", "--config", self.folder / "list.toml", "--quiet")
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+    def master_seeds(self, count, out, *flags):
+        (self.folder / "list.toml").write_text(LIST)
+        return [str(BINARY), "power", "--config", str(self.folder / "list.toml"), "--master-seeds", str(count),
+                "--json", "--quiet", "--out", str(out), *map(str, flags)]
+
+    def test_master_seeds_survive_interruption(self):
+        whole = subprocess.run(self.master_seeds(12, self.folder / "a", "--threads", 1), capture_output=True, text=True)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        expected = json.loads(whole.stdout)
+        self.assertEqual(expected["master_seeds"][0]["runs"], 12)
+        self.assertEqual(len({r["seed"] for r in expected["runs"]}), 12)
+        out = self.folder / "b"
+        journal = out / "power_master_seeds.journal"
+        for kill in (signal.SIGKILL, signal.SIGTERM):
+            before = journal.read_text().count("\n") if journal.exists() else 0
+            process = subprocess.Popen(self.master_seeds(1000, out, "--threads", 2), stdout=subprocess.DEVNULL)
+            deadline = time.monotonic() + 120
+            while not (journal.exists() and journal.read_text().count("\n") >= before + 2):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            process.send_signal(kill)
+            self.assertEqual(process.wait(120), -kill if kill == signal.SIGKILL else 75)
+        # Torn: the end of the last record is missing.
+        os.truncate(journal, journal.stat().st_size - 3)
+        again = subprocess.run(self.master_seeds(12, out, "--threads", 2), capture_output=True, text=True)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(json.loads(again.stdout), expected, "neither interruption nor threads change a result")
+        other = subprocess.run(self.master_seeds(12, out, "--seeds", 5), capture_output=True, text=True)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("another run", other.stderr)
+
+    def test_the_ladder_agrees_and_rejects_a_wrong_theory(self):
+        result, code = run_json("ladder", "--config", self.config, *LADDER, "--out", self.folder)
+        self.assertEqual(code, 0)
+        self.assertEqual([s["placement"] for s in result["stacks"]], ["pre", "peri"])
+        quantities = {q["name"]: q for q in result["stacks"][0]["quantities"]}
+        mean = quantities["second_moment f_out mean over mlp"]
+        self.assertEqual(len(mean["measured"]), 5)
+        self.assertEqual(mean["predicted"], 1.0)
+        self.assertIn("second_moment x_out[4]", quantities)
+        self.assertTrue((self.folder / "ladder.nc").exists())
+        wrong, code = run_json("ladder", "--config", self.config, *LADDER, "--theory-set", "init.down_factor=2")
+        self.assertEqual((code, wrong["stacks"][0]["verdict"]), (4, "disagrees"))
+        self.assertEqual(wrong["theory_told"]["set"], ["init.down_factor=2"])
+
+    def test_ladders_that_have_no_limit(self):
+        for flags, words in [(["ladder.widths=[16,32,64]"], ["ladder.widths", "at least 4"]),
+                             (["ladder.widths=[16,64,32,48]"], ["ladder.widths", "grow"]),
+                             (["ladder.widths=[16,24,36,48]"], ["ladder.widths", "36"]),
+                             (["ladder.seeds=3"], ["ladder.seeds = 3"]),
+                             (["init.scheme=normal"], ["init.scheme", "no limit"]),
+                             (["run.backward=true", "model.unembedding=false"], ["model.unembedding"])]:
+            with self.subTest(flags=flags):
+                extra = [word for flag in flags for word in ("--set", flag)]
+                done = run("ladder", "--config", self.config, *LADDER, *extra)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 for word in words:
                     self.assertIn(word, done.stderr)
 

@@ -1,0 +1,76 @@
+#include "experiments/confront/commands.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "experiments/common/command.h"
+#include "experiments/common/provenance.h"
+#include "experiments/common/told.h"
+#include "experiments/confront/false_alarms.h"
+#include "experiments/confront/power.h"
+#include "experiments/ladder/ladder.h"
+
+namespace periscope {
+namespace {
+
+ExitCode run_false_alarms(const PowerList& list, const CommonOptions& options, int master_seeds) {
+  const FalseAlarmResult result = count_false_alarms(list, options, master_seeds);
+  if (options.json) print_json(false_alarm_json(result));
+  if (!options.quiet) fmt::print(stderr, "{}", false_alarm_table(result));
+  if (!result.complete) return ExitCode::stopped_early;
+  return too_many(result) ? ExitCode::check_failed : ExitCode::ok;
+}
+
+ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
+  const PowerList list = read_power_list(options.config.empty() ? shipped_power_list() : options.config);
+  if (master_seeds) {
+    if (*master_seeds < 1 || *master_seeds > 1'000'000) {
+      throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
+    }
+    return run_false_alarms(list, options, *master_seeds);
+  }
+  const PowerResult result = measure_power(list, options);
+  if (!result.first.run.out.empty()) {
+    const std::string path = result.first.run.out + "/power.nc";
+    write_netcdf(path, power_dataset(result));
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (options.json) print_json(power_json(result));
+  if (!options.quiet) fmt::print(stderr, "{}", power_table(result));
+  return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+}
+
+ExitCode run_ladder(const CommonOptions& options) {
+  const Config config = options.load();
+  const LadderResult result = measure_ladder(config, options.quiet);
+  if (!config.run.out.empty()) {
+    const std::string path = config.run.out + "/ladder.nc";
+    write_netcdf(path, ladder_dataset(config, result));
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (options.json) {
+    nlohmann::ordered_json json = ladder_json(result);
+    json["provenance"] = provenance(config);
+    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
+    print_json(json);
+  }
+  if (!options.quiet) fmt::print(stderr, "{}{}", ladder_table(result, config), told_lines(config));
+  return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+}
+
+}  // namespace
+
+void add_confront_commands(CLI::App& app, int& code) {
+  const auto master_seeds = std::make_shared<std::optional<int>>();
+  CLI::App* power =
+      add_command(app, code, "power", "Wrong theories against measurements: which configuration rejects which?",
+                  [=](const CommonOptions& options) { return run_power(options, *master_seeds); });
+  power->add_option("--master-seeds", *master_seeds,
+                    "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps "
+                    "finished ones");
+  add_comparing_command(app, code, "ladder", "Follow every number along growing widths: is its limit what theory says?",
+                        run_ladder);
+}
+
+}  // namespace periscope

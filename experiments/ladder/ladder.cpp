@@ -1,0 +1,290 @@
+#include "experiments/ladder/ladder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <limits>
+
+#include "experiments/common/at_width.h"
+#include "experiments/common/measure_stack.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/common/told.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+#include "sim/spec/weight.h"
+#include "theory/predict.h"
+
+namespace periscope {
+namespace {
+
+constexpr int fewest_widths = 4;
+constexpr int fewest_seeds = 8;
+/// So many times the largest width is infinite: what theory has of the width's inverse is below its own error.
+constexpr int infinite = 1 << 10;
+
+constexpr std::pair<Statistic, Site> followed[] = {
+    {Statistic::second_moment, Site::x_out}, {Statistic::token_cosine, Site::x_out},
+    {Statistic::second_moment, Site::f_out}, {Statistic::token_cosine, Site::f_out},
+    {Statistic::second_moment, Site::r_out}, {Statistic::log_grad_sq, Site::x_out},
+    {Statistic::score_share, Site::A_out},
+};
+
+double rounding(DType dtype) {
+  return 100.0 * (dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
+}
+
+bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
+
+/// A quantity as Σ weights_i curve_i.
+struct Followed {
+  LadderQuantity quantity;
+  std::vector<double> weights;
+
+  [[nodiscard]] const Curve* curve(const Profile& profile) const {
+    return quantity.weight ? profile.find(quantity.statistic, *quantity.weight)
+                           : profile.find(quantity.statistic, quantity.site);
+  }
+  /// `model` is the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the
+  /// logarithm is taken per input feature.
+  [[nodiscard]] double value(const Profile& profile, const ModelSpec& model) const {
+    const Curve* found = curve(profile);
+    if (found == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    const double offset = quantity.weight ? std::log(shape_of(model, *quantity.weight).fan_in) : 0.0;
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != 0.0) sum += weights[i] * (found->value[i] - offset);
+    }
+    return sum;
+  }
+  /// As if the errors of all entries were one.
+  [[nodiscard]] double error(const Profile& profile) const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != 0.0) sum += std::abs(weights[i]) * curve(profile)->standard_error[i];
+    }
+    return sum;
+  }
+};
+
+/// The entries of a curve, and their mean over `group` (of moments that of m/t, so that no depth outweighs another).
+void follow_group(std::vector<Followed>& all, const LadderQuantity& prototype, const Curve& predicted,
+                  const std::vector<std::size_t>& group, const std::string& words) {
+  std::vector<std::size_t> entries;
+  for (const std::size_t i : group) {
+    const double t = predicted.value[i];
+    if (std::isfinite(t) && (!is_moment(prototype.statistic) || t > 0.0)) entries.push_back(i);
+  }
+  Followed mean{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+  mean.quantity.mean_over = words;
+  for (const std::size_t i : entries) {
+    Followed one{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+    one.quantity.index = static_cast<int>(i);
+    one.weights[i] = 1.0;
+    if (is_moment(prototype.statistic)) one.quantity.scale = predicted.value[i];
+    mean.weights[i] = 1.0 / (static_cast<double>(entries.size()) * one.quantity.scale);
+    all.push_back(std::move(one));
+  }
+  if (entries.size() > 1) all.push_back(std::move(mean));
+}
+
+std::vector<std::size_t> every(std::size_t from, std::size_t step, std::size_t end) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = from; i < end; i += step) all.push_back(i);
+  return all;
+}
+
+/// What is followed of a stack: whatever theory predicts of what verdicts compare.
+std::vector<Followed> follow(const Profile& predicted) {
+  std::vector<Followed> all;
+  for (const auto& [statistic, site] : followed) {
+    const Curve* curve = predicted.find(statistic, site);
+    if (curve == nullptr) continue;
+    const LadderQuantity prototype{.statistic = statistic, .site = site};
+    const std::size_t length = curve->value.size();
+    if (site == Site::f_out) {
+      follow_group(all, prototype, *curve, every(0, 2, length), "attention");
+      follow_group(all, prototype, *curve, every(1, 2, length), "mlp");
+    } else {
+      follow_group(all, prototype, *curve, every(0, 1, length), site == Site::A_out ? "attention" : "stream");
+    }
+  }
+  for (const auto& [key, curve] : predicted.weight_curves) {
+    if (key.first != Statistic::log_grad_sq) continue;
+    follow_group(all, {.statistic = key.first, .weight = key.second}, curve, every(0, 1, curve.value.size()), "layers");
+  }
+  return all;
+}
+
+/// Fresh random numbers at every width.
+RunOptions run_at(const Config& config, int width) {
+  RunOptions run = config.run;
+  run.seed += static_cast<std::uint64_t>(width) * 1'000'003;
+  return run;
+}
+
+/// The limit, for the token ids and labels of all widths.
+theory::Prediction predict_limit(const Config& config, const StackSpec& measured, const StackSpec& wide) {
+  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
+                                    .gradient_tolerance = config.theory.gradient_tolerance,
+                                    .most_samples = 1 << 14,
+                                    .seed = config.run.seed,
+                                    .fault = config.theory.fault};
+  std::vector<std::vector<int>> ids;
+  for (const int width : config.ladder.widths) {
+    const std::uint64_t seed = run_at(config, width).seed;
+    for (auto& sequence : distinct_token_ids(measured, seed, config.ladder.seeds)) ids.push_back(std::move(sequence));
+    if (!config.run.backward) continue;
+    for (auto& labels : distinct_label_ids(measured, seed, config.ladder.seeds)) {
+      options.labels.push_back(std::move(labels));
+    }
+  }
+  return theory::predict(wide, ids, options);
+}
+
+LadderStack measure_stack_ladder(const Config& config, const Backend& backend, const StackSpec& spec,
+                                 const StackSpec& told, Progress& progress) {
+  LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
+  const StackSpec wide = at_width(told, config.ladder.widths.back() * infinite, "ladder.widths");
+  const theory::Prediction prediction = predict_limit(config, spec, wide);
+  stack.refusal = prediction.refusal;
+  std::vector<Followed> all = follow(prediction.profile);
+  for (const int width : config.ladder.widths) {
+    std::vector<Running> means(all.size());
+    const StackSpec here = at_width(spec, width, "ladder.widths");
+    measure_stack(backend, here, run_at(config, width), config.ladder.seeds, [&](const Reading& reading) {
+      for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
+      progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
+    });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
+    }
+  }
+  for (Followed& f : all) {
+    f.quantity.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
+    f.quantity.replicates = prediction.replicates;
+    f.quantity.allowance = rounding(config.run.dtype) * std::max(1.0, f.quantity.scale);
+    stack.quantities.push_back(std::move(f.quantity));
+  }
+  return stack;
+}
+
+double critical_t(double degrees, double level) {
+  return boost::math::quantile(boost::math::complement(boost::math::students_t(degrees), level / 2.0));
+}
+
+void judge_quantity(LadderQuantity& q, double level, const Config& config) {
+  const double error = q.error();
+  const double degrees = q.degrees();
+  const double beyond = std::abs(q.fit.limit.value - q.predicted.value) - q.allowance;
+  q.excess = beyond <= 0.0 ? 0.0 : beyond / error;
+  q.critical = critical_t(degrees, level);
+  q.power = (2.0 * q.allowance + (q.critical + critical_t(degrees, 0.1)) * error) / q.scale;
+  const double limit = config.agreement.power_limits.of(q.statistic);
+  if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
+    q.verdict = Verdict::inconclusive;
+    q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g})", q.fit.lack_of_fit);
+  } else if (q.excess > q.critical) {
+    q.verdict = Verdict::disagrees;
+  } else if (q.power > limit) {
+    q.verdict = Verdict::inconclusive;
+    q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
+  } else {
+    q.verdict = Verdict::agrees;
+  }
+}
+
+void require_limit(const Config& config) {
+  if (config.ladder.widths.size() < fewest_widths) {
+    throw ConfigError(
+        fmt::format("ladder.widths: {} widths, expected at least {}", config.ladder.widths.size(), fewest_widths));
+  }
+  if (std::ranges::adjacent_find(config.ladder.widths, std::greater_equal{}) != config.ladder.widths.end()) {
+    throw ConfigError("ladder.widths: expected widths that grow from one to the next");
+  }
+  if (config.ladder.seeds < fewest_seeds) {
+    throw ConfigError(fmt::format("ladder.seeds = {}: expected at least {}", config.ladder.seeds, fewest_seeds));
+  }
+  if (config.base.init.scheme == InitScheme::normal) {
+    throw ConfigError(
+        "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
+        "expected lecun, he, xavier or scaled");
+  }
+  if (config.run.backward && !config.base.model.unembedding) {
+    throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
+  }
+}
+
+}  // namespace
+
+std::string LadderQuantity::family() const {
+  return fmt::format(
+      "{} {}", statistic_names[static_cast<std::size_t>(statistic)],
+      weight ? weight_names[static_cast<std::size_t>(*weight)] : site_names[static_cast<std::size_t>(site)]);
+}
+
+std::string LadderQuantity::name() const {
+  return mean_over.empty() ? fmt::format("{}[{}]", family(), index)
+                           : fmt::format("{} mean over {}", family(), mean_over);
+}
+
+double LadderQuantity::error() const { return std::hypot(fit.limit.error, predicted.error); }
+
+double LadderQuantity::degrees() const {
+  const double a = fit.limit.error * fit.limit.error;
+  const double b = predicted.error * predicted.error;
+  return (a + b) * (a + b) / (a * a / fit.degrees + b * b / (replicates - 1));
+}
+
+LadderResult measure_ladder(const Config& config, bool quiet) {
+  require_limit(config);
+  require_fault_acts(config);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    for (const int width : config.ladder.widths) {
+      at_width(stacks[i], width, "ladder.widths");
+      at_width(told[i], width, "ladder.widths");
+    }
+  }
+  Progress progress("ladder", static_cast<int>(stacks.size() * config.ladder.widths.size()) * config.ladder.seeds,
+                    quiet);
+  LadderResult result{.stacks = {}, .widths = config.ladder.widths};
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
+  }
+  std::vector<LadderQuantity*> judged;
+  for (LadderStack& stack : result.stacks) {
+    for (LadderQuantity& q : stack.quantities) {
+      const bool numbers = std::ranges::all_of(
+          q.measured, [](const Estimate& m) { return std::isfinite(m.value) && std::isfinite(m.error); });
+      if (!numbers || !std::isfinite(q.predicted.value) || !std::isfinite(q.predicted.error)) {
+        q.reason = "not finite";
+        continue;
+      }
+      q.fit = fit_width(config.ladder.widths, q.measured, config.ladder.seeds, q.allowance / 10.0);
+      judged.push_back(&q);
+    }
+  }
+  result.tests = judged.size();
+  const double level = sidak_level(config.agreement.familywise_error, judged.size());
+  for (LadderQuantity* q : judged) judge_quantity(*q, level, config);
+  for (LadderStack& stack : result.stacks) {
+    // A rejection outranks what is inconclusive, and that outranks agreement.
+    for (const Verdict verdict : {Verdict::agrees, Verdict::inconclusive, Verdict::disagrees}) {
+      if (std::ranges::find(stack.quantities, verdict, &LadderQuantity::verdict) != stack.quantities.end()) {
+        stack.verdict = verdict;
+      }
+    }
+  }
+  return result;
+}
+
+bool any_disagrees(const LadderResult& result) {
+  return std::ranges::find(result.stacks, Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
+}
+
+}  // namespace periscope

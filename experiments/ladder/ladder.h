@@ -1,0 +1,70 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/common/agreement.h"
+#include "experiments/common/config.h"
+#include "experiments/common/netcdf_file.h"
+#include "experiments/ladder/width_fit.h"
+
+namespace periscope {
+
+/// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
+struct LadderQuantity {
+  Statistic statistic = Statistic::second_moment;
+  Site site = Site::x_out;
+  std::optional<Weight> weight = {};
+  int index = 0;
+  std::string mean_over =
+      {};  ///< "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one
+  std::vector<Estimate> measured = {};  ///< at every width
+  Estimate predicted = {};              ///< by the limit of infinite width
+  int replicates = 0;                   ///< behind it
+  WidthFit fit = {};
+  double allowance = 0.0;  ///< rounding alone
+  double scale = 1.0;      ///< of relative errors: |predicted| of moments, 1 of cosines, shares, logarithms and means
+  double excess = 0.0;     ///< standard errors between m_∞ and theory, beyond rounding
+  double critical = 0.0;   ///< where it is rejected
+  double power = 0.0;      ///< T22: the smallest relative error that is rejected with 95 % probability
+  Verdict verdict = Verdict::not_checked;
+  std::string reason = {};
+
+  /// "second_moment f_out[3]", "log_grad_sq q mean over layers".
+  [[nodiscard]] std::string name() const;
+  /// The curve that it belongs to: "second_moment f_out".
+  [[nodiscard]] std::string family() const;
+  [[nodiscard]] double error() const;    ///< of m_∞ − predicted
+  [[nodiscard]] double degrees() const;  ///< of freedom of that error
+};
+
+struct LadderStack {
+  StackSpec spec;
+  std::string refusal;  ///< why nothing was predicted
+  std::vector<LadderQuantity> quantities;
+  Verdict verdict = Verdict::not_checked;
+};
+
+struct LadderResult {
+  std::vector<LadderStack> stacks;
+  std::vector<int> widths;
+  std::size_t tests = 0;
+};
+
+/// T23 for every stack of `config`: measures it at every width of config.ladder, with heads, kv_heads and mlp_width in
+/// proportion, fits m_∞ + b/D + c/D² to every quantity (second moments and token cosines of the stream and of the
+/// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and score_share; entries, and
+/// means over depth) and holds m_∞ against the infinite-width theory, with no allowance for finite width. Rejected:
+/// Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit, or an error that could
+/// not have been rejected above the statistic's limit. Throws ConfigError for fewer than four widths, 8 seeds, and
+/// where there is no limit: an initialisation of fixed standard deviation, or as many classes as features.
+LadderResult measure_ladder(const Config& config, bool quiet);
+
+bool any_disagrees(const LadderResult& result);
+std::string ladder_table(const LadderResult& result, const Config& config);
+nlohmann::ordered_json ladder_json(const LadderResult& result);
+NetcdfDataset ladder_dataset(const Config& config, const LadderResult& result);
+
+}  // namespace periscope

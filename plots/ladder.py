@@ -1,0 +1,71 @@
+"""The ladder of widths (T23): numbers against 1/width, the fitted parabola, and theory at infinite width."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from plots import style
+from plots.results import Result
+
+NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "fit")
+CURVE, THEORY = "#0072B2", "#D55E00"
+
+
+def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+    stacks = list(dict.fromkeys(zip(result["quantity_placement"], result["quantity_input"], strict=True)))
+    for placement, name in stacks:
+        rows = [i for i, q in enumerate(result["quantity"])
+                if " mean over " in q and (result["quantity_placement"][i], result["quantity_input"][i]) ==
+                (placement, name) and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
+        if not rows:
+            continue
+        count, columns = style.multiples(len(rows))
+        figure, grid = style.panels(count, columns, 1.55, style.page(columns))
+        panels = [axes for line in grid for axes in line]
+        for axes, i in zip(panels, rows, strict=False):
+            _panel(result, axes, i)
+        for axes in panels[len(rows) :]:
+            axes.remove()
+        keys = [
+            Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+            Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
+            Patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
+            Line2D([], [], color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
+        ]
+        label = style.looks([placement])[0].label
+        safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
+        yield f"ladder-{safe}-{name}", style.finish(figure, keys, caption(result, label, str(name)))
+
+
+def deviation(result: Result, i: int, values: np.ndarray) -> np.ndarray:
+    """Minus theory, so that panels of different size can be read alike."""
+    return values - result["limit_predicted"][i]
+
+
+def _panel(result: Result, axes: Axes, i: int) -> None:
+    x, inverse = 1 / result["ladder_width"], result["inverse_width"]
+    fit, band = deviation(result, i, result["fit"][i]), 2 * result["fit_stderr"][i]
+    axes.fill_between(inverse, fit - band, fit + band, color=CURVE, alpha=0.2, linewidth=0)
+    axes.plot(inverse, fit, color=CURVE, linewidth=1.2)
+    axes.errorbar(x, deviation(result, i, result["ladder_measured"][i]), 2 * result["ladder_stderr"][i], color=CURVE,
+                  marker="o", markersize=4, linestyle="", elinewidth=0.9)  # fmt: skip
+    axes.errorbar([0], [0], [2 * result["limit_predicted_stderr"][i]], color=THEORY, marker="D", markersize=4.5,
+                  elinewidth=0.9, zorder=4)  # fmt: skip
+    axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
+    axes.set_title(f"{result['quantity'][i].replace(' mean over ', ', ').replace('_', ' ')}:\n"
+                   f"{result['ladder_verdict'][i]}", fontsize=6.5)  # fmt: skip
+    axes.set_xticks([0, *x[:: max(1, len(x) // 3)]], ["0", *(f"1/{1 / v:g}" for v in x[:: max(1, len(x) // 3)])])
+    axes.tick_params(labelsize=6)
+
+
+def caption(result: Result, label: str, name: str) -> str:
+    words = (
+        f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
+        f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value at 0 "
+        "is held against theory, with nothing allowed for finite width (T23). "
+    )
+    return words + result.setting()

@@ -1,0 +1,70 @@
+#include "experiments/common/journal.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "sim/spec/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+const Json header{{"run", "a"}};
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+/// A journal of three records.
+std::string filled(const std::string& path) {
+  Journal journal(path, header);
+  for (int i = 0; i < 3; ++i) journal.append({{"i", i}, {"x", 0.1 * i}});
+  return testing::bytes_of_file(path);
+}
+
+}  // namespace
+
+TEST_CASE("a journal's records are there again, to the last bit") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("deep/journal");
+  filled(path);
+  const Journal again(path, header);
+  REQUIRE(again.records().size() == 3);
+  CHECK(again.records()[2]["x"].get<double>() == 0.1 * 2);
+}
+
+TEST_CASE("cut anywhere, a journal has the records that were whole, and goes on") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("journal");
+  const std::string whole = filled(path);
+  for (std::size_t length = 0; length <= whole.size(); ++length) {
+    CAPTURE(length);
+    write(path, whole.substr(0, length));
+    const auto lines =
+        static_cast<std::size_t>(std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n'));
+    {
+      Journal journal(path, header);
+      CHECK(journal.records().size() == (lines == 0 ? 0 : lines - 1));
+      journal.append({{"new", true}});
+    }
+    const Journal again(path, header);
+    CHECK(again.records().back().contains("new"));
+  }
+}
+
+TEST_CASE("a damaged record in the middle is refused, as are another run's journal and a second writer") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("journal");
+  std::string text = filled(path);
+  {
+    const Journal open(path, header);
+    CHECK_THROWS_AS(Journal(path, header), ConfigError);
+  }
+  CHECK_THROWS_AS(Journal(path, Json{{"run", "b"}}), ConfigError);
+  text[text.find("\"i\":1") + 4] = '7';
+  write(path, text);
+  CHECK_THROWS_AS(Journal(path, header), InputError);
+}
+
+}  // namespace periscope

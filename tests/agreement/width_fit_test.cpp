@@ -1,0 +1,79 @@
+#include "experiments/ladder/width_fit.h"
+
+#include <doctest/doctest.h>
+
+#include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <random>
+
+namespace periscope {
+namespace {
+
+const std::vector<int> widths{32, 48, 64, 96, 128, 256};
+
+std::vector<Estimate> exact(double limit, double slope, double curvature, double cubic = 0.0) {
+  std::vector<Estimate> points;
+  for (const int width : widths) {
+    const double x = 1.0 / width;
+    points.push_back({limit + slope * x + curvature * x * x + cubic * x * x * x, 0.1 / std::sqrt(width)});
+  }
+  return points;
+}
+
+/// Means of `seeds` normal numbers around a parabola, with their own standard errors.
+std::vector<Estimate> noisy(std::mt19937& engine, int seeds) {
+  std::vector<Estimate> points;
+  for (const Estimate& truth : exact(2.0, 3.0, -20.0)) {
+    std::normal_distribution<double> normal(truth.value, truth.error * std::sqrt(seeds));
+    std::vector<double> values(static_cast<std::size_t>(seeds));
+    for (double& v : values) v = normal(engine);
+    points.push_back(mean_over_seeds(values));
+  }
+  return points;
+}
+
+}  // namespace
+
+TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
+  const WidthFit fit = fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
+  CHECK(fit.limit.value == doctest::Approx(2.0).epsilon(1e-10));
+  CHECK(fit.slope.value == doctest::Approx(3.0).epsilon(1e-9));
+  CHECK(fit.curvature.value == doctest::Approx(-20.0).epsilon(1e-8));
+  CHECK(fit.lack_of_fit == doctest::Approx(1.0));
+  CHECK(fit.at(0.0).error == doctest::Approx(fit.limit.error));
+  CHECK(fit.at(1.0 / 64).value == doctest::Approx(2.0 + 3.0 / 64 - 20.0 / 4096).epsilon(1e-10));
+  CHECK(fit.at(1.0 / 64).error < fit.limit.error);  // between the points more is known than beyond them
+}
+
+TEST_CASE("points that no parabola passes through are told") {
+  CHECK(fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
+}
+
+TEST_CASE("errors are honest: the limit is rejected as often as the level says, and so is the fit") {
+  std::mt19937 engine(7);
+  constexpr int runs = 4000;
+  constexpr double level = 0.05;
+  int limit = 0;
+  int lack = 0;
+  for (int i = 0; i < runs; ++i) {
+    const WidthFit fit = fit_width(widths, noisy(engine, 16), 16, 1e-12);
+    const double t = std::abs(fit.limit.value - 2.0) / fit.limit.error;
+    limit += 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(fit.degrees), t)) < level ? 1 : 0;
+    lack += fit.lack_of_fit < level ? 1 : 0;
+  }
+  // 200 expected; six standard deviations, 83, hold both tails below 1e-8, and a tenth more is allowed for Student's
+  // and Fisher's laws being those of known variance ratios.
+  CHECK(std::abs(limit - 200) < 103);
+  CHECK(std::abs(lack - 200) < 103);
+}
+
+TEST_CASE("what has no noise is fitted to rounding") {
+  std::vector<Estimate> points(widths.size(), Estimate{1.0, 0.0});
+  const WidthFit fit = fit_width(widths, points, 16, 1e-7);
+  CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
+  CHECK(fit.limit.error > 0.0);
+  CHECK(fit.limit.error < 1e-6);
+}
+
+}  // namespace periscope

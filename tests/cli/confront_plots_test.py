@@ -1,0 +1,78 @@
+"""The figures of `power` and `ladder` show what the result files hold. Usage: confront_plots_test.py BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run
+
+try:
+    import matplotlib  # noqa: F401
+    import numpy as np
+except ImportError:
+    print("skipped: the packages of plots/requirements.txt are not installed")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from plots import ladder, results, wrong_theories  # noqa: E402
+
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=16"]
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+[[theory]]
+name = "hardly wrong"
+set = ["init.down_factor=1.000001"]
+config = "small"
+"""
+
+
+class ConfrontPlots(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "small.toml").write_text(SMALL)
+
+    def test_power_marks_what_is_rejected(self):
+        (self.folder / "list.toml").write_text(LIST)
+        done = run("power", "--config", self.folder / "list.toml", "--out", self.folder, "--quiet")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        result = results.read(self.folder / "power.nc")
+        self.assertTrue(all(name in result for name in wrong_theories.NEEDS))
+        ((name, figure),) = wrong_theories.draw(result)
+        self.assertEqual(name, "wrong-theories")
+        points = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+        filled = {line.get_ydata()[0] for line in points if line.get_markerfacecolor() == wrong_theories.WRONG}
+        self.assertEqual((len(points), len(filled)), (3, 1))
+        shown = {round(float(line.get_xdata()[0]), 6) for line in points}
+        for margin in wrong_theories.margins(result):
+            self.assertIn(round(max(float(margin), wrong_theories.LEAST), 6), shown)
+
+    def test_ladder_draws_points_fit_and_theory(self):
+        done = run("ladder", "--config", self.folder / "small.toml", "--out", self.folder, "--quiet", "--set",
+                   "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = results.read(self.folder / "ladder.nc")
+        self.assertTrue(all(name in result for name in ladder.NEEDS))
+        figures = dict(ladder.draw(result))
+        self.assertEqual(sorted(figures), ["ladder-peri-gaussian", "ladder-pre-gaussian"])
+        axes = figures["ladder-pre-gaussian"].axes[0]
+        i = list(result["quantity"]).index("second_moment x_out mean over stream")
+        measured = [line for line in axes.get_lines() if line.get_marker() == "o"][0]
+        np.testing.assert_allclose(measured.get_ydata(), result["ladder_measured"][i] - result["limit_predicted"][i])
+        np.testing.assert_allclose(measured.get_xdata(), 1 / result["ladder_width"])
+
+
+if __name__ == "__main__":
+    unittest.main()
