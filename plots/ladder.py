@@ -38,7 +38,7 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
         ]
         label = style.looks([placement])[0].label
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        yield f"ladder-{safe}-{name}", style.finish(figure, keys, caption(result, label, str(name)))
+        yield f"{safe}-{name}", style.finish(figure, keys, caption(result, label, str(name)))
 
 
 def deviation(result: Result, i: int, values: np.ndarray) -> np.ndarray:

@@ -66,8 +66,8 @@ class ConfrontPlots(unittest.TestCase):
         result = results.read(self.folder / "ladder.nc")
         self.assertTrue(all(name in result for name in ladder.NEEDS))
         figures = dict(ladder.draw(result))
-        self.assertEqual(sorted(figures), ["ladder-peri-gaussian", "ladder-pre-gaussian"])
-        axes = figures["ladder-pre-gaussian"].axes[0]
+        self.assertEqual(sorted(figures), ["peri-gaussian", "pre-gaussian"])
+        axes = figures["pre-gaussian"].axes[0]
         i = list(result["quantity"]).index("second_moment x_out mean over stream")
         measured = [line for line in axes.get_lines() if line.get_marker() == "o"][0]
         np.testing.assert_allclose(measured.get_ydata(), result["ladder_measured"][i] - result["limit_predicted"][i])
