@@ -25,13 +25,6 @@ constexpr int fewest_if_dear = 8;
 /// Replicates that exist at one time.
 constexpr int batch = 64;
 
-/// Frees a large block once. glibc takes that as a sign that such blocks come and go, and keeps memory instead of
-/// handing it back and taking fresh pages for every matrix, which is a third of the chain's time otherwise.
-void keep_memory() {
-  std::vector<char> block(std::size_t{16} << 20U);
-  *static_cast<volatile char*>(block.data()) = 1;
-}
-
 /// Mean of numbers that come in blocks of one sequence, and the spread within the blocks.
 class BlockMean {
  public:
@@ -94,7 +87,6 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   const auto blocks = static_cast<int>(sequences.size());
   const int per_block = std::max(1, (wanted + blocks - 1) / blocks);
   const int replicates = per_block * blocks;
-  keep_memory();
   std::map<std::pair<Statistic, Site>, std::vector<BlockMean>> means;
   std::vector<Profile> readings(static_cast<std::size_t>(batch));
   for (int first = 0; first < replicates; first += batch) {

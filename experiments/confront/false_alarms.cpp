@@ -72,7 +72,11 @@ Json header_of(const std::vector<std::pair<std::string, Config>>& configs) {
   Json all = Json::array();
   for (const auto& [name, config] : configs) {
     const Json p = provenance(config);
-    all.push_back({{"name", name}, {"config_sha256", p["config_sha256"]}, {"device", config.run.device}});
+    all.push_back({{"name", name},
+                   {"config_sha256", p["config_sha256"]},
+                   {"version", p["version"]},
+                   {"commit", p["commit"]},
+                   {"device", config.run.device}});
   }
   return {{"journal", "periscope power --master-seeds"}, {"configs", all}};
 }

@@ -61,7 +61,6 @@ PowerRow confront_with_truth(const Stage& stage, const std::string& name, double
 PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage) {
   const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
-  require_fault_acts(told);
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const StackSpec& spec = stage.measured.specs[i];
@@ -77,12 +76,22 @@ PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stag
     const Agreement agreement = judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
     row.stacks.push_back(confrontation_of(spec, agreement));
   }
-  row.seconds = seconds_since(start);
   if (row.stacks.empty()) {
-    throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
-                                  theory.name, theory.config));
+    row.stacks.push_back(
+        {.placement = {}, .input = {}, .reason = "the fault acts on no stack that is meant", .by = {}});
   }
+  row.seconds = seconds_since(start);
   return row;
+}
+
+/// Throws ConfigError unless a stack of the configuration is meant.
+void require_meant(const WrongTheory& theory, const Config& config) {
+  const bool meant = std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) {
+    return is_meant(theory.placements, spec.model.placement.name) && is_meant(theory.inputs, input_of(spec));
+  });
+  if (meant) return;
+  throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
+                                theory.name, theory.config));
 }
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
@@ -150,6 +159,8 @@ PowerResult measure_power(const PowerList& list, const CommonOptions& options) {
   for (const WrongTheory& theory : list.theories) {
     const auto config = std::ranges::find(list.configs, theory.config, &PowerConfig::name);
     told.push_back(load_listed(*config, options, theory.settings));
+    require_fault_acts(told.back());
+    if (!config->ladder) require_meant(theory, load_listed(*config, options, {}));
   }
   for (const PowerConfig& listed : list.configs) {
     const auto report = [&] {

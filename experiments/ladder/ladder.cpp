@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 
 #include "experiments/common/at_width.h"
+#include "experiments/common/gradient_floor.h"
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/token_ids.h"
@@ -31,10 +31,6 @@ constexpr std::pair<Statistic, Site> followed[] = {
     {Statistic::second_moment, Site::r_out}, {Statistic::log_grad_sq, Site::x_out},
     {Statistic::score_share, Site::A_out},
 };
-
-double rounding(DType dtype) {
-  return 100.0 * (dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
-}
 
 bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
 
@@ -171,17 +167,22 @@ LadderStack measure_stack_ladder(const Config& config, const Backend& backend, c
   return stack;
 }
 
-double critical_t(double degrees, double level) {
-  return boost::math::quantile(boost::math::complement(boost::math::students_t(degrees), level / 2.0));
-}
-
 void judge_quantity(LadderQuantity& q, double level, const Config& config) {
   const double error = q.error();
-  const double degrees = q.degrees();
+  if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
+    q.verdict = Verdict::inconclusive;
+    q.reason = "its limit is no number";
+    return;
+  }
+  if (error == 0.0 && q.fit.limit.value == q.predicted.value) {
+    q.verdict = Verdict::agrees;
+    return;
+  }
+  const double degrees = error > 0.0 ? q.degrees() : q.fit.degrees;
   const double beyond = std::abs(q.fit.limit.value - q.predicted.value) - q.allowance;
   q.excess = beyond <= 0.0 ? 0.0 : beyond / error;
-  q.critical = critical_t(degrees, level);
-  q.power = (2.0 * q.allowance + (q.critical + critical_t(degrees, 0.1)) * error) / q.scale;
+  q.critical = critical_excess(degrees, level);
+  q.power = (2.0 * q.allowance + (q.critical + critical_excess(degrees, 0.1)) * error) / q.scale;
   const double limit = config.agreement.power_limits.of(q.statistic);
   if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
     q.verdict = Verdict::inconclusive;
@@ -206,6 +207,11 @@ void require_limit(const Config& config) {
   }
   if (config.ladder.seeds < fewest_seeds) {
     throw ConfigError(fmt::format("ladder.seeds = {}: expected at least {}", config.ladder.seeds, fewest_seeds));
+  }
+  if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
+    throw ConfigError(
+        "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "
+        "allowance for the difference; expected gaussian or text");
   }
   if (config.base.init.scheme == InitScheme::normal) {
     throw ConfigError(
@@ -233,9 +239,9 @@ std::string LadderQuantity::name() const {
 double LadderQuantity::error() const { return std::hypot(fit.limit.error, predicted.error); }
 
 double LadderQuantity::degrees() const {
-  const double a = fit.limit.error * fit.limit.error;
-  const double b = predicted.error * predicted.error;
-  return (a + b) * (a + b) / (a * a / fit.degrees + b * b / (replicates - 1));
+  const double a = std::pow(fit.limit.error / error(), 4);  // shares of the variance, squared: they cannot overflow
+  const double b = std::pow(predicted.error / error(), 4);
+  return 1.0 / (a / fit.degrees + b / (replicates - 1));
 }
 
 LadderResult measure_ladder(const Config& config, bool quiet) {

@@ -18,8 +18,8 @@ struct LadderQuantity {
   Site site = Site::x_out;
   std::optional<Weight> weight = {};
   int index = 0;
-  std::string mean_over =
-      {};  ///< "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one
+  /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.
+  std::string mean_over = {};
   std::vector<Estimate> measured = {};  ///< at every width
   Estimate predicted = {};              ///< by the limit of infinite width
   int replicates = 0;                   ///< behind it
@@ -55,11 +55,12 @@ struct LadderResult {
 
 /// T23 for every stack of `config`: measures it at every width of config.ladder, with heads, kv_heads and mlp_width in
 /// proportion, fits m_∞ + b/D + c/D² to every quantity (second moments and token cosines of the stream and of the
-/// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and score_share; entries, and
-/// means over depth) and holds m_∞ against the infinite-width theory, with no allowance for finite width. Rejected:
-/// Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit, or an error that could
-/// not have been rejected above the statistic's limit. Throws ConfigError for fewer than four widths, 8 seeds, and
-/// where there is no limit: an initialisation of fixed standard deviation, or as many classes as features.
+/// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and
+/// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
+/// finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit,
+/// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
+/// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
+/// features.
 LadderResult measure_ladder(const Config& config, bool quiet);
 
 bool any_disagrees(const LadderResult& result);

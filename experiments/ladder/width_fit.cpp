@@ -65,8 +65,9 @@ WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& 
       fit.covariance[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = covariance(i, j);
     }
   }
-  const Eigen::ArrayXd parts = spread.row(0).array().square();
-  fit.degrees = parts.sum() * parts.sum() / (parts.square().sum() / (seeds - 1.0));
+  const double largest = spread.row(0).cwiseAbs().maxCoeff();
+  const Eigen::ArrayXd parts = (spread.row(0).array() / (largest > 0.0 ? largest : 1.0)).square();
+  fit.degrees = largest > 0.0 ? parts.sum() * parts.sum() / (parts.square().sum() / (seeds - 1.0)) : seeds - 1.0;
   const double squares = (weight.asDiagonal() * (y - design * coefficients)).squaredNorm();
   const auto free = static_cast<double>(n - 3);
   const boost::math::fisher_f law(free, static_cast<double>(n) * (seeds - 1.0));
