@@ -6,8 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "sim/spec/model_spec.h"
-
 namespace periscope {
 namespace {
 
@@ -32,9 +30,8 @@ double PowerLimits::of(Statistic statistic) const {
 }
 
 double PowerLimits::of(const Cell& cell) const {
-  const bool attention = cell.statistic == Statistic::second_moment && !cell.weight && cell.site == Site::f_out &&
-                         ModelSpec::is_attention(cell.index);
-  return (attention ? 3.0 : 1.0) * of(cell.statistic);
+  const bool module = cell.statistic == Statistic::second_moment && !cell.weight && cell.site == Site::f_out;
+  return (module ? 2.5 : 1.0) * of(cell.statistic);
 }
 
 Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits) {

@@ -11,16 +11,16 @@ namespace periscope {
 /// Above which smallest rejected error (T22) of its worst cell a statistic makes a verdict inconclusive; where they
 /// come from: theory/README.md.
 struct PowerLimits {
-  double second_moment = 0.15;  ///< relative
-  double variance = 0.15;       ///< relative
-  double token_cosine = 0.15;   ///< absolute
-  double log_grad_sq = 0.5;     ///< difference of logarithms
-  double score_share = 0.1;     ///< absolute
+  double second_moment = 0.2;  ///< relative
+  double variance = 0.2;       ///< relative
+  double token_cosine = 0.2;   ///< absolute
+  double log_grad_sq = 0.5;    ///< difference of logarithms
+  double score_share = 0.1;    ///< absolute
 
   /// Of a statistic that verdicts compare; that of log_grad_sq for grad_sq, which stands in for it where it is zero.
   [[nodiscard]] double of(Statistic statistic) const;
-  /// Of a cell: three times its statistic's for the size of what attention puts out, an average of a few values which
-  /// fluctuates that much more than a sum over all features; its mean over depth is a contrast of its own.
+  /// Of a cell: two and a half times its statistic's for the size of one module's output, which fluctuates that much
+  /// more than the stream that they add up to; its mean over depth is a contrast of its own.
   [[nodiscard]] double of(const Cell& cell) const;
 };
 

@@ -134,7 +134,7 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   const Agreement fine = Planted(0.03, 0.0).judged();
   CHECK(fine.verdict == Verdict::agrees);
   CHECK(fine.power.worst > fine.power.median);
-  CHECK(fine.power.statistics.at(0).limit == 0.15);
+  CHECK(fine.power.statistics.at(0).limit == 0.2);
   const Agreement noisy = Planted(0.5, 0.0).judged();
   CHECK(noisy.verdict == Verdict::inconclusive);
   CHECK(noisy.reason.find("could be off by") != std::string::npos);
