@@ -65,7 +65,7 @@ def _panel(result: Result, axes: Axes, i: int) -> None:
 def caption(result: Result, label: str, name: str) -> str:
     words = (
         f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
-        f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value at 0 "
-        "is held against theory, with nothing allowed for finite width (T23). "
+        f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
+        "at 0 is held against theory, with nothing allowed for finite width (T23). "
     )
     return words + result.setting()

@@ -38,7 +38,8 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
     axes.set_xlim(LEAST, 8 * max(10.0, np.nanmax(margin)))
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
-            for c, f, words in ((WRONG, WRONG, "wrong theory, rejected"), (WRONG, "white", "wrong theory, not rejected"),
+            for c, f, words in ((WRONG, WRONG, "wrong theory, rejected"),
+                                (WRONG, "white", "wrong theory, not rejected"),
                                 (TRUE, "white", "right theory, not rejected"))]  # fmt: skip
     yield "wrong-theories", style.finish(figure, keys, caption(result))
 
@@ -46,8 +47,8 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
 def caption(result: Result) -> str:
     version, commit = result.attributes["version"], result.attributes["commit"]
     return (
-        "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or contrast "
-        "that says it most clearly (beside the point), over the number at which it is rejected (line). Wrong theories are "
-        "told to one stack at a time, with the familywise error of the whole run. Theories within their allowance are "
+        "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
+        "contrast that says it most clearly (beside the point), over the number at which it is rejected (line). Wrong "
+        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their allowance are "
         f"drawn at {LEAST:g}. Periscope {version}, commit {commit}."
     )
