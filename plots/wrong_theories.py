@@ -49,6 +49,6 @@ def caption(result: Result) -> str:
     return (
         "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
         "contrast that says it most clearly (beside the point), over the number at which it is rejected (line). Wrong "
-        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their allowance are "
-        f"drawn at {LEAST:g}. Periscope {version}, commit {commit}."
+        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
+        f"allowance are drawn at {LEAST:g}. Periscope {version}, commit {commit}."
     )

@@ -89,8 +89,9 @@ std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell
     groups[group_of(cell)].push_back(&cell);
   }
   std::vector<Cell> all;
-  for (const auto& [group, members] : groups) {
-    const auto& [statistic, site, weight, kind] = group;
+  for (const auto& entry : groups) {
+    const auto& [statistic, site, weight, kind] = entry.first;
+    const std::vector<const Cell*>& members = entry.second;
     const SeedCurves::Rows* rows =
         weight ? comparison.per_seed->find(statistic, *weight) : comparison.per_seed->find(statistic, site);
     if (rows == nullptr || members.size() < 2) continue;
@@ -98,7 +99,7 @@ std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell
     const bool drawn = !weight && comparison.prediction.exact_at_width_for(statistic, site) &&
                        comparison.prediction.draws_per_sequence > 1;
     const auto add = [&](const std::string& name, const std::vector<double>& weights) {
-      Cell cell = contrast(kind + name, *rows, members, weights);
+      Cell cell = contrast(std::get<std::string>(entry.first) + name, *rows, members, weights);
       if (drawn) from_draws(comparison.prediction, members, weights, cell);
       all.push_back(cell);
     };
