@@ -104,7 +104,7 @@ class Trial {
     if (result.specimen.model.embedding.token_types > 1) {
       auto numbers = result.specimen.numbers;
       std::vector<double>& rows = numbers.at(matrix_place(0, Weight::token_types)).values;
-      std::ranges::rotate(rows, rows.begin() + result.specimen.model.width);
+      std::rotate(rows.begin(), rows.begin() + result.specimen.model.width, rows.end());
       other_types_.emplace(ops, numbers);
     }
     result.claims = static_cast<std::size_t>(std::ranges::count(claims_, true));
