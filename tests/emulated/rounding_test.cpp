@@ -38,7 +38,9 @@ bool same(double a, double b) {
 TEST_CASE("every value of a format and every midpoint, both signs, and their neighbours in double") {
   const std::pair<const char*, std::size_t> formats[] = {
       {"fp8_e4m3", 127}, {"fp8_e5m2", 124}, {"fp16", 0x7c00}, {"bf16", 0x7f80}};
-  for (const auto& [name, count] : formats) {
+  for (const auto& entry : formats) {
+    const char* const name = entry.first;
+    const std::size_t count = entry.second;
     INFO(name);
     const NumberFormat& format = format_called(name);
     const Rounding round(format);

@@ -36,7 +36,9 @@ double at(const Prediction& p, Statistic statistic, Site site, std::size_t i) {
 }  // namespace
 
 TEST_CASE("beta0 is off from the middle of the stack on, by 1 % behind norm B and by 5 % without") {
-  for (const auto& [placement, off] : {std::pair{"peri", 1.01}, {"b-only", 1.01}, {"pre", 1.05}}) {
+  for (const auto& entry : {std::pair{"peri", 1.01}, {"b-only", 1.01}, {"pre", 1.05}}) {
+    const char* const placement = entry.first;
+    const double off = entry.second;
     CAPTURE(placement);
     const Prediction right = with(Fault::none, small_stack(placement));
     const Prediction wrong = with(Fault::beta0, small_stack(placement));
