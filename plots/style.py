@@ -62,7 +62,7 @@ LOOKS = {
     "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
 }
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
-FREE_FORM = (("#117733", "*"), ("#AA4499", r"$\clubsuit$"), ("#661100", "8"), ("#44AA99", "H"))
+FREE_FORM = (("#117733", "*"), ("#AA4499", "$F$"), ("#661100", "8"), ("#44AA99", "H"))
 
 
 def looks(placements: Sequence[str]) -> list[Look]:

@@ -14,12 +14,26 @@ from periscope_process import BINARY
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 STACK = ["--seeds", "2", "--set", "model.layers=2", "--set", "input.tokens=8"]
 NARROW = ["--set", "model.width=32", "--set", "model.heads=2", "--set", "model.mlp_width=64"]
+# One wrong theory instead of power's list of them all.
+LIST = """
+[[config]]
+name = "small"
+file = "experiments/configs/short.toml"
+set = ["run.seeds=8", "model.layers=1", "model.width=32", "model.heads=2", "input.tokens=4", "model.placement=pre"]
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+"""
 # What makes a command quick, by its first words. A command that is not here runs as it is printed.
 SMALLER = {
     "theory": ["--set", "model.layers=1", "--set", "input.tokens=4"],
     "propagate": STACK + NARROW,
     "converge": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "converge.widths=[32, 64, 96]", "--set",
                  "converge.seeds=16"],
+    "ladder": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "ladder.widths=[16, 24, 32, 48]", "--set",
+               "ladder.seeds=16", "--set", "model.width=16", "--set", "model.heads=2"],
+    "power": ["--config", "list.toml"],
     "gradients depth": ["--seeds", "2", "--set", "gradients.layers=[1, 2, 4]", "--set", "input.tokens=4", *NARROW],
 }
 
@@ -39,6 +53,7 @@ class Readme(unittest.TestCase):
             folder = pathlib.Path(name)
             for thing in ("README.md", "experiments"):
                 (folder / thing).symlink_to(SOURCE / thing)
+            (folder / "list.toml").write_text(LIST)
             (folder / "build").mkdir()
             (folder / "build" / "periscope").symlink_to(BINARY)
             for words in printed:
