@@ -17,7 +17,6 @@ namespace {
 using theory::Signal;
 using theory::SignalClass;
 
-constexpr const NumberFormat& fp32 = number_formats[0];
 constexpr const NumberFormat& bf16 = number_formats[1];
 constexpr const NumberFormat& fp16 = number_formats[2];
 
