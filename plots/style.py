@@ -42,7 +42,7 @@ class Look:
     @property
     def size(self) -> float:
         """Points. Markers of little area are drawn larger."""
-        return {"P": 5.8, "X": 5.6, "*": 7.0, "d": 5.4}.get(self.marker, 4.5)
+        return {"P": 5.8, "X": 5.6, "*": 7.0, "d": 5.4, ".": 8.0}.get(self.marker, 4.5)
 
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
@@ -62,7 +62,7 @@ LOOKS = {
     "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
 }
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
-FREE_FORM = (("#117733", "*"), ("#AA4499", "$F$"), ("#661100", "8"), ("#44AA99", "H"))
+FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"))
 
 
 def looks(placements: Sequence[str]) -> list[Look]:
