@@ -25,7 +25,7 @@ class ProfileWriter {
     set(Statistic::variance, site, index, (q - x.mean.diagonal()).mean());
     set(Statistic::mean, site, index, 0.0);
     set(Statistic::kurtosis, site, index, 3.0 * (n - 1.0) / (n + 1.0));
-    if (q != last_) {  // x_in repeats x_out, and B_out f_out where there is no norm B
+    if (q.size() != last_.size() || q != last_) {  // x_in repeats x_out, and B_out f_out where there is no norm B
       maximum_ = expected_maximum(q, width_);
       last_ = q;
     }
