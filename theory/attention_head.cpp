@@ -7,6 +7,8 @@
 #include <numbers>
 #include <utility>
 
+#include "theory/pattern_products.h"
+
 namespace periscope::theory {
 namespace {
 
@@ -36,62 +38,26 @@ Index PatternLaw::first_seen(Index t) const {
   return scores.window > 0 ? std::max<Index>(0, t - scores.window + 1) : 0;
 }
 
-PatternEngine engine_of(PatternStream stream) {
-  return PatternEngine(r123::Threefry4x64::ukey_type{{stream.seed, stream.replicate, stream.sublayer, 0}});
+NormalStream numbers_of(PatternStream stream) {
+  constexpr std::uint64_t sampled_patterns = std::uint64_t{1} << 48U;
+  return NormalStream({stream.seed, stream.replicate, stream.sublayer + sampled_patterns});
 }
 
-Sample white_noise(PatternEngine& engine, Index rows, Index cols) {
-  // Each 64-bit number gives one radius and one angle, which give two normal numbers.
-  const Index pairs = (rows * cols + 1) / 2;
-  Eigen::ArrayXf radius(pairs);
-  Eigen::ArrayXf angle(pairs);
-  constexpr float unit = 0x1p-32F;
-  constexpr float turn = 2.0F * std::numbers::pi_v<float> * unit;
-  for (Index i = 0; i < pairs; ++i) {
-    const std::uint64_t bits = engine();
-    radius(i) = (static_cast<float>(static_cast<std::uint32_t>(bits)) + 0.5F) * unit;
-    angle(i) = static_cast<float>(static_cast<std::uint32_t>(bits >> 32U)) * turn;
-  }
-  radius = (-2.0F * radius.log()).max(0.0F).sqrt();  // max: 2³²−1 rounds to 2³²
-  Sample white(rows, cols);
-  Eigen::Map<Eigen::ArrayXf> flat(white.data(), white.size());
-  const Index rest = white.size() - pairs;
-  flat.head(pairs) = radius * angle.cos();
-  flat.tail(rest) = radius.head(rest) * angle.head(rest).sin();
-  return white;
-}
-
-Sample sign_noise(PatternEngine& engine, Index rows, Index cols) {
-  Sample signs(rows, cols);
-  std::uint64_t bits = 0;
-  int left = 0;
-  for (float& sign : signs.reshaped()) {
-    if (left == 0) {
-      bits = engine();
-      left = 64;
-    }
-    sign = (bits & 1U) != 0 ? 1.0F : -1.0F;
-    bits >>= 1U;
-    --left;
-  }
-  return signs;
-}
-
-// Cholesky's factor, or where tokens repeat, so that there is none, the pivoted one.
-Matrix factor(const Matrix& k) {
-  const Eigen::LLT<Matrix> llt(k);
-  if (llt.info() == Eigen::Success) return llt.matrixL();
-  const Eigen::LDLT<Matrix> ldlt(k);
-  Matrix f = ldlt.matrixL();
-  f *= ldlt.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal();
-  return ldlt.transpositionsP().transpose() * f;
-}
-
+// Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.
 ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
   if (!(scale > 0.0) || !std::isfinite(scale)) scale = 1.0;  // a vanished or overflowed signal passes as it is
   const Matrix scaled = k / scale;
   unit = scaled.cast<float>();
-  unit_factor = factor(scaled).cast<float>();
+  const Eigen::LLT<Matrix> llt(scaled);
+  triangular = llt.info() == Eigen::Success;
+  if (triangular) {
+    unit_factor = Matrix(llt.matrixL()).cast<float>();
+    return;
+  }
+  const Eigen::LDLT<Matrix> ldlt(scaled);
+  Matrix f = ldlt.matrixL();
+  f *= ldlt.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal();
+  unit_factor = Matrix(ldlt.transpositionsP().transpose() * f).cast<float>();
 }
 
 CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
@@ -150,9 +116,10 @@ Projection AttentionHead::project(Sample rows, const ScaledKernel& k, double var
   return p;
 }
 
-HeadSample AttentionHead::draw(PatternEngine& engine, const ScaledKernel& k) const {
+HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& k) const {
   const Index e = law_.head_dim;
-  const Sample rows = k.unit_factor * white_noise(engine, k.unit.rows(), 2 * e);
+  Sample rows;
+  pattern_times(k.unit_factor, numbers.normals_float(k.unit.rows(), 2 * e), k.triangular, rows);
   HeadSample head{.query = project(rows.leftCols(e), k, law_.query_variance, law_.query_heads),
                   .key = project(rows.rightCols(e), k, law_.key_variance, law_.key_heads),
                   .logits = {}};

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <Random123/threefry.h>
-#include <Random123/conventional/Engine.hpp>
-
 #include <cstdint>
 #include <vector>
 
 #include "sim/spec/model_spec.h"
 #include "theory/gaussian.h"
+#include "theory/normal_stream.h"
 
 namespace periscope::theory {
 
@@ -40,18 +38,9 @@ struct PatternStream {
 
 /// Samples are float: their rounding is far below their own spread, and they are most of the work.
 using Sample = Eigen::MatrixXf;
-using PatternEngine = r123::Engine<r123::Threefry4x64>;
 
-PatternEngine engine_of(PatternStream stream);
-
-/// Independent standard normal numbers (Box and Muller).
-Sample white_noise(PatternEngine& engine, Eigen::Index rows, Eigen::Index cols);
-
-/// Independent signs, ±1.
-Sample sign_noise(PatternEngine& engine, Eigen::Index rows, Eigen::Index cols);
-
-/// F with F Fᵀ = k, for a positive semidefinite k (tokens may repeat: k may be singular).
-Matrix factor(const Matrix& k);
+/// The random numbers of a stream; none of them is one of T25's chain.
+NormalStream numbers_of(PatternStream stream);
 
 /// A kernel brought to the range of float: `unit` has a largest diagonal entry of 1, k = scale · unit.
 struct ScaledKernel {
@@ -59,6 +48,7 @@ struct ScaledKernel {
   double scale;
   Sample unit;
   Sample unit_factor;  ///< F Fᵀ = unit
+  bool triangular;     ///< F is lower triangular: always, but where tokens repeat
 };
 
 /// What softmax's Jacobian leaves of a kernel: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all tokens
@@ -96,7 +86,7 @@ class AttentionHead {
   AttentionHead(const PatternLaw& law, Eigen::Index tokens);
 
   /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k.
-  [[nodiscard]] HeadSample draw(PatternEngine& engine, const ScaledKernel& k) const;
+  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
   [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;

@@ -32,10 +32,10 @@ class MixedSum {
   Sample pattern_, mixed_;
 };
 
-/// What is drawn on the way back only: patterns must be those of the forward pass.
-PatternEngine other_engine_of(PatternStream stream) {
+/// What is drawn beside the patterns: these must not depend on whether it is.
+NormalStream other_numbers_of(PatternStream stream) {
   stream.sublayer += std::uint64_t{1} << 32U;
-  return engine_of(stream);
+  return numbers_of(stream);
 }
 
 }  // namespace
@@ -55,8 +55,8 @@ Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
 template <class Visit>
 void AttentionAverage::for_heads(const ScaledKernel& input, int samples, PatternStream stream,
                                  const Visit& visit) const {
-  PatternEngine engine = engine_of(stream);
-  for (int i = 0; i < samples; i += 2) visit(head_.draw(engine, input), std::min(2, samples - i));
+  NormalStream numbers = numbers_of(stream);
+  for (int i = 0; i < samples; i += 2) visit(head_.draw(numbers, input), std::min(2, samples - i));
 }
 
 std::vector<MixedPattern> AttentionAverage::mixed_patterns(const HeadSample& head, const CentredKernel& values,
@@ -102,7 +102,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
     return {.mixed = sandwich(a, k), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
   if (too_sharp(k)) return sampled_gradients(k, g, samples, stream);
-  PatternEngine other = other_engine_of(stream);
+  NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
   const CentredKernel values(k, input.scale);
   const ScaledKernel output(g);
@@ -134,7 +134,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   HeadGradients sum{zero, zero, zero, zero};
-  PatternEngine other = other_engine_of(stream);
+  NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
   const CentredKernel values(k, input.scale);
   const ScaledKernel output(g);
@@ -144,8 +144,8 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
     for (const MixedPattern& p : mixed_patterns(head, values, patterns)) {
       mixed.add(p);
       sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
-      const Sample value = input.unit_factor * white_noise(other, tokens, law_.head_dim);
-      const Sample cotangent = output.unit_factor * white_noise(other, tokens, law_.head_dim);
+      const Sample value = input.unit_factor * other.normals_float(tokens, law_.head_dim);
+      const Sample cotangent = output.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
       const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(slope);

@@ -17,6 +17,7 @@ struct ForwardChain {
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
   Fault fault = Fault::none;
+  int backward_samples = 0;  ///< patterns of each attention on the way back; 0: as many as `samples`
 };
 
 /// T5: kernel of the MLP module's output, for the kernel of its input. `activated`, unless it is null, becomes the

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "sim/spec/weight.h"
+#include "theory/pattern_products.h"
 
 namespace periscope::theory {
 namespace {
@@ -63,12 +64,13 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: exactly no gradient
   const double gain = logit_gain(spec);
   const ScaledKernel logits(gain * output);
-  PatternEngine engine = engine_of(stream);
+  NormalStream numbers = numbers_of(stream);
   Matrix inner = Matrix::Zero(tokens, tokens);
   Matrix slopes = Matrix::Zero(tokens, tokens);
   for (int i = 0; i < samples; ++i) {
-    Sample p =
-        static_cast<float>(std::sqrt(logits.scale)) * (logits.unit_factor * white_noise(engine, tokens, classes));
+    Sample p;
+    pattern_times(logits.unit_factor, numbers.normals_float(tokens, classes), logits.triangular, p);
+    p *= static_cast<float>(std::sqrt(logits.scale));
     Sample slope;
     if (cap > 0.0F) {
       slope = (p / cap).array().tanh();

@@ -18,8 +18,9 @@ constexpr int blocks = 64;        // counters per batch
 constexpr int half = 4 * blocks;  // a word makes two numbers: radius·(cos, sin)
 using Batch = Eigen::Array<float, half, 1>;
 
-// The last word of a key tells streams of one place apart; theory's sampled patterns have 0.
+// The last word of a key tells streams of one place apart.
 constexpr std::uint64_t normal_numbers = 1;
+constexpr std::uint64_t signs = 0;
 constexpr std::uint64_t other_numbers = 2;  // plus the counter
 
 }  // namespace
@@ -57,6 +58,21 @@ void NormalStream::fill(Real* out, Index count) {
 
 template void NormalStream::fill<double>(double* out, Index count);
 template void NormalStream::fill<float>(float* out, Index count);
+
+Eigen::MatrixXf NormalStream::signs_float(Index rows, Index cols) {
+  constexpr Index bits_of_four_words = 256;
+  Eigen::MatrixXf out(rows, cols);
+  const Threefry::key_type key{{key_[0], key_[1], key_[2], signs}};
+  for (Index done = 0; done < out.size(); done += bits_of_four_words) {
+    const auto word = Threefry()({{counter_++, 0, 0, 0}}, key);
+    const Index count = std::min(bits_of_four_words, out.size() - done);
+    for (Index i = 0; i < count; ++i) {
+      const std::uint64_t bit = (word[static_cast<std::size_t>(i / 64)] >> (i % 64)) & 1U;
+      out.data()[done + i] = 1.0F - 2.0F * static_cast<float>(bit);
+    }
+  }
+  return out;
+}
 
 Matrix NormalStream::wishart_factor(Index size, Index degrees) {
   if (degrees < size) return normals(size, degrees);

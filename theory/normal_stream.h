@@ -7,11 +7,11 @@
 
 namespace periscope::theory {
 
-/// Names a stream of random numbers of the chain T25: its replicate, and what they are for.
+/// Names a stream of random numbers: its replicate, and what they are for.
 struct ChainStream {
   std::uint64_t seed;
   std::uint64_t replicate;
-  std::uint64_t place;  ///< sublayer, or what comes before the first
+  std::uint64_t place;  ///< of T25 a sublayer, or what comes before the first; of sampled patterns PatternStream's
 };
 
 /// Independent standard normal numbers: Threefry counters and Box–Muller, many at a time. A number has the resolution
@@ -23,6 +23,8 @@ class NormalStream {
   /// [rows, cols], column by column.
   Matrix normals(Eigen::Index rows, Eigen::Index cols) { return filled<double>(rows, cols); }
   Eigen::MatrixXf normals_float(Eigen::Index rows, Eigen::Index cols) { return filled<float>(rows, cols); }
+  /// Independent signs, ±1 [rows, cols].
+  Eigen::MatrixXf signs_float(Eigen::Index rows, Eigen::Index cols);
   /// A with A Aᵀ ~ Wishart(I_size, degrees), the Gram matrix of `size` rows of `degrees` standard normal numbers:
   /// Bartlett's lower-triangular factor [size, size], or, where degrees < size makes the matrix singular, those
   /// rows themselves [size, degrees].

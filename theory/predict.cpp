@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
-#include "theory/backward.h"
 #include "theory/forward.h"
 #include "theory/loss.h"
-#include "theory/profile_moments.h"
+#include "theory/pattern_level.h"
 
 namespace periscope::theory {
 namespace {
 
 constexpr std::size_t most_inputs = 64;
 constexpr int fewest_chains = 16;
-constexpr int fewest_samples = 2;  // patterns of a chain at every attention: one pair
+constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
+constexpr int level_ratio = 8;    // how many times as many there are in the chains of the next level
 
 /// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
 template <class Curves>
@@ -37,14 +39,6 @@ int first_overflow(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Site::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
-}
-
-Profile chain_profile(const StackSpec& spec, const ForwardChain& chain, const PredictionOptions& options) {
-  if (options.labels.empty()) return forward_profile(spec, chain);
-  ForwardTrace trace;
-  Profile profile = forward_profile(spec, chain, &trace);
-  backward_profile(spec, chain, trace, options.labels, profile, options.paths);
-  return profile;
 }
 
 /// Wanted standard error of a value of this statistic.
@@ -70,77 +64,31 @@ double worst_error(const Prediction& prediction, Statistic statistic, const Curv
 }
 
 /// The same over all curves.
-double worst_error(const Prediction& prediction) {
+double worst_error(const Prediction& prediction, const Profile& profile) {
   double worst = 0.0;
-  for (const auto& [key, curve] : prediction.profile.curves) {
+  for (const auto& [key, curve] : profile.curves) {
     worst = std::max(worst, worst_error(prediction, key.first, curve));
   }
-  for (const auto& [key, curve] : prediction.profile.weight_curves) {
+  for (const auto& [key, curve] : profile.weight_curves) {
     worst = std::max(worst, worst_error(prediction, key.first, curve));
   }
   return worst;
 }
 
-/// The recursion is nonlinear, so a chain with few patterns is not only noisy but biased, in proportion to its
-/// variance: for a logarithm and for most other functions by about half of it. Second moments and squared gradients are
-/// linear in their own sublayer's patterns and inherit the stream's bias only; these depend on their own patterns
-/// otherwise.
-bool is_nonlinear(Statistic statistic) {
-  return statistic == Statistic::maximum || statistic == Statistic::branch_ratio ||
-         statistic == Statistic::token_cosine || statistic == Statistic::variance;
-}
-
-/// Half the variance from chain to chain, of a cosine or relative to the value, in units of the curve.
-double bias_of(Statistic statistic, const Curve& curve, std::size_t i, double chains) {
-  const double error = curve.standard_error[i];
-  if (!(error > 0.0)) return 0.0;
-  const double scale = statistic == Statistic::token_cosine ? 1.0 : std::abs(curve.value[i]);
-  return 0.5 * chains * error * error / scale;
-}
-
-/// The largest bias of a chain in units of what it may be: the eighth part of the wanted standard error for what is
-/// handed on from sublayer to sublayer, half of it elsewhere.
-double worst_bias(const Prediction& prediction, double chains) {
+/// Extrapolates every curve from the level before. Returns the largest ratio of the error that more chains do not
+/// lessen and half of the wanted one.
+double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before) {
   double worst = 0.0;
-  for (const auto& [key, curve] : prediction.profile.curves) {
-    const auto& [statistic, site] = key;
-    const bool stream =
-        site == Site::x_out && (statistic == Statistic::second_moment || statistic == Statistic::token_cosine ||
-                                statistic == Statistic::grad_sq);
-    if (!stream && !is_nonlinear(statistic)) continue;
-    for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      const double bias = bias_of(statistic, curve, i, chains);
-      if (bias > 0.0) {
-        worst = std::max(worst, (stream ? 8.0 : 2.0) * bias / wanted_error(prediction, statistic, curve.value[i]));
-      }
+  const auto one = [&](Statistic statistic, Curve& curve, const Curve& coarse) {
+    const bool cosine = statistic == Statistic::token_cosine || statistic == Statistic::branch_cosine;
+    const std::vector<double> fixed = extrapolate(curve, coarse, level_ratio, !cosine);
+    for (std::size_t i = 0; i < fixed.size(); ++i) {
+      if (fixed[i] > 0.0) worst = std::max(worst, 2.0 * fixed[i] / wanted_error(prediction, statistic, curve.value[i]));
     }
-  }
+  };
+  for (auto& [key, curve] : profile.curves) one(key.first, curve, before.curves.at(key));
+  for (auto& [key, curve] : profile.weight_curves) one(key.first, curve, before.weight_curves.at(key));
   return worst;
-}
-
-/// A stated error covers what bias there may be.
-void include_bias(Profile& profile, double chains) {
-  std::vector<double> stream;  // relative bias of the stream's squared gradient
-  if (const Curve* g = profile.find(Statistic::grad_sq, Site::x_out)) {
-    for (std::size_t i = 0; i < g->value.size(); ++i) {
-      stream.push_back(g->value[i] == 0.0 ? 0.0 : bias_of(Statistic::grad_sq, *g, i, chains) / g->value[i]);
-    }
-  }
-  for (auto& [key, curve] : profile.curves) {
-    for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      double bias = 0.0;
-      if (is_nonlinear(key.first)) bias = bias_of(key.first, curve, i, chains);
-      if (key.first == Statistic::grad_sq && key.second == Site::x_out) bias = stream[i] * curve.value[i];
-      if (bias > 0.0) curve.standard_error[i] = std::hypot(curve.standard_error[i], bias);
-    }
-  }
-  for (auto& [key, curve] : profile.weight_curves) {
-    for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      if (curve.standard_error[i] > 0.0) {
-        curve.standard_error[i] = std::hypot(curve.standard_error[i], stream[2 * i] * curve.value[i]);
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -150,8 +98,8 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
   return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
 }
 
-// Values are means over independent chains, and their errors come from the chains' spread. Chains get more patterns
-// until their bias is far below the wanted error, and then there are as many of them as the error needs.
+// Chains come in levels, each with `level_ratio` times as many patterns as the one before, until two levels tell what
+// bias is left; then the last level gets as many chains as the wanted errors need.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   if (const std::string reason = loss_refusal(spec.model); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
@@ -160,59 +108,59 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     prediction.gradient_refusal = reason;
     return prediction;
   }
-  const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
-  const int inputs = static_cast<int>(std::min(sequences.size(), most_inputs));
+  std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
+  if (sequences.size() > most_inputs) sequences.resize(most_inputs);
+  const auto inputs = static_cast<int>(sequences.size());
+  const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
-  int samples = fewest_samples;
-  int chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
-  const int first_chains = chains;
-  std::vector<ProfileMoments> moments(static_cast<std::size_t>(inputs));
-  for (int done = 0;;) {
-    std::vector<Profile> profiles(static_cast<std::size_t>(chains - done));
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int c = done; c < chains; ++c) {
-      const ForwardChain chain{.ids = sequences[static_cast<std::size_t>(c % inputs)],
-                               .samples = samples,
-                               .seed = options.seed,
-                               .replicate = static_cast<std::uint64_t>(c),
-                               .fault = options.fault};
-      profiles[static_cast<std::size_t>(c - done)] = chain_profile(spec, chain, options);
-    }
-    for (int c = done; c < chains; ++c) {
-      moments[static_cast<std::size_t>(c % inputs)].add(profiles[static_cast<std::size_t>(c - done)]);
-    }
-    done = chains;
-    prediction.samples = samples * chains;
-    prediction.replicates = chains - inputs + 1;
-    prediction.profile = combined(moments);
+  Profile before;
+  double bias = 0.0;
+  const auto read = [&](const PatternLevel& level) {
+    prediction.samples = level.samples() * level.chains();
+    prediction.replicates = level.chains() - inputs + 1;
+    prediction.profile = level.mean();
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {
       prediction.refusal = fmt::format("the predicted second moment overflows at depth {}", depth);
       prediction.profile = {};
-      return prediction;
+      return false;
     }
-    const double bias = worst_bias(prediction, chains);
-    include_bias(prediction.profile, chains);
-    add_logarithms(prediction.profile.curves);
-    add_logarithms(prediction.profile.weight_curves);
-    if (bias > 1.0 && 2 * samples * first_chains <= options.most_samples) {
-      const double needed = samples * std::min(bias, 16.0);
-      while (samples < needed && 2 * samples * first_chains <= options.most_samples) samples *= 2;
-      chains = first_chains;
-      done = 0;
-      moments.assign(moments.size(), {});
-      continue;
+    if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before);
+    return true;
+  };
+  int samples = first_samples;
+  int backward_samples = first_samples;
+  for (int number = 0;; ++number) {
+    PatternLevel level(spec, sequences, options, number, samples, backward_samples);
+    level.grow(first_chains);
+    if (!read(level)) return prediction;
+    const auto next_level = [&] {
+      return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= options.most_samples);
+    };
+    while (!next_level()) {
+      const double error = worst_error(prediction, prediction.profile);
+      const int most_chains = options.most_samples / (samples * inputs) * inputs;
+      if (error <= 1.0 || most_chains <= level.chains()) break;
+      // The largest of many estimated errors is likely estimated too large: two steps are cheaper than one too long.
+      constexpr double first_step = 0.6;
+      const double needed = std::min(first_step * level.chains() * error * error, 1e9);
+      level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((7 + inputs) / inputs),
+                                                inputs * static_cast<int>(std::ceil(needed / inputs)))));
+      if (!read(level)) return prediction;
     }
-    const double error = worst_error(prediction);
-    const int most_chains = options.most_samples / (samples * inputs) * inputs;
-    if (error <= 1.0 || most_chains <= chains) break;
-    // The largest of many estimated errors is likely estimated too large: two steps are cheaper than one too long.
-    constexpr double first_step = 0.6;
-    const double needed = std::min(first_step * chains * error * error, 1e9);
-    chains = std::min(most_chains, std::max(chains + inputs * ((7 + inputs) / inputs),
-                                            inputs * static_cast<int>(std::ceil(needed / inputs))));
+    if (!next_level()) break;
+    before = level.mean();
+    samples *= level_ratio;
+    // Those on the way back cost four times as much: as many as the error seems to need, and some more, because the
+    // extrapolation adds to it.
+    const double error = worst_error(prediction, before);
+    const double chains = static_cast<double>(level.chains()) / first_chains;
+    const double enough = std::min(1.5 * backward_samples * chains * error * error, 1e6);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), first_samples, samples);
   }
+  add_logarithms(prediction.profile.curves);
+  add_logarithms(prediction.profile.weight_curves);
   prediction.finite_width =
       finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Site::x_in)->value,
                           prediction.profile.find(Statistic::second_moment, Site::f_out)->value);

@@ -17,7 +17,8 @@ struct PredictionOptions {
   double tolerance = 0.01;
   /// With labels: wanted of the logarithm of every squared gradient and of score_share.
   double gradient_tolerance = 0.03;
-  int most_samples = 1 << 14;  ///< patterns per attention sublayer (at least 32 are sampled)
+  int most_samples =
+      1 << 14;  ///< patterns per attention sublayer (at least 256 are sampled, 32 for each token sequence)
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -32,7 +33,7 @@ struct Prediction {
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
   int replicates = 0;      ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
-  int samples = 0;         ///< patterns averaged at every attention sublayer, over all chains
+  int samples = 0;         ///< patterns averaged at every attention sublayer on the way forward, over all chains
   double tolerance = 0.0;  ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty

@@ -37,7 +37,7 @@ ScorePathSum::ScorePathSum(const PatternLaw& law, const AttentionHead& head, con
   if (samples_last_steps_) value_factor_ = input.unit_factor.rowwise() - input.unit_factor.colwise().mean();
 }
 
-void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& patterns, PatternEngine& engine) {
+void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& patterns, NormalStream& numbers) {
   const Sample& q = head.query.rotated;
   const Sample& k = head.key.rotated;
   const Index tokens = q.rows();
@@ -61,7 +61,7 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& 
     }
     add_closed_form(pattern);
     if (samples_last_steps_ && &pattern == &patterns.front()) {
-      add_last_steps(head, pattern.a, static_cast<float>(patterns.size()), engine);
+      add_last_steps(head, pattern.a, static_cast<float>(patterns.size()), numbers);
     }
   }
   if (law_.qk_norm != QkNorm::none) {
@@ -91,7 +91,7 @@ void ScorePathSum::add_closed_form(const MixedPattern& pattern) {
   of_key_ += product_ + product_.transpose();
 }
 
-void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float weight, PatternEngine& engine) {
+void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers) {
   const Sample& q = head.query.rotated;
   const Sample& k = head.key.rotated;
   const Index tokens = q.rows();
@@ -104,13 +104,13 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
     sum += difference_;
   };
   // m = g vᵀ: dq_t = g_t [Σ_s B_ts v_s k_s − (A v)_t Σ_s B_ts k_s]
-  const Eigen::VectorXf v = value_factor_ * sign_noise(engine, value_factor_.cols(), 1);
+  const Eigen::VectorXf v = value_factor_ * numbers.signs_float(value_factor_.cols(), 1);
   pattern_times(b_, k, causal, left_);
   pattern_times(b_, v.asDiagonal() * k, causal, work_);
   work_ -= (a * v).asDiagonal() * left_;
   add_difference(head.query, work_, law_.query_heads, query_);
   // m whole: dk = dzᵀ q
-  work_.noalias() = cotangents_.unit_factor * sign_noise(engine, cotangents_.unit_factor.cols(), value_factor_.cols());
+  work_.noalias() = cotangents_.unit_factor * numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols());
   product_.noalias() = work_ * value_factor_.transpose();
   const Eigen::VectorXf mean = a.cwiseProduct(product_).rowwise().sum();
   work_ = b_.cwiseProduct(product_.colwise() - mean);

@@ -31,7 +31,7 @@ class ScorePathSum {
                const ScaledKernel& cotangents);
 
   /// Adds the patterns of one head's logits: one, or two with those of −logits.
-  void add(const HeadSample& head, const std::vector<MixedPattern>& patterns, PatternEngine& engine);
+  void add(const HeadSample& head, const std::vector<MixedPattern>& patterns, NormalStream& numbers);
 
   /// The sums over all patterns added, in units of e and of the scales of both kernels [T, T].
   [[nodiscard]] Sample query() const { return cotangents_.unit.cwiseProduct(query_); }
@@ -39,7 +39,7 @@ class ScorePathSum {
 
  private:
   void add_closed_form(const MixedPattern& pattern);
-  void add_last_steps(const HeadSample& head, const Sample& a, float weight, PatternEngine& engine);
+  void add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers);
 
   const PatternLaw& law_;
   const AttentionHead& head_;

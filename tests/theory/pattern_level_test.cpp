@@ -1,0 +1,72 @@
+#include "theory/pattern_level.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/theory/xiong.h"
+
+namespace periscope::theory {
+namespace {
+
+TEST_CASE("two levels of patterns extrapolate to the limit of many, and the error covers what is left") {
+  for (const double limit : {3.0, 2e-9, 5e40}) {
+    for (const double a : {-1.0, -0.1, 0.3, 1.0}) {
+      const auto mean = [&](double patterns) { return limit * std::exp(a / patterns); };
+      Curve curve{{mean(16)}, {0.0}};
+      const std::vector<double> fixed = extrapolate(curve, {{mean(2)}, {0.0}}, 8.0, true);
+      const double bias = std::abs(curve.value[0] - limit);
+      CHECK(bias < 0.3 * std::abs(mean(16) - limit));
+      CHECK(bias < 2.0 * curve.standard_error[0]);
+      CHECK(fixed[0] == curve.standard_error[0]);
+    }
+  }
+}
+
+TEST_CASE("extrapolating adds the noise of both levels") {
+  Curve curve{{0.5}, {0.07}};
+  const std::vector<double> fixed = extrapolate(curve, {{0.4}, {0.14}}, 8.0, false);
+  CHECK(curve.value[0] == doctest::Approx(0.5 + 0.1 / 7));
+  const double left = 0.01 / 14;
+  CHECK(fixed[0] == doctest::Approx(std::hypot(0.02, left)));
+  CHECK(curve.standard_error[0] == doctest::Approx(std::sqrt(0.08 * 0.08 + 0.02 * 0.02 + left * left)));
+}
+
+TEST_CASE("what is the same in both levels stays exact; what was not finite has no error that can be stated") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  Curve curve{{2.0, 0.0, nan, 1.0}, {0.0, 0.0, nan, 0.1}};
+  const std::vector<double> fixed =
+      extrapolate(curve, {{2.0, 0.0, nan, infinity}, {0.0, 0.0, nan, infinity}}, 8.0, true);
+  CHECK(curve.value[0] == 2.0);
+  CHECK(curve.standard_error[0] == 0.0);
+  CHECK(curve.value[1] == 0.0);
+  CHECK(std::isnan(curve.value[2]));
+  CHECK(curve.value[3] == 1.0);
+  CHECK(curve.standard_error[3] == infinity);
+  CHECK(fixed[0] == 0.0);
+  CHECK(fixed[3] == infinity);
+}
+
+TEST_CASE("a level that grows is the level that began with as many chains; levels share no random numbers") {
+  StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
+  const std::vector<std::vector<int>> inputs(1);
+  const PredictionOptions options;
+  const auto top = [](const PatternLevel& level) {
+    return level.mean().find(Statistic::second_moment, Site::x_out)->value.back();
+  };
+  PatternLevel grown(spec, inputs, options, 1, 2, 2);
+  grown.grow(3);
+  grown.grow(6);
+  PatternLevel whole(spec, inputs, options, 1, 2, 2);
+  whole.grow(6);
+  PatternLevel other(spec, inputs, options, 2, 2, 2);
+  other.grow(6);
+  CHECK(top(grown) == top(whole));
+  CHECK(top(other) != top(whole));
+}
+
+}  // namespace
+}  // namespace periscope::theory

@@ -1,0 +1,63 @@
+#include "theory/pattern_level.h"
+
+#include <cmath>
+#include <limits>
+
+#include "theory/backward.h"
+#include "theory/forward.h"
+
+namespace periscope::theory {
+
+PatternLevel::PatternLevel(const StackSpec& spec, const std::vector<std::vector<int>>& inputs,
+                           const PredictionOptions& options, int number, int samples, int backward_samples)
+    : spec_(spec),
+      inputs_(inputs),
+      options_(options),
+      number_(number),
+      samples_(samples),
+      backward_samples_(backward_samples),
+      moments_(inputs.size()) {}
+
+Profile PatternLevel::chain(int number) const {
+  const ForwardChain chain{
+      .ids = inputs_[input_of(number)],
+      .samples = samples_,
+      .seed = options_.seed,
+      .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
+      .fault = options_.fault,
+      .backward_samples = backward_samples_};
+  if (options_.labels.empty()) return forward_profile(spec_, chain);
+  ForwardTrace trace;
+  Profile profile = forward_profile(spec_, chain, &trace);
+  backward_profile(spec_, chain, trace, options_.labels, profile, options_.paths);
+  return profile;
+}
+
+void PatternLevel::grow(int chains) {
+  std::vector<Profile> profiles(static_cast<std::size_t>(chains - chains_));
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int c = chains_; c < chains; ++c) profiles[static_cast<std::size_t>(c - chains_)] = chain(c);
+  for (int c = chains_; c < chains; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
+  chains_ = chains;
+}
+
+std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative) {
+  std::vector<double> fixed(curve.value.size(), 0.0);
+  for (std::size_t i = 0; i < curve.value.size(); ++i) {
+    double& value = curve.value[i];
+    double& error = curve.standard_error[i];
+    const double step = value - before.value[i];
+    if (step == 0.0 || std::isnan(value)) continue;
+    if (!std::isfinite(step)) {
+      error = fixed[i] = std::numeric_limits<double>::infinity();
+      continue;
+    }
+    value += step / (r - 1.0);
+    const double left = step * step / (2.0 * (r - 1.0) * (relative ? std::abs(value) : 1.0));
+    fixed[i] = std::hypot(before.standard_error[i] / (r - 1.0), left);
+    error = std::hypot(r / (r - 1.0) * error, fixed[i]);
+  }
+  return fixed;
+}
+
+}  // namespace periscope::theory
