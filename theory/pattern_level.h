@@ -22,7 +22,9 @@ class PatternLevel {
   [[nodiscard]] int chains() const { return chains_; }
   [[nodiscard]] int samples() const { return samples_; }
   /// Means over the chains, with standard errors from their spread.
-  [[nodiscard]] Profile mean() const { return combined(moments_); }
+  [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.size()); }
+  /// The same, where the inputs are some of a larger population: errors cover what the others may differ by.
+  [[nodiscard]] Profile mean_of(std::size_t population) const { return combined(moments_, population); }
 
  private:
   [[nodiscard]] Profile chain(int number) const;

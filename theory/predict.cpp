@@ -109,6 +109,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     return prediction;
   }
   std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
+  const std::size_t population = sequences.size();
   if (sequences.size() > most_inputs) sequences.resize(most_inputs);
   const auto inputs = static_cast<int>(sequences.size());
   const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
@@ -149,14 +150,19 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
                                                 inputs * static_cast<int>(std::ceil(needed / inputs)))));
       if (!read(level)) return prediction;
     }
-    if (!next_level()) break;
+    if (!next_level()) {
+      // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
+      prediction.profile = level.mean_of(population);
+      extrapolate_all(prediction, prediction.profile, before);
+      break;
+    }
     before = level.mean();
     samples *= level_ratio;
-    // Those on the way back cost four times as much: as many as the error seems to need, and some more, because the
-    // extrapolation adds to it.
+    // Those on the way back cost four times as much: as many as the error seems to need, with what the extrapolation
+    // adds to it, (8/7)².
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
-    const double enough = std::min(1.5 * backward_samples * chains * error * error, 1e6);
+    const double enough = std::min(1.3 * backward_samples * chains * error * error, 1e6);
     backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), first_samples, samples);
   }
   add_logarithms(prediction.profile.curves);

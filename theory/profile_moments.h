@@ -21,8 +21,10 @@ class ProfileMoments {
   Profile sums_;
 };
 
-/// The mean over inputs of their means. Standard errors come from the spread between chains of the same input only:
-/// inputs are given, not sampled. Every input must have the same number of chains, at least 2.
-Profile combined(const std::vector<ProfileMoments>& inputs);
+/// The mean over inputs of their means. Standard errors come from the spread between chains of the same input: inputs
+/// are given, not sampled. If they are only some of a larger `population` whose mean is asked for, what the others may
+/// differ by is added, s²(1/n − 1/population) with s² the variance of the n inputs' means. Every input must have the
+/// same number of chains, at least 2.
+Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t population);
 
 }  // namespace periscope::theory

@@ -257,6 +257,27 @@ TEST_CASE("token ids: sequences are averaged over, repeated tokens and all") {
   CHECK(top({distinct, repeated}) == doctest::Approx((top({distinct}) + top({repeated})) / 2).epsilon(1e-12));
 }
 
+TEST_CASE("of many token sequences 64 are taken, and the error covers what the others may differ by") {
+  StackSpec spec = xiong_stack("pre");
+  spec.input.kind = InputKind::tokens;
+  std::vector<std::vector<int>> ids(64, {0, 1, 2, 3, 4});
+  for (std::size_t i = 0; i < 64; i += 4) ids[i] = {7, 7, 7, 7, 7};
+  const auto top = [&] {
+    return *predict(spec, ids, {.tolerance = 1.0}).profile.find(Statistic::second_moment, Site::x_out);
+  };
+  const Curve whole = top();
+  CHECK(whole.standard_error.back() < 1e-12);
+  ids.resize(128, {0, 1, 2, 3, 4});
+  const Curve half = top();
+  CHECK(half.value == whole.value);
+  // Uniform attention is exact for each: 16 sequences of the one value and 48 of the other.
+  const double difference =
+      1.0 + 6 * 1.5 -
+      predict(spec, {{0, 1, 2, 3, 4}}, {}).profile.find(Statistic::second_moment, Site::x_out)->value.back();
+  const double variance = 16.0 * 48.0 / (64.0 * 63.0) * difference * difference;
+  CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
+}
+
 TEST_CASE("theory refuses where its numbers overflow, and says at which depth") {
   StackSpec spec = softmax_stack("none");
   spec.model.layers = 200;
