@@ -57,6 +57,10 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
       agreement.cells = compared_cells(c, options);
       const std::vector<Cell> more = contrasts(c, agreement.cells);
       agreement.cells.insert(agreement.cells.end(), more.begin(), more.end());
+      if (agreement.cells.empty()) {
+        agreement.verdict = Verdict::inconclusive;
+        agreement.reason = "nothing to compare";
+      }
     }
     total += agreement.cells.size();
     agreements.push_back(std::move(agreement));

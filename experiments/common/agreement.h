@@ -41,8 +41,8 @@ struct Comparison {
 /// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t, for the part of the difference
 /// beyond its allowance, falls below 1 − (1 − familywise_error)^(1/n), n being the number of cells and contrasts of all
 /// comparisons together: then the verdict is `disagrees`. Otherwise it is `inconclusive` if a statistic's worst cell
-/// could be off by more than the statistic's limit unnoticed (T22), if a prediction misses its precision or a number is
-/// not finite, else `agrees`.
+/// could be off by more than the statistic's limit unnoticed (T22), if a prediction misses its precision, if a number
+/// is not finite or measured but not predicted, or if there is nothing to compare, else `agrees`.
 std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options);
 
 }  // namespace periscope

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "experiments/common/agreement.h"
 #include "experiments/common/gradient_floor.h"
 
 namespace periscope {
 namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Of forward statistics an imprecise prediction counts in the cell's error; gradients promise more.
 bool is_gradient(Statistic statistic) {
@@ -40,22 +43,29 @@ class Collector {
   }
 
  private:
-  /// The numbers of entry i of a curve, or nothing where theory knows no such thing, as the token cosine of one token.
+  /// The numbers of entry i of a curve, or nothing where there is nothing to compare: neither side has a number, as of
+  /// the token cosine of one token or an MLP's score path. A measured number that theory has none for is a cell, whose
+  /// prediction is NaN: no verdict may pass over it (verdict_power.h).
   template <class Place>
   [[nodiscard]] std::optional<Cell> entry(Statistic statistic, Place place, std::size_t i) const {
     const Curve* measured = c_.measured.find(statistic, place);
+    if (measured == nullptr || i >= measured->value.size()) return {};
     const Curve* predicted = prediction_.profile.find(statistic, place);
-    if (measured == nullptr || predicted == nullptr) return {};
-    if (i >= measured->value.size() || i >= predicted->value.size()) return {};
-    Cell cell{.statistic = statistic,
-              .index = static_cast<int>(i),
-              .measured = measured->value[i],
-              .measured_error = measured->standard_error[i],
-              .predicted = predicted->value[i],
-              .predicted_error = predicted->standard_error[i],
-              .seeds = c_.seeds,
-              .replicates = prediction_.replicates,
-              .precise = !is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i)};
+    const bool known = predicted != nullptr && i < predicted->value.size();
+    Cell cell{
+        .statistic = statistic,
+        .index = static_cast<int>(i),
+        .measured = measured->value[i],
+        .measured_error = measured->standard_error[i],
+        .predicted = known ? predicted->value[i] : nan,
+        .predicted_error = known ? predicted->standard_error[i] : nan,
+        .seeds = c_.seeds,
+        .replicates = prediction_.replicates,
+        .precise = known && (!is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
+    if (std::isnan(cell.predicted)) {
+      if (std::isnan(cell.measured)) return {};
+      cell.scale = nan;  // it could have refused nothing
+    }
     if constexpr (std::is_same_v<Place, Weight>) {
       cell.weight = place;
     } else {
@@ -74,7 +84,11 @@ class Collector {
     const bool module = site == Site::f_out;
     for (std::size_t i = 0; i < length(statistic, site); ++i) {
       std::optional<Cell> cell = entry(statistic, site, i);
-      if (!cell || std::isnan(cell->predicted)) continue;
+      if (!cell) continue;
+      if (std::isnan(cell->predicted)) {
+        cells_.push_back(*cell);
+        continue;
+      }
       cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
       if (prediction_.exact_at_width_for(statistic, site)) {
         cell->allowance = rounding(c_.dtype) * cell->scale;
@@ -109,6 +123,7 @@ class Collector {
   void gradient(Place place, std::size_t i, std::size_t depth, const GradientFloor& floor) {
     std::optional<Cell> plain = entry(Statistic::grad_sq, place, i);
     std::optional<Cell> log = entry(Statistic::log_grad_sq, place, i);
+    if (plain && std::isnan(plain->predicted)) cells_.push_back(*plain);
     if (!plain || !log || std::isnan(plain->predicted)) return;
     const double t = std::max(0.0, plain->predicted);
     // |g + e|² with |e|² ≤ floor.measured, and e in any direction.
@@ -143,7 +158,11 @@ class Collector {
       std::optional<Cell> cell = entry(Statistic::score_share, Site::A_out, l);
       // Where nothing comes back there is nothing to share.
       const Curve* arrives = c_.measured.find(Statistic::grad_sq, Site::f_out);
-      if (!cell || std::isnan(cell->predicted) || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
+      if (!cell || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
+      if (std::isnan(cell->predicted)) {
+        cells_.push_back(*cell);
+        continue;
+      }
       const double slope = cell->predicted * (1.0 - cell->predicted);
       const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
       cell->allowance = slope * way_and_back(l) + std::min(curvature, 1.0) + share_floor + rounding(c_.dtype);

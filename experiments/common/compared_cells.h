@@ -26,7 +26,8 @@ inline constexpr std::array<std::pair<Statistic, Site>, 8> compared_curves{{{Sta
                                                                             {Statistic::log_grad_sq, Site::x_out},
                                                                             {Statistic::score_share, Site::A_out}}};
 
-/// Every cell of a comparison with its allowance.
+/// Every cell of a comparison with its allowance: of every measured number, whose prediction is NaN where theory has
+/// none for it. What neither side has a number for, as the score path's share of an MLP, is no cell.
 /// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
 /// c·w·scale (T19), w being theory::Prediction::finite_width, with its own c for moments and for cosines, which
 /// attention's output has too.

@@ -67,6 +67,61 @@ TEST_CASE("what cannot be judged is not checked") {
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), refused).reason == "because");
 }
 
+TEST_CASE("what was measured and is predicted to be no number is inconclusive, and the cell is named") {
+  const double nan = std::nan("");
+  theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
+  prediction.profile.curves[{Statistic::second_moment, Site::x_out}].value[3] = nan;
+  const Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
+  CHECK(signal.verdict == Verdict::inconclusive);
+  CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted nan");
+
+  // The same of gradients, which are compared by their logarithms, and of a share.
+  const auto with_gradients = [] {
+    Profile profile = flat_profile(5, 1.0, 0.01);
+    for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {
+      const double value = s == Statistic::grad_sq ? 1.0 : 0.0;
+      profile.curves[{s, Site::x_out}] = {std::vector<double>(5, value), std::vector<double>(5, 0.01)};
+      profile.weight_curves[{s, Weight::down}] = {std::vector<double>(2, value), std::vector<double>(2, 0.01)};
+    }
+    profile.curves[{Statistic::score_share, Site::A_out}] = {{0.5, std::nan(""), 0.5, std::nan("")},
+                                                             std::vector<double>(4, 0.01)};
+    return profile;
+  };
+  const Profile measured = with_gradients();
+  prediction = flat_prediction(5, 1.0, 0.0, 0.0);
+  prediction.profile = with_gradients();
+  prediction.gradient_tolerance = 0.1;
+  const theory::Prediction right = prediction;
+  // The MLPs' shares are no numbers on either side: there is nothing to compare.
+  CHECK(judge_one(measured, prediction).verdict == Verdict::agrees);
+  prediction.profile.curves[{Statistic::score_share, Site::A_out}].value[2] = nan;
+  CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted nan");
+  prediction = right;
+  prediction.profile.curves[{Statistic::grad_sq, Site::x_out}].value[1] = nan;
+  CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted nan");
+  prediction = right;
+  prediction.profile.weight_curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
+  CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted nan");
+}
+
+TEST_CASE("what was measured and is not predicted at all is inconclusive") {
+  theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
+  Profile measured = flat_profile(5, 1.0, 0.01);
+  measured.curves[{Statistic::variance, Site::x_out}] = measured.curves[{Statistic::second_moment, Site::x_out}];
+  CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted nan");
+}
+
+TEST_CASE("a stack with nothing to compare is inconclusive") {
+  const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
+  Profile elsewhere;  // kurtosis takes no part in verdicts
+  elsewhere.curves[{Statistic::kurtosis, Site::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
+  for (const Profile& measured : {Profile{}, elsewhere}) {
+    const Agreement a = judge_one(measured, one);
+    CHECK(a.verdict == Verdict::inconclusive);
+    CHECK(a.reason == "nothing to compare");
+  }
+}
+
 TEST_CASE("an exact difference without any noise is rejected") {
   CHECK(judge_one(flat_profile(5, 1.1, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == Verdict::disagrees);
   CHECK(judge_one(flat_profile(5, 1.0, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == Verdict::agrees);
