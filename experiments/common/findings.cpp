@@ -1,5 +1,7 @@
 #include "experiments/common/findings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -11,6 +13,30 @@ namespace periscope {
 namespace {
 
 constexpr int fewest_seeds = 4;
+
+/// Why nothing that was not rejected may be called agreement, or "" (as `shortcoming` of cells).
+std::string shortcoming(const Finding& f) {
+  if (!f.cell().is_finite()) {
+    return fmt::format("measured {:.3g}, predicted {:.3g}", f.measured.value, f.predicted.value);
+  }
+  if (f.underpowered()) return fmt::format("could be off by {:.2g}; limit {:.2g}", f.power, f.power_limit);
+  if (!f.precise) return fmt::format("rests on predictions less precise than wanted, ± {:.2g}", f.predicted.error);
+  return {};
+}
+
+/// Verdicts in the order in which one outranks another, then how far within a verdict.
+std::pair<int, double> rank(const Finding& f) {
+  const double excess = f.critical > 0.0 ? f.cell().excess() / f.critical : 0.0;
+  switch (f.verdict) {
+    case Verdict::disagrees: return {5, excess};
+    case Verdict::inconclusive:
+      if (!f.cell().is_finite()) return {4, 0.0};
+      return f.underpowered() ? std::pair{3, f.power / f.power_limit} : std::pair{2, f.predicted.error};
+    case Verdict::agrees: return {1, excess};
+    case Verdict::not_checked: break;
+  }
+  return {0, 0.0};
+}
 
 }  // namespace
 
@@ -62,11 +88,12 @@ Cell Finding::cell() const {
           .allowance = allowance,
           .scale = scale,
           .seeds = seeds,
-          .replicates = replicates};
+          .replicates = replicates,
+          .precise = precise};
 }
 
-Finding finding_of(const SeedRows& measured, const Curve& predicted, int replicates, const std::vector<double>& weights,
-                   const std::vector<double>& bias) {
+Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::vector<bool>& precise, int replicates,
+                   const std::vector<double>& weights, const std::vector<double>& bias) {
   Finding finding{
       .measured = measured.sum(weights), .seeds = measured.seeds(), .predicted = {}, .replicates = replicates};
   double drift = 0.0;
@@ -74,6 +101,7 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, int replica
     if (weights[i] == 0.0) continue;
     finding.predicted.value += weights[i] * predicted.value[i];
     finding.predicted.error += std::abs(weights[i]) * predicted.standard_error[i];
+    finding.precise = finding.precise && precise[i];
     drift += weights[i] * bias[i];
   }
   finding.allowance = std::abs(drift);
@@ -84,27 +112,20 @@ void judge(std::span<Finding* const> findings, double familywise_error) {
   const double each = sidak_level(familywise_error, findings.size());
   for (Finding* finding : findings) {
     const Cell cell = finding->cell();
-    if (finding->seeds < fewest_seeds || !cell.is_finite()) continue;
-    finding->critical = critical_excess(cell.degrees(), each);
-    finding->power = cell.smallest_rejected(each);
-    finding->verdict = cell.p_value() < each                   ? Verdict::disagrees
-                       : finding->power > finding->power_limit ? Verdict::inconclusive
-                                                               : Verdict::agrees;
+    if (finding->seeds < fewest_seeds || (std::isnan(cell.measured) && std::isnan(cell.predicted))) continue;
+    if (cell.is_finite()) {
+      finding->critical = critical_excess(cell.degrees(), each);
+      finding->power = cell.smallest_rejected(each);
+    }
+    const bool rejected = cell.is_finite() && cell.p_value() < each;
+    finding->reason = rejected ? std::string() : shortcoming(*finding);
+    finding->verdict = rejected                  ? Verdict::disagrees
+                       : finding->reason.empty() ? Verdict::agrees
+                                                 : Verdict::inconclusive;
   }
 }
 
 const Finding* telling(std::span<const Finding> findings) {
-  // Verdicts in the order in which one outranks another, then how far within a verdict.
-  const auto rank = [](const Finding& f) {
-    const double excess = f.critical > 0.0 ? f.cell().excess() / f.critical : 0.0;
-    switch (f.verdict) {
-      case Verdict::disagrees: return std::pair{3, excess};
-      case Verdict::inconclusive: return std::pair{2, f.power / f.power_limit};
-      case Verdict::agrees: return std::pair{1, excess};
-      case Verdict::not_checked: break;
-    }
-    return std::pair{0, 0.0};
-  };
   const auto it = std::ranges::max_element(findings, {}, rank);
   return it == findings.end() ? nullptr : &*it;
 }

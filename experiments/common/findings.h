@@ -46,25 +46,31 @@ struct Finding {
   int replicates = 0;
   double allowance = 0.0;  ///< finite width and rounding: what |measured − predicted| may be for free
   double scale = 1.0;      ///< what an error is relative to: 1 of logarithms and shares
+  bool precise = true;     ///< every prediction that it rests on has the standard error that was wanted
   double power_limit = std::numeric_limits<double>::infinity();  ///< of the smallest rejected error
   Verdict verdict = Verdict::not_checked;
+  std::string reason = {};                                 ///< why it is inconclusive
   double critical = 0.0;                                   ///< excess at which it is rejected
   double power = std::numeric_limits<double>::infinity();  ///< T22: smallest error that would have been rejected
 
   [[nodiscard]] Cell cell() const;
+  [[nodiscard]] bool underpowered() const { return power > power_limit; }
 };
 
 /// Σ weights_i y_i of rows against the same sum of a predicted curve. The prediction's error is taken as if those of
-/// all points were one; the finite-width term is that of a bias that has one sign, |Σ weights_i bias_i|.
-Finding finding_of(const SeedRows& measured, const Curve& predicted, int replicates, const std::vector<double>& weights,
-                   const std::vector<double>& bias);
+/// all points were one; the finite-width term is that of a bias that has one sign, |Σ weights_i bias_i|. `precise` says
+/// of every point of the prediction whether it is; those of weight 0 do not count.
+Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::vector<bool>& precise, int replicates,
+                   const std::vector<double>& weights, const std::vector<double>& bias);
 
-/// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them; `inconclusive` where it
-/// could not have refused an error of power_limit. Needs 4 seeds.
+/// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them; `inconclusive`, with its
+/// reason, where one side alone has a number, where it could not have refused an error of power_limit, or where it
+/// rests on a prediction that misses its precision. Not checked with fewer than 4 seeds, or without any number.
 void judge(std::span<Finding* const> findings, double familywise_error);
 
-/// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else the
-/// least powerful of the inconclusive ones, else the one nearest to its limit. Null for none.
+/// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else of the
+/// inconclusive ones one without a number, the least powerful or an imprecise one, else the one nearest to its limit.
+/// Null for none.
 const Finding* telling(std::span<const Finding> findings);
 
 /// What the data say about a claim of the literature.

@@ -14,8 +14,9 @@ namespace periscope {
 namespace {
 
 /// Every other entry: a curve over sublayers at the layers' ends.
-std::vector<double> every_layer(const std::vector<double>& depths) {
-  std::vector<double> layers;
+template <class T>
+std::vector<T> every_layer(const std::vector<T>& depths) {
+  std::vector<T> layers;
   for (std::size_t i = 0; i < depths.size(); i += 2) layers.push_back(depths[i]);
   return layers;
 }
@@ -27,14 +28,15 @@ std::vector<double> to_the_input(std::size_t points) {
 }
 
 Finding rate_of(const Config& config, const theory::Prediction& prediction, const SeedRows& rows,
-                const Curve& predicted) {
+                const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
     bias.push_back(log_norm_bias(config, prediction, 2 * i, variance));
   }
-  return finding_of(rows, predicted, prediction.replicates, slope_weights(to_the_input(measured.value.size())), bias);
+  return finding_of(rows, predicted, precise, prediction.replicates, slope_weights(to_the_input(measured.value.size())),
+                    bias);
 }
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
@@ -68,8 +70,9 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
   const Curve stream = log_norm(prediction.profile, Site::x_out);
   a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
   a.down_predicted = log_norm(prediction.profile, Weight::down);
-  a.stream_rate = rate_of(config, prediction, a.stream, a.stream_predicted);
-  a.down_rate = rate_of(config, prediction, a.down, a.down_predicted);
+  a.stream_rate =
+      rate_of(config, prediction, a.stream, a.stream_predicted, every_layer(log_norm_precise(prediction, Site::x_out)));
+  a.down_rate = rate_of(config, prediction, a.down, a.down_predicted, log_norm_precise(prediction, Weight::down));
   return a;
 }
 

@@ -18,6 +18,7 @@ namespace {
 struct Sweep {
   std::vector<std::vector<double>> log_gradient, log_rms_a, log_gain;
   Curve gradient_predicted, rms_a_predicted;
+  std::vector<bool> gradient_precise, rms_a_precise;
   std::vector<theory::Prediction> predictions;
 };
 
@@ -56,7 +57,9 @@ Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, Pro
     const Curve gradient = log_norm(prediction.profile, Weight::down);
     sweep.gradient_predicted.value.push_back(gradient.value.back());
     sweep.gradient_predicted.standard_error.push_back(gradient.standard_error.back());
+    sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
     const Curve& a = *prediction.profile.find(Statistic::second_moment, Site::f_out);
+    sweep.rms_a_precise.push_back(theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1));
     sweep.rms_a_predicted.value.push_back(0.5 * std::log(a.value.back()));
     sweep.rms_a_predicted.standard_error.push_back(0.5 * a.standard_error.back() / a.value.back());
   }
@@ -104,7 +107,8 @@ Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own,
                         .seeds = config.run.seeds,
                         .predicted = {c.ratio_predicted.value[i], error},
                         .replicates = own.predictions[i].replicates,
-                        .allowance = allowance(config, own, pre, i)});
+                        .allowance = allowance(config, own, pre, i),
+                        .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
   }
   const double predicted = first_crossing(c.rms_a_predicted.value, c.ratio_predicted.value);
   c.crosses = std::isfinite(predicted);
@@ -118,11 +122,13 @@ Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own,
   while (i + 2 < last + 1 && c.rms_a_predicted.value[i + 1] < predicted) ++i;
   const double slope = std::abs((c.ratio_predicted.value[i + 1] - c.ratio_predicted.value[i]) /
                                 (c.rms_a_predicted.value[i + 1] - c.rms_a_predicted.value[i]));
-  c.crossing = {.measured = mean_over_seeds(crossings),
-                .seeds = config.run.seeds,
-                .predicted = {predicted, c.ratio_predicted.standard_error[i] / slope},
-                .replicates = own.predictions[i].replicates,
-                .allowance = allowance(config, own, pre, i) / slope};
+  c.crossing = {
+      .measured = mean_over_seeds(crossings),
+      .seeds = config.run.seeds,
+      .predicted = {predicted, c.ratio_predicted.standard_error[i] / slope},
+      .replicates = own.predictions[i].replicates,
+      .allowance = allowance(config, own, pre, i) / slope,
+      .precise = c.ratios[i].precise && c.ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
   return c;
 }
 

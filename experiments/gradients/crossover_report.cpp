@@ -63,9 +63,7 @@ GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& r
     columns.add("log_law_measured", law.value, "T14's log ratio from measured sizes", {"down_factor"});
     columns.add("log_law_stderr", law.standard_error, "its standard error over seeds", {"down_factor"});
     columns.add("log_crossing", c.crossing, "log rms a at which the ratio is 1");
-    const Finding* worst = telling(c.ratios);
-    columns.add("verdict", std::string(name_of(worst != nullptr ? worst->verdict : Verdict::not_checked)),
-                "agreement of the ratio with theory at its worst factor (T19)");
+    columns.add_verdict("verdict", telling(c.ratios), "agreement of the ratio with theory at its worst factor (T19)");
     for (const Finding& f : c.ratios) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
     outcome.rejected = outcome.rejected || c.crossing.verdict == Verdict::disagrees;
   }

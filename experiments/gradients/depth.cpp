@@ -35,10 +35,11 @@ std::optional<Claim> claim_of(const StackSpec& spec) {
   return std::nullopt;
 }
 
-void append_last(Curve& all, const theory::Prediction& prediction) {
+void append_last(DepthLaw& law, const theory::Prediction& prediction) {
   const Curve curve = log_norm(prediction.profile, Weight::down);
-  all.value.push_back(curve.value.back());
-  all.standard_error.push_back(curve.standard_error.back());
+  law.predicted.value.push_back(curve.value.back());
+  law.predicted.standard_error.push_back(curve.standard_error.back());
+  law.precise.push_back(log_norm_precise(prediction, Weight::down).back());
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
@@ -58,6 +59,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
                .refusal = {},
                .gradient = {},
                .predicted = {},
+               .precise = {},
                .exponent = {},
                .late_exponent = {},
                .claim = claim_of(spec)};
@@ -77,9 +79,9 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
   if (!law.refusal.empty()) return law;
-  for (const theory::Prediction& p : predictions) append_last(law.predicted, p);
+  for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
-    append_last(law.predicted, predict_deep(config, at_depth(spec, result.theory_layers[i])));
+    append_last(law, predict_deep(config, at_depth(spec, result.theory_layers[i])));
   }
   const Curve measured = law.gradient.curve();
   std::vector<double> bias;
@@ -90,9 +92,9 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   }
   const int replicates = predictions.front().replicates;
   const std::vector<double> x = logarithms(result.layers);
-  law.exponent = finding_of(law.gradient, law.predicted, replicates, slope_weights(x), bias);
+  law.exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x), bias);
   const std::size_t from = x.size() - std::min(x.size(), late_points);
-  law.late_exponent = finding_of(law.gradient, law.predicted, replicates, slope_weights(x, from), bias);
+  law.late_exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x, from), bias);
   const std::size_t last = result.theory_layers.size() - 1;
   law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
               std::log(result.theory_layers[last] / result.theory_layers[last - 1]);

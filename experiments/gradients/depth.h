@@ -12,11 +12,12 @@ namespace periscope {
 struct DepthLaw {
   StackSpec spec;  ///< but for its layers
   std::string refusal;
-  SeedRows gradient;      ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
-  Curve predicted;        ///< the same, at measured and then at greater depths
-  Finding exponent;       ///< of L, over all measured depths
-  Finding late_exponent;  ///< over the last three: nearer to the limit L → ∞
-  double limit = 0.0;     ///< exponent that theory has between its two greatest depths
+  SeedRows gradient;          ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
+  Curve predicted;            ///< the same, at measured and then at greater depths
+  std::vector<bool> precise;  ///< whether that is as precise as was wanted; at greater depths it need not be
+  Finding exponent;           ///< of L, over all measured depths
+  Finding late_exponent;      ///< over the last three: nearer to the limit L → ∞
+  double limit = 0.0;         ///< exponent that theory has between its two greatest depths
   std::optional<Claim> claim;
 };
 

@@ -59,6 +59,8 @@ void predict(const Config& config, IdentityPath& path) {
   const theory::Prediction skip = predict_gradients(config, path.spec, theory::GradientPaths::skip_only);
   const Curve total_log = log_norm(all.profile, Site::x_out);
   const Curve skip_log = log_norm(skip.profile, Site::x_out);
+  const std::vector<bool> total_precise = log_norm_precise(all, Site::x_out);
+  const std::vector<bool> skip_precise = log_norm_precise(skip, Site::x_out);
   const Curve measured = path.share.curve();
   for (std::size_t i = 0; i < total_log.value.size(); ++i) {
     const double p = std::exp(2.0 * (skip_log.value[i] - total_log.value[i]));
@@ -77,6 +79,7 @@ void predict(const Config& config, IdentityPath& path) {
                            .predicted = {p, p_error},
                            .replicates = all.replicates,
                            .allowance = slope * bias + (slope > 0.0 ? variance / (2.0 * slope) : 0.0),
+                           .precise = total_precise[i] && skip_precise[i],
                            .power_limit = config.agreement.power_limits.score_share});
   }
 }

@@ -65,10 +65,8 @@ GradientOutcome identity_path_outcome(const Config& config, const std::vector<Id
     columns.add("branch_cosine_stderr", along.standard_error, "its standard error over seeds", {"sublayer"});
     columns.add("identity_error", std::vector{path.error}, "largest norm of g - s - r over that of g");
     columns.add("identity_bound", std::vector{path.error_bound}, "what rounding may make of it");
-    const bool judged = path.worst >= 0;
-    columns.add("verdict",
-                judged ? std::string(name_of(path.shares[static_cast<std::size_t>(path.worst)].verdict)) : "",
-                "agreement of the share with theory at its worst depth (T19)");
+    const Finding* worst = path.worst >= 0 ? &path.shares[static_cast<std::size_t>(path.worst)] : nullptr;
+    columns.add_verdict("verdict", worst, "agreement of the share with theory at its worst depth (T19)");
     columns.add("claim_verdict", std::string(name_of(path.claim.verdict)), "what the data say of G11");
     outcome.rejected = outcome.rejected || !(path.error <= path.error_bound);
     for (const Finding& f : path.shares) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;

@@ -36,7 +36,7 @@ std::string plus_minus(const Estimate& estimate) {
 
 std::string verdict_words(const Finding& finding) {
   if (finding.verdict == Verdict::inconclusive) {
-    return fmt::format("inconclusive (could be off by {:.2g}; limit {:.2g})", finding.power, finding.power_limit);
+    return fmt::format("inconclusive ({})", finding.reason);
   }
   if (finding.verdict != Verdict::disagrees) return std::string(name_of(finding.verdict));
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
@@ -84,8 +84,13 @@ void Columns::add(const std::string& name, const Finding& finding, const std::st
       fmt::format("{}: standard error of the prediction", long_name));
   add(fmt::format("{}_power", name), std::vector{finding.power},
       fmt::format("{}: error that would have been rejected with 95 % probability (T22)", long_name));
-  add(fmt::format("{}_verdict", name), std::string(name_of(finding.verdict)),
-      fmt::format("{}: agreement with theory (T19)", long_name));
+  add_verdict(fmt::format("{}_verdict", name), &finding, fmt::format("{}: agreement with theory (T19)", long_name));
+}
+
+void Columns::add_verdict(const std::string& name, const Finding* finding, const std::string& long_name) {
+  add(name, std::string(name_of(finding != nullptr ? finding->verdict : Verdict::not_checked)), long_name);
+  add(fmt::format("{}_reason", name), finding != nullptr ? finding->reason : std::string(),
+      fmt::format("{}: why it is inconclusive", long_name));
 }
 
 void Columns::add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,

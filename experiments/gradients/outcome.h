@@ -28,6 +28,17 @@ Curve log_norm(const Profile& profile, Place place) {
   return curve;
 }
 
+/// Whether every point of that prediction is as precise as was wanted: no finding may rest on one that is not.
+template <class Place>
+std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place place) {
+  const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
+  std::vector<bool> precise;
+  for (std::size_t i = 0; i < curve.value.size(); ++i) {
+    precise.push_back(theory::is_precise(prediction, Statistic::log_grad_sq, curve, i));
+  }
+  return precise;
+}
+
 /// What T19 lets the mean over seeds of a log norm at `depth` differ by: half of what `judge` allows log_grad_sq, that
 /// is ½c·w of the way to the top and back, and `variance`, that of the log norm over seeds.
 double log_norm_bias(const Config& config, const theory::Prediction& prediction, std::size_t depth, double variance);
@@ -35,7 +46,7 @@ double log_norm_bias(const Config& config, const theory::Prediction& prediction,
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
 std::string plus_minus(const Estimate& estimate);
 /// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
-/// 0.25)".
+/// 0.25)" with the reason.
 std::string verdict_words(const Finding& finding);
 
 /// Writes variables that share leading dimensions, one row per call of `append`.
@@ -47,8 +58,10 @@ class Columns {
   void add(const std::string& name, std::vector<double> values, const std::string& long_name,
            const std::vector<std::string>& tail = {});
   void add(const std::string& name, const std::string& word, const std::string& long_name);
-  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_power, name_verdict.
+  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_power, name_verdict, name_verdict_reason.
   void add(const std::string& name, const Finding& finding, const std::string& long_name);
+  /// name and name_reason: the verdict, and why it is inconclusive. `finding` is null where there is none to judge.
+  void add_verdict(const std::string& name, const Finding* finding, const std::string& long_name);
   /// name_measured, name_stderr and name_predicted, name_predicted_stderr along one more dimension.
   void add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,
            const std::string& along);

@@ -26,13 +26,14 @@ double variance_of(const Curve& measured, std::size_t i, int seeds) {
   return seeds * measured.standard_error[i] * measured.standard_error[i];
 }
 
-Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds, int replicates,
-                double allowance) {
+Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds,
+                const theory::Prediction& prediction, Statistic statistic, double allowance) {
   return {.measured = {measured.value[i], measured.standard_error[i]},
           .seeds = seeds,
           .predicted = {predicted.value[i], predicted.standard_error[i]},
-          .replicates = replicates,
-          .allowance = allowance};
+          .replicates = prediction.replicates,
+          .allowance = allowance,
+          .precise = theory::is_precise(prediction, statistic, predicted, i)};
 }
 
 ScorePath measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
@@ -53,15 +54,16 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Site::x_out);
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
     const double allowance = 2.0 * log_norm_bias(config, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
-    path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all.replicates, allowance));
-    path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values.replicates, allowance));
+    const Statistic log = Statistic::log_grad_sq;
+    path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all, log, allowance));
+    path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values, log, allowance));
   }
   for (std::size_t l = 0; l < path.share_measured.value.size(); ++l) {
     const double p = path.share_predicted.value[l];
     const double slope = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
     const double variance = variance_of(path.share_measured, l, seeds);
     const double curvature = slope > 0.0 ? variance / (2.0 * slope) : 0.0;
-    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all.replicates,
+    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
                                   slope * 2.0 * log_norm_bias(config, all, 2 * l, 0.0) + curvature));
   }
   return path;
@@ -131,7 +133,6 @@ GradientOutcome score_path_outcome(const Config& config, const std::vector<Score
       {"layer", {"layer"}, std::vector(depth.begin(), depth.begin() + static_cast<long>(layers)), "1", "layer"}};
   Columns columns(data, {"case"});
   for (const ScorePath& path : results) {
-    const bool judged = path.refusal.empty();
     columns.add("placement", placement_label(path.spec), "normalization placement (T1)");
     columns.add("refusal", path.refusal, "why there is no prediction");
     columns.add("score_share", path.share_measured, path.share_predicted, "share of the score path S/(S+V)", "layer");
@@ -140,12 +141,10 @@ GradientOutcome score_path_outcome(const Config& config, const std::vector<Score
                 {"depth"});
     columns.add("log_grad_sq_without_scores_predicted_stderr", path.log_without.standard_error,
                 "standard error of the prediction without the score path", {"depth"});
-    const auto word = [&](const std::vector<Finding>& findings) {
-      return std::string(judged ? name_of(telling(findings)->verdict) : name_of(Verdict::not_checked));
-    };
-    columns.add("share_verdict", word(path.shares), "agreement of the share with theory (T19)");
-    columns.add("verdict", word(path.with), "agreement of the stream's gradient with theory (T19)");
-    columns.add("without_scores_verdict", word(path.without), "the same for a theory without the score path");
+    columns.add_verdict("share_verdict", telling(path.shares), "agreement of the share with theory (T19)");
+    columns.add_verdict("verdict", telling(path.with), "agreement of the stream's gradient with theory (T19)");
+    columns.add_verdict("without_scores_verdict", telling(path.without),
+                        "the same for a theory without the score path");
     for (const auto* findings : {&path.shares, &path.with}) {
       for (const Finding& f : *findings) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
     }

@@ -57,7 +57,39 @@ TEST_CASE("a finding agrees within noise and allowance, and a wrong constant is 
   Finding few = finding(9.0);
   few.seeds = 3;
   CHECK(verdict_of(few) == Verdict::not_checked);
-  CHECK(verdict_of(finding(std::nan(""))) == Verdict::not_checked);
+  Finding neither = finding(std::nan(""));
+  neither.measured.value = std::nan("");
+  CHECK(verdict_of(neither) == Verdict::not_checked);
+}
+
+TEST_CASE("a finding says why it is inconclusive: no number, too little power, an imprecise prediction") {
+  const auto words = [](Finding f) {
+    Finding* all[] = {&f};
+    judge(all, 0.01);
+    return verdict_words(f);
+  };
+  CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted nan)");
+  Finding weak = finding(1.2);
+  weak.power_limit = 0.1;
+  CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1)");
+  Finding imprecise = finding(1.2);
+  imprecise.predicted.error = 0.05;
+  imprecise.precise = false;
+  CHECK(words(imprecise) == "inconclusive (rests on predictions less precise than wanted, ± 0.05)");
+  imprecise.predicted.value = 9.0;  // a rejection outranks it: the error is part of the test
+  CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
+}
+
+TEST_CASE("the finding that tells the verdict of them all: rejected, no number, little power, imprecise, agreeing") {
+  std::vector<Finding> all(5, finding(1.2));
+  all[1].precise = false;
+  all[2].power_limit = 0.1;
+  all[3].predicted.value = std::nan("");
+  all[4].predicted.value = 9.0;
+  std::vector<Finding*> pointers;
+  for (Finding& f : all) pointers.push_back(&f);
+  judge(pointers, 0.01);
+  for (std::size_t n = all.size(); n > 0; --n) CHECK(telling(std::span(all).first(n)) == &all[n - 1]);
 }
 
 TEST_CASE("more findings, a wider limit") {
@@ -75,7 +107,9 @@ TEST_CASE("a sum's allowance is that of a bias of one sign, its prediction's err
   SeedRows rows;
   for (const double v : {0.9, 1.0, 1.1, 1.0}) rows.add({v, 2.0 * v, 7.0});
   const Curve predicted{{1.0, 2.0, 9.0}, {0.1, 0.2, 5.0}};
-  const Finding f = finding_of(rows, predicted, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
+  const Finding f = finding_of(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
+  CHECK(f.precise);  // what takes no part need not be
+  CHECK_FALSE(finding_of(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
   CHECK(f.measured.value == Approx(1.0));
   CHECK(f.predicted.value == Approx(1.0));
   CHECK(f.predicted.error == Approx(0.3));

@@ -90,4 +90,39 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
   CHECK(crossover_outcome(config, result).rejected);
 }
 
+TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
+  Config config = small({"pre"});
+  config.base.model.layers = 2;
+  config.base.input.tokens = 3;
+  config.theory.gradient_tolerance = 1e-9;  // no sampled pattern gives that
+  // Too little power would outrank it.
+  config.agreement.power_limits.log_grad_sq = 10.0;
+  config.agreement.power_limits.score_share = 1.0;
+  config.agreement.finite_width_gradient = 0.1;
+  config.gradients = {.layers = {1, 2, 3}, .qk_factors = {1.0}, .down_factors = {0.5, 2.5}};
+  const auto check = [](const GradientOutcome& outcome) {
+    CAPTURE(outcome.table);
+    bool said = false;
+    for (const NetcdfVariable& v : outcome.data.variables) {
+      const auto* words = std::get_if<std::vector<std::string>>(&v.values);
+      if (words == nullptr) continue;
+      CAPTURE(v.name);
+      for (const std::string& word : *words) {
+        CHECK(word != "agrees");
+        said = said || word.find("less precise than wanted") != std::string::npos;
+      }
+    }
+    CHECK(said);
+    CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
+  };
+  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, true))); }
+  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, true))); }
+  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, true))); }
+  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, true))); }
+  SUBCASE("crossover") {
+    config.placements.push_back(*find_placement("peri"));
+    check(crossover_outcome(config, gradient_crossover(config, true)));
+  }
+}
+
 }  // namespace periscope
