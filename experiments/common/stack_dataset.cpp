@@ -1,12 +1,14 @@
 #include "experiments/common/stack_dataset.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "experiments/common/compared_cells.h"
+#include "experiments/common/imprecise.h"
 #include "experiments/common/provenance.h"
 
 namespace periscope {
@@ -222,10 +224,17 @@ class Builder {
     add("finite_width", {"depth"}, std::move(values), "finite-width factor w of T19 (the term is c*w)");
   }
 
+  /// What theory does not predict, or not as precisely as was wanted.
   void refusals() {
     std::vector<std::string> reasons;
     for (const StackResult& r : results_) reasons.push_back(r.prediction.refusal);
     add("theory_refusal", {}, std::move(reasons), "why there is no prediction");
+    std::vector<std::string> imprecise;
+    for (const StackResult& r : results_) {
+      imprecise.push_back(fmt::format("{}", fmt::join(imprecise_names(r.prediction), "; ")));
+    }
+    add("theory_imprecise", {}, std::move(imprecise),
+        "predicted gradients and score shares whose standard error is larger than wanted (theory.gradient_tolerance)");
   }
 
   void verdicts() {

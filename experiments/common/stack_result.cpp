@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "experiments/common/imprecise.h"
 
 namespace periscope {
 namespace {
@@ -39,13 +40,8 @@ Json curve_json(const Curve* measured, const Curve* predicted, const Curve* limi
 
 /// "imprecise": the entries of a predicted gradient that miss the wanted standard error; no key if none does.
 void add_imprecise(Json& json, const theory::Prediction& prediction, Statistic statistic, const Curve* predicted) {
-  const bool gradient =
-      statistic == Statistic::grad_sq || statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
-  if (!gradient || predicted == nullptr) return;
-  for (std::size_t i = 0; i < predicted->value.size(); ++i) {
-    if (std::isnan(predicted->value[i]) || theory::is_precise(prediction, statistic, *predicted, i)) continue;
-    json["imprecise"].push_back(i);
-  }
+  const std::vector<std::size_t> entries = imprecise_entries(prediction, statistic, predicted);
+  if (!entries.empty()) json["imprecise"] = entries;
 }
 
 Json worst_json(const Agreement& agreement) {

@@ -2,10 +2,13 @@
 
 #include <fmt/color.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "experiments/common/imprecise.h"
 
 namespace periscope {
 namespace {
@@ -46,6 +49,22 @@ std::string row(const std::string& placement, const std::string& input, const st
                      power, verdict);
 }
 
+/// A line for every stack whose predicted gradients miss their precision: no verdict may rest on them.
+std::string imprecise_lines(const std::vector<StackResult>& results) {
+  constexpr std::size_t shown = 4;
+  std::string lines;
+  for (const StackResult& r : results) {
+    const std::vector<std::string> names = imprecise_names(r.prediction);
+    if (names.empty()) continue;
+    lines += fmt::format(
+        "less precise than wanted (theory.gradient_tolerance = {:g}): {}, {}: {}{}\n", r.prediction.gradient_tolerance,
+        r.spec.model.placement.name, input_kind_names[static_cast<std::size_t>(r.spec.input.kind)],
+        fmt::join(names.begin(), names.begin() + static_cast<long>(std::min(names.size(), shown)), "; "),
+        names.size() > shown ? fmt::format("; and {} more", names.size() - shown) : "");
+  }
+  return lines;
+}
+
 }  // namespace
 
 bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_FILENO) == 1; }
@@ -67,6 +86,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   }
   const int depths = results.front().spec.model.sublayers();
   table += fmt::format("E[x²]: second moment of the stream after {} sublayers, ± standard error.\n", depths);
+  table += imprecise_lines(results);
   if (!measured) return table;
   const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });
   const std::string forward = at_width ? "rounding alone for signals (T25)"

@@ -43,6 +43,24 @@ class Commands(unittest.TestCase):
             self.assertNotIn(key, result["cells"][0]["variance"])
         self.assertNotIn("verdict", result["cells"][0])
 
+    def test_imprecise_predictions_are_named_everywhere(self):
+        # No sampled pattern gives such a precision.
+        asked = ["theory", "--backward", "--config", self.config, "--out", self.folder, "--set",
+                 "theory.gradient_tolerance=1e-9"]
+        result, _ = run_json(*asked, "--quiet")
+        cell = result["cells"][1]
+        self.assertEqual(cell["weight_log_grad_sq"]["q"]["imprecise"], [0, 1])
+        self.assertEqual(cell["sites"]["A_out"]["score_share"]["imprecise"], [0, 2])
+        run("export", self.folder / "theory.nc", "--csv", self.folder / "theory.csv")
+        rows = list(csv.DictReader((self.folder / "theory.csv").read_text().splitlines()))
+        words = {r["placement"]: r["value"] for r in rows if r["variable"] == "theory_imprecise"}
+        self.assertEqual(words.keys(), {"pre", "peri"})
+        for name in ("log_grad_sq q[0-1]", "score_share A_out[0, 2]"):
+            self.assertIn(name, words["peri"])
+        table = run(*asked).stderr
+        self.assertIn("less precise than wanted (theory.gradient_tolerance = 1e-09): peri, gaussian: log_grad_sq", table)
+        self.assertNotIn("less precise", run("theory", "--backward", "--config", self.config).stderr)
+
     def test_threads_and_devices_do_not_change_results(self):
         def cells(*flags):
             result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", *flags)
