@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "sim/spec/first_exception.h"
 #include "theory/gram_chain.h"
 
 namespace periscope::theory {
@@ -91,12 +92,16 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   std::vector<Profile> readings(static_cast<std::size_t>(batch));
   for (int first = 0; first < replicates; first += batch) {
     const int end = std::min(first + batch, replicates);
+    FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int i = first; i < end; ++i) {
-      readings[static_cast<std::size_t>(i - first)] =
-          gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
-                     {.seed = options.seed, .replicate = static_cast<std::uint64_t>(i), .fault = options.fault});
+      failure.run([&] {
+        readings[static_cast<std::size_t>(i - first)] =
+            gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
+                       {.seed = options.seed, .replicate = static_cast<std::uint64_t>(i), .fault = options.fault});
+      });
     }
+    failure.rethrow();
     for (int i = first; i < end; ++i) {
       const Profile& reading = readings[static_cast<std::size_t>(i - first)];
       if (const int depth = first_overflow(reading); depth >= 0) {

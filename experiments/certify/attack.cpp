@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "sim/model/input.h"
 #include "sim/random/philox.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 
@@ -92,17 +92,12 @@ template <class Function>
 auto of_all_restarts(const ModelSpec& m, int restarts, const Function& function) {
   constexpr long largest = 1L << 20U;  // entries of a matrix
   std::vector<decltype(function(0))> found(static_cast<std::size_t>(restarts));
-  std::exception_ptr failure;
+  FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1) if (static_cast <long>(m.mlp_width) * m.width <= largest)
   for (int i = 0; i < restarts; ++i) {
-    try {
-      found[static_cast<std::size_t>(i)] = function(i);
-    } catch (...) {
-#pragma omp critical
-      failure = std::current_exception();
-    }
+    failure.run([&] { found[static_cast<std::size_t>(i)] = function(i); });
   }
-  if (failure) std::rethrow_exception(failure);
+  failure.rethrow();
   return found;
 }
 

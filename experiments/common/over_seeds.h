@@ -14,7 +14,7 @@ bool one_seed_per_thread(const StackSpec& spec);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
 /// the order of the seeds, one at a time. Ops do not depend on the number of threads, so both ways give the same
-/// bits. Throws what the first of the failed seeds threw.
+/// bits. Throws what the first of the failed seeds threw, or `use` of it.
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, int seeds, const Measure& measure, const Use& use) {
   std::exception_ptr failure;
@@ -30,7 +30,11 @@ void over_seeds(const StackSpec& spec, int seeds, const Measure& measure, const 
 #pragma omp ordered
     {
       if (!failure) failure = caught;
-      if (!failure) use(*result);
+      try {
+        if (!failure) use(*result);
+      } catch (...) {
+        failure = std::current_exception();
+      }
     }
   }
   if (failure) std::rethrow_exception(failure);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <exception>
 
 #include "experiments/common/progress.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
@@ -81,22 +81,15 @@ SoundnessResult search(const SoundnessOptions& options, std::uint32_t first, std
   const auto start = std::chrono::steady_clock::now();
   std::vector<Kept> all(count);
   Progress progress("soundness", static_cast<int>(count), options.quiet);
-  std::exception_ptr failure;
+  FirstException failure;
   constexpr std::uint32_t chunk = 64;
-  for (std::uint32_t begin = 0; begin < count && !failure; begin += chunk) {
+  for (std::uint32_t begin = 0; begin < count && !failure.failed(); begin += chunk) {
     const std::uint32_t end = std::min(begin + chunk, count);
 #pragma omp parallel for schedule(dynamic, 1)
-    for (std::uint32_t i = begin; i < end; ++i) {
-      try {
-        all[i] = kept_of(options, first + i);
-      } catch (...) {
-#pragma omp critical
-        failure = std::current_exception();
-      }
-    }
+    for (std::uint32_t i = begin; i < end; ++i) failure.run([&] { all[i] = kept_of(options, first + i); });
     progress.step("checkpoints", static_cast<int>(end - begin));
   }
-  if (failure) std::rethrow_exception(failure);
+  failure.rethrow();
   SoundnessResult result = summarised(options, first, all);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

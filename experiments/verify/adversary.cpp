@@ -7,6 +7,7 @@
 
 #include "experiments/verify/statements.h"
 #include "sim/random/philox.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
@@ -199,14 +200,18 @@ std::vector<Attack> attacks() {
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
   std::vector<BoundCase> ends(static_cast<std::size_t>(starts));
   std::vector<double> reached(ends.size(), 0.0);
+  FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
   for (int s = 0; s < starts; ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    ends[i] = attack.begin(seed, static_cast<std::uint32_t>(s));
-    climb(attack, ends[i]);
-    const double value = attack.objective(ends[i]);
-    if (std::isfinite(value)) reached[i] = value;
+    failure.run([&] {
+      const auto i = static_cast<std::size_t>(s);
+      ends[i] = attack.begin(seed, static_cast<std::uint32_t>(s));
+      climb(attack, ends[i]);
+      const double value = attack.objective(ends[i]);
+      if (std::isfinite(value)) reached[i] = value;
+    });
   }
+  failure.rethrow();
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached) - reached.begin());
   BoundAttackResult result{.name = attack.name,
                            .about = attack.about,

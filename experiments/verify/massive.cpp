@@ -7,6 +7,7 @@
 
 #include "experiments/verify/evaluate.h"
 #include "sim/random/philox.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
@@ -138,11 +139,15 @@ MassiveSweep sweep_massive(std::uint64_t seed) {
   }
   for (const Setting& setting : settings) {
     std::vector<StackCurve> stacks(stack_count);
+    FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int s = 0; s < stack_count; ++s) {
-      const BoundCase stack = stack_of(setting, seed, static_cast<std::uint32_t>(s));
-      stacks[static_cast<std::size_t>(s)] = measure(setting, stack, sweep.factor);
+      failure.run([&] {
+        const BoundCase stack = stack_of(setting, seed, static_cast<std::uint32_t>(s));
+        stacks[static_cast<std::size_t>(s)] = measure(setting, stack, sweep.factor);
+      });
     }
+    failure.rethrow();
     sweep.curves.push_back(summary(setting, stacks, sweep.factor.size()));
   }
   return sweep;

@@ -16,6 +16,7 @@
 #include "experiments/verify/generate_case.h"
 #include "experiments/verify/shrink.h"
 #include "sim/spec/error.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
@@ -79,11 +80,15 @@ Tallies random_cases(const VerifyOptions& options) {
   std::vector<Tallies> threads(static_cast<std::size_t>(omp_get_max_threads()));
   for (std::uint64_t begin = 0; begin < options.cases; begin += chunk) {
     const std::uint64_t end = std::min(begin + chunk, options.cases);
+    FirstException failure;
 #pragma omp parallel for schedule(dynamic, 16)
     for (std::uint64_t id = begin; id < end; ++id) {
-      threads[static_cast<std::size_t>(omp_get_thread_num())].add(
-          id, generate_case(options.seed, static_cast<std::uint32_t>(id)), options.scale);
+      failure.run([&] {
+        threads[static_cast<std::size_t>(omp_get_thread_num())].add(
+            id, generate_case(options.seed, static_cast<std::uint32_t>(id)), options.scale);
+      });
     }
+    failure.rethrow();
     progress.step("random cases", static_cast<int>(end - begin));
   }
   for (std::size_t t = 1; t < threads.size(); ++t) threads[0].merge(threads[t]);

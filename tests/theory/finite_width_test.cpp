@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -50,6 +52,17 @@ TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
     for (const auto& [key, curve] : alone.spread.curves) {
       testing::check_same_bits("spread", several.spread.curves.at(key).value, curve.value);
     }
+  }
+}
+
+TEST_CASE("what a replicate throws leaves the loop over replicates: too large a stack is a lack of memory") {
+  StackSpec spec = small("pre");
+  spec.input.tokens = std::numeric_limits<int>::max();  // a matrix over pairs of tokens has no size
+  for (const int count : {1, 2}) {
+    const testing::Threads threads(count);
+    Prediction p;
+    CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 8}, p), std::bad_alloc);
+    CHECK_FALSE(p.exact_at_width);
   }
 }
 
