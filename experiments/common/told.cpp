@@ -82,4 +82,22 @@ void require_fault_acts(const Config& config) {
                                     : "run.backward, as it acts on gradients alone"));
 }
 
+void require_fault_is_seen(const Config& config, std::string_view experiment, std::span<const theory::Fault> unseen) {
+  require_fault_acts(config);
+  if (std::ranges::find(unseen, config.theory.fault) == unseen.end()) return;
+  throw ConfigError(fmt::format("theory.fault = \"{}\": expected a fault that changes what {} predicts",
+                                fault_name(config), experiment));
+}
+
+void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
+                               const std::function<double(const StackSpec&)>& value) {
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < config.told.size(); ++i) {
+    const double told = value(config.told[i]);
+    if (told == value(measured[i])) continue;
+    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key, told,
+                                  value(measured[i]), by));
+  }
+}
+
 }  // namespace periscope

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "experiments/common/config.h"
 
@@ -23,5 +26,13 @@ std::string told_lines(const Config& config);
 
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
 void require_fault_acts(const Config& config);
+
+/// The same of an experiment that looks at a few numbers only, where the faults `unseen` change none of them.
+void require_fault_is_seen(const Config& config, std::string_view experiment, std::span<const theory::Fault> unseen);
+
+/// Throws ConfigError if theory is told another value of a key that the experiment itself runs through, by the values
+/// of the key `by`: it would be overwritten.
+void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
+                               const std::function<double(const StackSpec&)>& value);
 
 }  // namespace periscope

@@ -8,6 +8,7 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/told.h"
 #include "sim/backends.h"
 
 namespace periscope {
@@ -48,7 +49,8 @@ Claim claim_of(const StackSpec& spec) {
   return {};
 }
 
-Attenuation measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
+Attenuation measure(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                    Progress& progress) {
   Attenuation a{.spec = spec,
                 .refusal = {},
                 .stream = {},
@@ -64,7 +66,7 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
     a.down.add(log_norm(reading.profile, Weight::down).value);
     progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
   });
-  const theory::Prediction prediction = predict_gradients(config, spec);
+  const theory::Prediction prediction = predict_gradients(config, spec, told);
   a.refusal = prediction.refusal;
   if (!a.refusal.empty()) return a;
   const Curve stream = log_norm(prediction.profile, Site::x_out);
@@ -104,17 +106,26 @@ double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
 std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  std::vector<StackSpec> stacks;
-  for (const double factor : config.gradients.qk_factors) {
-    for (StackSpec spec : config.stacks()) {
-      spec.init.qk_factor = factor;
-      validate(spec);
-      stacks.push_back(spec);
+  require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
+                            [](const StackSpec& spec) { return spec.init.qk_factor; });
+  const auto swept = [&](const std::vector<StackSpec>& specs) {
+    std::vector<StackSpec> all;
+    for (const double factor : config.gradients.qk_factors) {
+      for (StackSpec spec : specs) {
+        spec.init.qk_factor = factor;
+        validate(spec);
+        all.push_back(spec);
+      }
     }
-  }
+    return all;
+  };
+  const std::vector<StackSpec> stacks = swept(config.stacks());
+  const std::vector<StackSpec> told = swept(config.told_stacks());
   Progress progress("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
   std::vector<Attenuation> results;
-  for (const StackSpec& spec : stacks) results.push_back(measure(config, *backend, spec, progress));
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    results.push_back(measure(config, *backend, stacks[i], told[i], progress));
+  }
   std::vector<Finding*> findings;
   std::size_t claims = 0;
   for (Attenuation& a : results) {

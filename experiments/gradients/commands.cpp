@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "experiments/common/command.h"
 #include "experiments/common/dataset_json.h"
@@ -21,10 +22,12 @@ namespace {
 
 using Experiment = std::function<GradientOutcome(const Config&, bool quiet)>;
 
-ExitCode run(const std::string& file, const CommonOptions& options, const Experiment& experiment) {
+/// `unseen`: the faults that change nothing that the experiment looks at.
+ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options,
+             const std::vector<theory::Fault>& unseen, const Experiment& experiment) {
   Config config = options.load();
   config.run.backward = true;
-  require_fault_acts(config);
+  require_fault_is_seen(config, "gradients " + name, unseen);
   const GradientOutcome outcome = experiment(config, options.quiet);
   if (!config.run.out.empty()) {
     const std::string path = fmt::format("{}/{}.nc", config.run.out, file);
@@ -32,8 +35,8 @@ ExitCode run(const std::string& file, const CommonOptions& options, const Experi
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
   }
   if (options.json) {
-    const nlohmann::ordered_json json{{"variables", variables_json(outcome.data)},
-                                      {"provenance", outcome.data.attributes}};
+    nlohmann::ordered_json json{{"variables", variables_json(outcome.data)}, {"provenance", outcome.data.attributes}};
+    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
     print_json(json);
   }
   if (!options.quiet) fmt::print(stderr, "{}{}", outcome.table, told_lines(config));
@@ -45,26 +48,31 @@ ExitCode run(const std::string& file, const CommonOptions& options, const Experi
 void add_gradient_commands(CLI::App& app, int& code) {
   CLI::App* gradients = app.add_subcommand("gradients", "Experiments about gradients: claims G6, G8, G10, G11");
   gradients->require_subcommand(1);
+  // No experiment looks at W_q. Nothing of the gradient of the last layer's W_down has come through attention.
+  using theory::Fault;
+  const std::vector<Fault> of_queries{Fault::query_gradient};
+  const std::vector<Fault> of_attention{Fault::query_gradient, Fault::no_score_path};
   const auto add = [&](const std::string& name, const std::string& file, const std::string& about,
-                       const Experiment& experiment) {
+                       const std::vector<Fault>& unseen, const Experiment& experiment) {
     CLI::App* command = gradients->add_subcommand(name, about);
     const auto options = std::make_shared<CommonOptions>();
     options->add_to(*command);
-    command->callback([=, &code] { code = static_cast<int>(run(file, *options, experiment)); });
+    options->add_theory_set_to(*command);
+    command->callback([=, &code] { code = static_cast<int>(run(name, file, *options, unseen, experiment)); });
   };
   add("depth", "gradient_depth",
-      "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)",
+      "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)", of_attention,
       [](const Config& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
   add("attenuation", "gradient_attenuation",
-      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
+      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)", of_queries,
       [](const Config& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
   add("identity-path", "identity_path",
-      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
+      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)", of_queries,
       [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
   add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
-      [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
+      of_queries, [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
   add("crossover", "gradient_crossover",
-      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)",
+      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)", of_attention,
       [](const Config& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
 }
 

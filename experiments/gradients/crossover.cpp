@@ -8,6 +8,7 @@
 
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
+#include "experiments/common/told.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
@@ -37,12 +38,13 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, Progress& progress) {
+Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, StackSpec told, Progress& progress) {
   Sweep sweep;
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
   for (const double factor : config.gradients.down_factors) {
     spec.init.down_factor = factor;
+    told.init.down_factor = factor;
     std::size_t seed = 0;
     measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
       const Profile& p = reading.profile;
@@ -52,7 +54,7 @@ Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, Pro
       ++seed;
       progress.step(fmt::format("{}, down_factor {:g}", spec.model.placement.name, factor));
     });
-    const theory::Prediction& prediction = sweep.predictions.emplace_back(predict_gradients(config, spec));
+    const theory::Prediction& prediction = sweep.predictions.emplace_back(predict_gradients(config, spec, told));
     if (!prediction.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
     sweep.gradient_predicted.value.push_back(gradient.value.back());
@@ -188,10 +190,15 @@ CrossoverResult gradient_crossover(const Config& config, bool quiet) {
     throw ConfigError("model.placement: expected \"pre\" among them, which others are compared with");
   Progress progress("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds,
                     quiet);
-  const Sweep pre = sweep_of(config, *backend, *pre_stack, progress);
-  for (const StackSpec& spec : stacks) {
-    if (is_pre(spec)) continue;
-    result.placements.push_back(compare(config, spec, sweep_of(config, *backend, spec, progress), pre));
+  require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
+                            [](const StackSpec& spec) { return spec.init.down_factor; });
+  const std::vector<StackSpec> told = config.told_stacks();
+  const Sweep pre =
+      sweep_of(config, *backend, *pre_stack, told[static_cast<std::size_t>(pre_stack - stacks.begin())], progress);
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    if (is_pre(stacks[i])) continue;
+    const Sweep own = sweep_of(config, *backend, stacks[i], told[i], progress);
+    result.placements.push_back(compare(config, stacks[i], own, pre));
   }
   std::vector<Finding*> findings;
   for (Crossover& c : result.placements) {

@@ -43,8 +43,8 @@ void append_last(DepthLaw& law, const theory::Prediction& prediction) {
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
-theory::Prediction predict_deep(const Config& config, const StackSpec& spec) {
-  return theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+theory::Prediction predict_deep(const Config& config, const StackSpec& spec, const StackSpec& told) {
+  return theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.tolerance,
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .most_samples = 256,
@@ -53,8 +53,8 @@ theory::Prediction predict_deep(const Config& config, const StackSpec& spec) {
                           .fault = config.theory.fault});
 }
 
-DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const DepthResult& result,
-                     Progress& progress) {
+DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                     const DepthResult& result, Progress& progress) {
   DepthLaw law{.spec = spec,
                .refusal = {},
                .gradient = {},
@@ -69,7 +69,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   std::vector<theory::Prediction> predictions;
   for (const double layers : result.layers) {
     const StackSpec stack = at_depth(spec, layers);
-    predictions.push_back(predict_gradients(config, stack));
+    predictions.push_back(predict_gradients(config, stack, at_depth(told, layers)));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
     measure_stack(backend, stack, run, run.seeds, [&](const Reading& reading) {
@@ -81,7 +81,8 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   if (!law.refusal.empty()) return law;
   for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
-    append_last(law, predict_deep(config, at_depth(spec, result.theory_layers[i])));
+    append_last(law,
+                predict_deep(config, at_depth(spec, result.theory_layers[i]), at_depth(told, result.theory_layers[i])));
   }
   const Curve measured = law.gradient.curve();
   std::vector<double> bias;
@@ -113,11 +114,14 @@ DepthResult gradient_depth(const Config& config, bool quiet) {
   result.theory_layers = result.layers;
   for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
   const std::vector<StackSpec> stacks = config.stacks();
-  for (const StackSpec& spec : stacks) validate(at_depth(spec, result.theory_layers.back()));
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (const auto* all : {&stacks, &told}) {
+    for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
+  }
   Progress progress("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds,
                     quiet);
-  for (const StackSpec& spec : stacks) {
-    result.laws.push_back(measure_law(config, *backend, spec, result, progress));
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
   }
   std::vector<Finding*> findings;
   std::size_t claims = 0;

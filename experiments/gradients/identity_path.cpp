@@ -52,11 +52,11 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
 }
 
 /// Predicted share and skip path, from two predictions that share their patterns.
-void predict(const Config& config, IdentityPath& path) {
-  const theory::Prediction all = predict_gradients(config, path.spec);
+void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
+  const theory::Prediction all = predict_gradients(config, path.spec, told);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return;
-  const theory::Prediction skip = predict_gradients(config, path.spec, theory::GradientPaths::skip_only);
+  const theory::Prediction skip = predict_gradients(config, path.spec, told, theory::GradientPaths::skip_only);
   const Curve total_log = log_norm(all.profile, Site::x_out);
   const Curve skip_log = log_norm(skip.profile, Site::x_out);
   const std::vector<bool> total_precise = log_norm_precise(all, Site::x_out);
@@ -89,15 +89,18 @@ void predict(const Config& config, IdentityPath& path) {
 std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  for (const StackSpec& spec : stacks) {
-    if (spec.model.placement.two_streams) {
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (const auto* all : {&stacks, &told}) {
+    for (const StackSpec& spec : *all) {
+      if (!spec.model.placement.two_streams) continue;
       throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
                                     spec.model.placement.name));
     }
   }
   Progress progress("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
   std::vector<IdentityPath> results;
-  for (const StackSpec& spec : stacks) {
+  for (std::size_t j = 0; j < stacks.size(); ++j) {
+    const StackSpec& spec = stacks[j];
     IdentityPath path;
     path.spec = spec;
     over_seeds(
@@ -106,7 +109,7 @@ std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
           add(path, sizes);
           progress.step(std::string(spec.model.placement.name));
         });
-    predict(config, path);
+    predict(config, told[j], path);
     path.error_bound = rounding_bound(spec, config.run.dtype);
     results.push_back(std::move(path));
   }

@@ -10,8 +10,9 @@
 
 namespace periscope {
 
-theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, theory::GradientPaths paths) {
-  return theory::predict(spec, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
+                                     theory::GradientPaths paths) {
+  return theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.tolerance,
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .seed = config.run.seed,

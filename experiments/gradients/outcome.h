@@ -15,8 +15,9 @@ struct GradientOutcome {
   bool rejected = false;
 };
 
-/// Theory's gradients of a stack for the labels of the run's seeds.
-theory::Prediction predict_gradients(const Config& config, const StackSpec& spec,
+/// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
+/// stack that is measured, `spec`: the same unless --theory-set says otherwise.
+theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Site or a Weight), measured or predicted.

@@ -36,7 +36,8 @@ Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, in
           .precise = theory::is_precise(prediction, statistic, predicted, i)};
 }
 
-ScorePath measure(const Config& config, const Backend& backend, const StackSpec& spec, Progress& progress) {
+ScorePath measure(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                  Progress& progress) {
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
@@ -45,10 +46,10 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Site::A_out));
   path.log_measured = *measured.find(Statistic::log_grad_sq, Site::x_out);
-  const theory::Prediction all = predict_gradients(config, spec);
+  const theory::Prediction all = predict_gradients(config, spec, told);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return path;
-  const theory::Prediction values = predict_gradients(config, spec, theory::GradientPaths::without_scores);
+  const theory::Prediction values = predict_gradients(config, spec, told, theory::GradientPaths::without_scores);
   path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Site::A_out));
   path.log_with = *all.profile.find(Statistic::log_grad_sq, Site::x_out);
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Site::x_out);
@@ -101,7 +102,10 @@ std::vector<ScorePath> score_path(const Config& config, bool quiet) {
   const std::vector<StackSpec> stacks = config.stacks();
   Progress progress("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
   std::vector<ScorePath> results;
-  for (const StackSpec& spec : stacks) results.push_back(measure(config, *backend, spec, progress));
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    results.push_back(measure(config, *backend, stacks[i], told[i], progress));
+  }
   std::vector<Finding*> theory;
   std::vector<Finding*> control;
   for (ScorePath& path : results) {

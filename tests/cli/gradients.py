@@ -64,6 +64,48 @@ class Gradients(unittest.TestCase):
                 _, code = self.experiment(name, *narrow)
                 self.assertEqual(code, 4)
 
+    def test_theory_is_told_something_else_than_is_measured(self):
+        told = {"depth": "init.down_factor=3", "attenuation": "theory.fault=no-score-path",
+                "identity-path": "theory.fault=no-score-path", "score-path": "init.qk_factor=3",
+                "crossover": "theory.fault=beta0"}
+        few = ["--set", 'model.placement=["pre", "peri"]', "--set", "gradients.qk_factors=[1.0]", "--set",
+               "gradients.down_factors=[0.05, 5.0]", "--set", "theory.gradient_tolerance=0.5"]
+        for name in FILES:
+            with self.subTest(experiment=name):
+                truth, _ = self.experiment(name, *few)
+                wrong, code = self.experiment(name, *few, "--theory-set", told[name])
+                self.assertIn(code, (0, 4))
+                changed = {k for k in truth if truth[k] != wrong[k]}
+                self.assertTrue(any(k.endswith("_predicted") for k in changed), changed)
+                for key in changed:
+                    self.assertNotRegex(key, "(_measured|(?<!_predicted)_stderr)$|^placement$", "what is measured stays")
+
+    def test_a_wrong_theory_told_to_it_is_rejected(self):
+        wide = ["--set", "model.placement=pre", "--set", "model.width=64", "--set", "gradients.layers=[2,4,8]",
+                "--seeds", 24]
+        self.assertEqual(self.experiment("depth", *wide)[1], 0)
+        result, code = run_json("gradients", "depth", "--config", self.config, "--quiet", *wide, "--theory-set",
+                                "model.placement=post")
+        self.assertEqual(code, 4)
+        self.assertEqual(result["theory_told"]["differences"][0]["model.placement"], {"measured": "pre", "told": "post"})
+        done = run("gradients", "depth", "--config", self.config, "--theory-set", "model.placement=post")
+        self.assertIn("THEORY WAS TOLD: ", done.stderr)
+
+    def test_what_theory_cannot_be_told_is_refused(self):
+        for name, setting, words in (("depth", "model.layers=3", ["model.layers = 3", "expected 2"]),
+                                     ("depth", "gradients.layers=[1,2,3]", ["model, init, input or theory"]),
+                                     ("attenuation", "init.qk_factor=2", ["init.qk_factor", "gradients.qk_factors"]),
+                                     ("crossover", "init.down_factor=2", ["init.down_factor", "gradients.down_factors"]),
+                                     ("identity-path", "model.placement=residual-dual", ["residual-dual", "one stream"]),
+                                     ("depth", "theory.fault=query-gradient", ["query-gradient", "depth"]),
+                                     ("crossover", "theory.fault=no-score-path", ["no-score-path", "crossover"])):
+            with self.subTest(experiment=name, setting=setting):
+                done = run("gradients", name, "--config", self.config, "--theory-set", setting)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
     def test_identity_and_its_bound(self):
         variables, _ = self.experiment("identity-path")
         for error, bound in zip(variables["identity_error"], variables["identity_bound"]):
