@@ -36,7 +36,11 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
     write_netcdf(path, power_dataset(result));
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
   }
-  if (options.json) print_json(power_json(result));
+  if (options.json) {
+    nlohmann::ordered_json json = power_json(result);
+    json["provenance"] = provenance(result.first);
+    print_json(json);
+  }
   if (!options.quiet) fmt::print(stderr, "{}", power_table(result));
   return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -41,12 +41,27 @@ class AnyBytes(unittest.TestCase):
         commands = {("gradients", e): gradients for e in EXPERIMENTS}
         commands |= {("propagate",): (), ("theory",): (), ("verify",): ("--cases", 50),
                      ("certify",): ("--set", "model.placement=peri", "--set", "input.kind=tokens"),
+                     ("soundness",): ("--checkpoints", 4),
+                     ("ladder",): ("--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
+                                   "--set", "model.width=16", "--set", "model.kv_heads=2", "--set", "model.mlp_width=16"),
                      ("converge",): ("--set", "converge.widths=[32, 64, 96]", "--set", "converge.seeds=16")}
         for command, flags in commands.items():
             with self.subTest(command=command):
                 out = os.path.join(self.folder, b"out", NAME)
                 r = self.run_json(*command, "--config", self.config, *flags, "--out", out, codes=(0, 4))
                 self.assertIn(SHOWN + ".toml", " ".join(r["provenance"]["argv"]))
+
+    def test_the_list_of_wrong_theories(self):
+        listed = os.path.join(self.folder, NAME + b"-list.toml")
+        pathlib.Path(os.fsdecode(listed)).write_bytes(
+            b"[[config]]\nname = \"small\"\nfile = \"small.toml\"\nset = [\"run.seeds=4\"]\nmaster_seeds = true\n"
+            b"[[theory]]\nname = \"strong W_down\"\nset = [\"init.down_factor=9\"]\nconfig = \"small\"\n")
+        os.rename(self.config, os.path.join(self.folder, b"small.toml"))
+        out = os.path.join(self.folder, b"power", NAME)
+        r = self.run_json("power", "--config", listed, "--out", out, codes=(0, 4))
+        self.assertIn(SHOWN + "-list.toml", " ".join(r["provenance"]["argv"]))
+        self.run_json("power", "--config", listed, "--master-seeds", 2, "--out", out, codes=(0, 4))
+        self.assertEqual(sorted(os.listdir(out)), [b"power.nc", b"power_master_seeds.journal"])
 
     def test_text_input(self):
         path = b"input.path=" + self.text
