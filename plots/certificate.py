@@ -1,4 +1,8 @@
-"""The overflow certificate over depth: bounds as lines, measurement as markers, number formats as limits."""
+"""The overflow certificate over depth: bounds as lines, measurement as markers, number formats as limits.
+
+The bounds are those of the arithmetic that was certified (T24), in one of its formats: FP16 if it was judged, else the
+first that was. Exact arithmetic has one set of bounds for all formats (T17).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from plots import style
 from plots.results import Result
 
-NEEDS = ("class", "place", "class_bound", "format_largest", "stream_bound")
+NEEDS = ("class", "place", "class_bound", "format", "format_largest", "run_bound", "certified")
 
 
 @dataclass(frozen=True)
@@ -43,42 +47,81 @@ PANELS = {
 }
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8_e4m3": "FP8 E4M3", "fp8_e5m2": "FP8 E5M2", "fp32": "FP32"}
 ALWAYS = 65504.0  # limits up to FP16's are drawn in every figure
+# What a run does in an arithmetic, its format in braces; for a caption.
+ARITHMETICS = {
+    "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32 (T24)",
+    "pure": "when a run takes every step in {} (T24)",
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is drawn: one bound per class and place, and the arithmetic that it holds in."""
+
+    of_class: np.ndarray
+    short: str  # "mixed, FP16"
+    words: str
+
+
+def bounds(result: Result) -> Bounds:
+    arithmetic, names = result.attributes["arithmetic"], list(result["format"])
+    fp16_first = sorted(names, key=lambda name: name != "fp16")
+    judged = [name for name in fp16_first if np.isfinite(result["run_bound"][names.index(name)]).any()]
+    if arithmetic not in ARITHMETICS or not judged:
+        return Bounds(result["class_bound"], "exact", "in exact arithmetic (T17)")
+    label = FORMATS.get(judged[0], judged[0])
+    return Bounds(result["run_bound"][names.index(judged[0])], f"{arithmetic}, {label}",
+                  ARITHMETICS[arithmetic].format(label))  # fmt: skip
+
+
+def certified(result: Result, name: str) -> str:
+    """": certified", ": 5 of 7 classes certified" or ": not certified", behind the name of a format that was judged."""
+    holds = result["certified"][list(result["format"]).index(name)]
+    if not np.isfinite(holds).all():
+        return ""
+    count = int(holds.sum())
+    if count in (0, len(holds)):
+        return ": certified" if count else ": not certified"
+    return f": {count} of {len(holds)} classes certified"
 
 
 def draw(result: Result) -> Iterator[tuple[str, Figure]]:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
-    measured = "class_measured" in result
+    measured, bound = "class_measured" in result, bounds(result)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
         for curve in curves:
-            _curve(axes, result, curve, measured)
+            _curve(axes, result, curve, bound.of_class, measured)
         axes.set(title=title, xlabel="Sublayer", yscale="log")
         axes.set_xlim(-1.6, result["place"][-1] + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    row[0].set_ylabel("Largest magnitude")
-    _scale(result, row, measured)
+    row[0].set_ylabel(f"Largest magnitude ({bound.short})")
+    _scale(result, row, bound.of_class, measured)
     keys = [Line2D([], [], color=c.colour, linestyle=c.dash, linewidth=1.3, marker=c.marker if measured else "",
                    markersize=4, label=c.label) for curves in PANELS.values() for c in curves]  # fmt: skip
-    yield "certificate", style.finish(figure, keys, caption(result, measured))
+    yield "certificate", style.finish(figure, keys, caption(result, bound.words, measured))
 
 
-def _curve(axes: Axes, result: Result, curve: Curve, measured: bool) -> None:
+def _curve(axes: Axes, result: Result, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
     row = list(result["class"]).index(curve.name)
     points = slice(curve.first, None, curve.step)
-    place, bound = result["place"][points], result["class_bound"][row][points]
+    place, bound = result["place"][points], bounds[row][points]
     there = np.isfinite(bound)
     axes.plot(place[there], bound[there], color=curve.colour, linestyle=curve.dash, linewidth=1.3)
     if there.sum() == 1:
         axes.plot(place[there], bound[there], color=curve.colour, linestyle="", marker="_", markersize=9,
                   markeredgewidth=1.6, markeredgecolor=curve.colour)  # fmt: skip
     if measured:
-        axes.plot(place[there], result["class_measured"][row][points][there], color=curve.colour, linestyle="",
+        values = result["class_measured"][row][points]
+        seen = np.isfinite(values)
+        axes.plot(place[seen], values[seen], color=curve.colour, linestyle="",
                   marker=curve.marker, markersize=4)  # fmt: skip
 
 
-def _scale(result: Result, panels: list[Axes], measured: bool) -> None:
-    """The y axis, and the limits of the formats up to the first one into which all bounds fit."""
-    parts = [result[n].ravel() for n in ("class_bound", "class_measured")[: 1 + measured]]
-    values = np.concatenate(parts)
+def _scale(result: Result, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
+    """The y axis, and the limits of the formats up to the first one into which all bounds that are drawn fit."""
+    drawn = sorted({list(result["class"]).index(curve.name) for curves in PANELS.values() for curve in curves})
+    parts = [bounds[drawn]] + ([result["class_measured"][drawn]] if measured else [])
+    values = np.concatenate([part.ravel() for part in parts])
     values = values[np.isfinite(values) & (values > 0)]
     low, high = values.min(), values.max()
     limits = sorted(zip(result["format_largest"], result["format"], strict=True))
@@ -88,17 +131,21 @@ def _scale(result: Result, panels: list[Axes], measured: bool) -> None:
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
         below = name == "fp8_e5m2"  # lies just under FP16's limit
-        panels[-1].annotate(FORMATS.get(name, name), (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
+        words = FORMATS.get(name, name) + certified(result, name)
+        panels[-1].annotate(words, (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
                             xytext=(-2, -2 if below else 1.5), textcoords="offset points", ha="right",
-                            va="top" if below else "bottom", color=style.INK)  # fmt: skip
+                            va="top" if below else "bottom", color=style.INK,
+                            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6})  # fmt: skip
     panels[0].set_ylim(low / 2, 4 * max(high, *(largest for largest, _ in shown)))
 
 
-def caption(result: Result, measured: bool) -> str:
-    words = "Lines: bounds on the largest magnitude that any input can cause, from the weights alone, in exact "
-    words += "arithmetic (T17)."
+def caption(result: Result, arithmetic: str, measured: bool) -> str:
+    words = f"Lines: bounds on the largest magnitude that any input can cause, from the weights alone, {arithmetic}."
     if measured:
         words += " Markers: the largest magnitude measured."
-    words += " Dotted: largest numbers of the formats. Sublayer −1: the stack's input; at the right end: its head. "
+    words += " Dotted: largest numbers of the formats"
+    if np.isfinite(result["certified"]).any():
+        words += ", each with what is certified for it by its own bounds: classes of signals that no input can overflow"
+    words += ". Sublayer −1: the stack's input; at the right end: its head. "
     attributes = result.attributes
-    return f"{words}{attributes['model']}. Periscope {attributes['version']}, commit {attributes['commit']}."
+    return f"{words}Model: {attributes['model']}. Periscope {attributes['version']}, commit {attributes['commit']}."

@@ -22,6 +22,10 @@ sys.path.insert(0, str(ROOT))
 from plots import certificate, results  # noqa: E402
 
 
+def caption(figure):
+    return " ".join(figure.texts[0].get_text().split())
+
+
 class CertificatePlot(unittest.TestCase):
     def draw(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
@@ -35,17 +39,21 @@ class CertificatePlot(unittest.TestCase):
 
     def test_bounds_are_lines_and_measurements_markers(self):
         result, figure = self.draw("--tokens", "1,2,3")
+        bounds = result["run_bound"][list(result["format"]).index("fp16")]
         for axes, curves in zip(figure.axes, certificate.PANELS.values(), strict=True):
             self.assertEqual(axes.get_yscale(), "log")
             for curve in curves:
                 row = list(result["class"]).index(curve.name)
                 points = slice(curve.first, None, curve.step)
                 of_colour = [line for line in axes.get_lines() if line.get_color() == curve.colour]
-                for name, drawn in (("class_bound", [x for x in of_colour if x.get_linestyle() != "None"]),
-                                    ("class_measured", [x for x in of_colour if x.get_marker() == curve.marker])):
-                    values = result[name][row][points]
+                for all_of, drawn in ((bounds, [x for x in of_colour if x.get_linestyle() != "None"]),
+                                      (result["class_measured"],
+                                       [x for x in of_colour if x.get_marker() == curve.marker])):
+                    values = all_of[row][points]
                     self.assertEqual(len(drawn), 1, curve.label)
                     np.testing.assert_array_equal(drawn[0].get_ydata(), values[np.isfinite(values)])
+        self.assertEqual(figure.axes[0].get_ylabel(), "Largest magnitude (mixed, FP16)")
+        self.assertIn("sums, norms and softmax in FP32 (T24)", caption(figure))
         limits = {line.get_ydata()[0] for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7}
         self.assertEqual(limits, {448.0, 57344.0, 65504.0})
 
@@ -53,7 +61,34 @@ class CertificatePlot(unittest.TestCase):
         _, figure = self.draw()
         markers = {line.get_marker() for axes in figure.axes for line in axes.get_lines()}
         self.assertLessEqual(markers, {"None", "_"})
-        self.assertNotIn("Markers", figure.texts[0].get_text())
+        self.assertNotIn("Markers", caption(figure))
+
+    def test_the_arithmetic_of_the_certificate_is_drawn(self):
+        for flags, words, drawn in ((("--arithmetic", "pure"), "pure, FP16", "run_bound"),
+                                    (("--arithmetic", "exact"), "exact", "class_bound")):
+            with self.subTest(words):
+                result, figure = self.draw(*flags)
+                self.assertEqual(figure.axes[0].get_ylabel(), f"Largest magnitude ({words})")
+                self.assertIn("exact arithmetic (T17)" if words == "exact" else "step in FP16 (T24)", caption(figure))
+                bounds = result[drawn]
+                if drawn == "run_bound":
+                    bounds = bounds[list(result["format"]).index("fp16")]
+                stream = certificate.PANELS["Between modules"][0]
+                (line,) = (x for x in figure.axes[0].get_lines() if x.get_color() == stream.colour)
+                values = bounds[list(result["class"]).index("stream")]
+                np.testing.assert_array_equal(line.get_ydata(), values[np.isfinite(values)])
+
+    def test_beside_a_format_stands_what_is_certified_for_it(self):
+        result, figure = self.draw()
+        texts = {text.get_text() for text in figure.axes[-1].texts}
+        for name, words in certificate.FORMATS.items():
+            holds = result["certified"][list(result["format"]).index(name)]
+            if not any(text.startswith(words) for text in texts) or not np.isfinite(holds).all():
+                continue
+            count = int(holds.sum())
+            some = f"{count} of {len(holds)} classes certified"
+            self.assertIn(f"{words}: " + {0: "not certified", len(holds): "certified"}.get(count, some), texts)
+        self.assertTrue(any("certified" in text for text in texts), texts)
 
 
 if __name__ == "__main__":
