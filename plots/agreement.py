@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -24,18 +25,15 @@ def residual(curve: curves.Curve) -> np.ndarray:
 
 
 def _residuals(result: Result, i: int) -> Figure:
-    looks, depth = style.looks(result["placement"]), result["depth"]
-    rows, columns = style.multiples(len(looks))
-    figure, grid = style.panels(rows, columns, 1.7, style.page(columns), sharex=True, sharey=True)
-    panels = [axes for row in grid for axes in row]
-    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+    def panel(axes: Axes, p: int, look: style.Look) -> None:
         axes.axhspan(-2, 2, color="0.93", zorder=0)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         for name, (_, colour, marker) in STATISTICS.items():
             z = residual(curves.select(result, name, (i, p)))
-            axes.plot(depth, z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6)
+            axes.plot(result["depth"], z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6)
         axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
-    style.label_outer(grid, len(looks), "Sublayers passed", "Residual / std. error")
+
+    figure = curves.per_placement(result, panel, 1.7, "Residual / std. error", sharey=True)
     keys = [Line2D([], [], color=c, marker=m, ms=3.5, lw=0.6, label=words) for words, c, m in STATISTICS.values()]
     return style.finish(figure, keys, caption(result, i))
 

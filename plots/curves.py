@@ -1,6 +1,6 @@
 """Statistics over depth: theory as lines, measurement as markers, one look per placement."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -106,6 +106,20 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
     if log:
         log_scale(row, every)
     return style.finish(figure, legend(result, looks, name), caption(result, name, points[0].step))
+
+
+def per_placement(
+    result: Result, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: bool
+) -> Figure:
+    """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
+    looks = style.looks(result["placement"])
+    rows, columns = style.multiples(len(looks))
+    figure, grid = style.panels(rows, columns, height, style.page(columns), sharex=True, **keywords)
+    panels = [axes for row in grid for axes in row]
+    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+        draw_panel(axes, p, look)
+    style.label_outer(grid, len(looks), "Sublayers passed", label)
+    return figure
 
 
 def norms(curve: Curve) -> Curve:

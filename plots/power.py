@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -28,12 +29,9 @@ def deviation(curve: curves.Curve) -> np.ndarray:
 
 
 def _bands(result: Result, i: int) -> Figure:
-    looks, depth = style.looks(result["placement"]), result["depth"]
-    limit = 100 * result.config["agreement"]["power_limit"]["second_moment"]
-    rows, columns = style.multiples(len(looks))
-    figure, grid = style.panels(rows, columns, 1.7, style.page(columns), sharex=True, sharey=True)
-    panels = [axes for row in grid for axes in row]
-    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+    limit, depth = 100 * result.config["agreement"]["power_limit"]["second_moment"], result["depth"]
+
+    def panel(axes: Axes, p: int, look: style.Look) -> None:
         hidden = 100 * result["second_moment_power"][i, p]
         hidden = np.where(np.isfinite(hidden), hidden, np.nan)
         axes.fill_between(depth, -hidden, hidden, color=BAND, alpha=0.35, lw=0, zorder=0)
@@ -44,7 +42,8 @@ def _bands(result: Result, i: int) -> Figure:
         axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
         axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
         axes.set_ylim(-1.6 * limit, 1.6 * limit)
-    style.label_outer(grid, len(looks), "Sublayers passed", "Deviation / %")
+
+    figure = curves.per_placement(result, panel, 1.7, "Deviation / %", sharey=True)
     keys = [
         Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
         Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),

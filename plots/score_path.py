@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -33,19 +34,18 @@ def _shares(result: Result) -> Figure:
 
 
 def _gradients(result: Result) -> Figure:
-    looks, depth = style.looks(result["placement"]), result["depth"]
-    rows, columns = style.multiples(len(looks))
-    figure, grid = style.panels(rows, columns, 1.9, style.page(columns), sharex=True)
-    panels = [axes for row in grid for axes in row]
-    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+    depth = result["depth"]
+
+    def panel(axes: Axes, p: int, look: style.Look) -> None:
         curve = curves.norms({k: v / 2 for k, v in curves.case(result, "log_grad_sq", p).items()})
         curves.draw(axes, look, depth, curve, slice(None, None, 2))
         without = np.exp(result[WITHOUT][p] / 2)
         axes.plot(depth, without, **CONTROL)
         curves.log_scale([axes], [curve, {"predicted": without}])
         axes.set_title(f"{look.label}: {result['verdict'][p]},\nwithout: {result['without_scores_verdict'][p]}")
-    style.label_outer(grid, len(looks), "Sublayers passed", r"$\|\partial\,\mathrm{loss}/\partial x\|$")
-    keys = [style.key(look, True) for look in looks]
+
+    figure = curves.per_placement(result, panel, 1.9, r"$\|\partial\,\mathrm{loss}/\partial x\|$")
+    keys = [style.key(look, True) for look in style.looks(result["placement"])]
     keys.append(Line2D([], [], **CONTROL, label="without the score path"))
     words = "Gradient of the hidden state, rms over tokens, geometric means over seeds. Titles: the verdicts on theory "
     return style.finish(figure, keys, words + "with and without the score path. " + reading(result))

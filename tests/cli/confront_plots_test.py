@@ -4,22 +4,14 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 """
 
 import pathlib
-import sys
 import tempfile
 import unittest
 
+import plotting  # noqa: F401  first of what needs packages
 from periscope_process import SMALL, run
 
-try:
-    import matplotlib  # noqa: F401
-    import numpy as np
-except ImportError:
-    print("skipped: the packages of plots/requirements.txt are not installed")
-    sys.exit(77)
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from plots import ladder, results, wrong_theories  # noqa: E402
+import numpy as np
+from plots import ladder, results, wrong_theories
 
 LIST = """
 [[config]]

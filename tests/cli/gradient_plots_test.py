@@ -7,20 +7,11 @@ import tempfile
 import unittest
 
 from periscope_process import SMALL, run
+from plotting import ROOT  # first of what needs packages
 
-try:
-    import numpy as np
-    from PIL import Image
-
-    import matplotlib  # noqa: F401
-    import netCDF4  # noqa: F401
-except ImportError:
-    print("skipped: the packages of plots/requirements.txt are not installed")
-    sys.exit(77)
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from plots import (  # noqa: E402
+import numpy as np
+from PIL import Image
+from plots import (
     attenuation,
     crossover,
     gradient,

@@ -13,18 +13,12 @@ import unittest
 import xml.etree.ElementTree
 
 from periscope_process import run
+from plotting import ROOT  # first of what needs packages
 
-try:
-    import netCDF4
-    import numpy as np
-    from PIL import Image
-except ImportError:
-    print("skipped: the packages of plots/requirements.txt are not installed")
-    sys.exit(77)
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from plots import (  # noqa: E402
+import netCDF4
+import numpy as np
+from PIL import Image
+from plots import (
     agreement,
     angular,
     convergence,
@@ -37,7 +31,7 @@ from plots import (  # noqa: E402
     token_cosine,
     variance,
 )
-from plots import bound_ratios, bound_width, massive, verify  # noqa: E402
+from plots import bound_ratios, bound_width, massive, verify
 
 TINY = """
 [model]

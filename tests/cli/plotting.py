@@ -1,0 +1,19 @@
+"""What the tests of figures need: the packages of plots/requirements.txt, and `plots` itself on the path.
+
+A test that imports this is skipped (exit code 77) where a package is missing.
+"""
+
+import pathlib
+import sys
+
+try:
+    import matplotlib  # noqa: F401
+    import netCDF4  # noqa: F401
+    import numpy  # noqa: F401
+    import PIL  # noqa: F401
+except ImportError:
+    print("skipped: the packages of plots/requirements.txt are not installed")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
