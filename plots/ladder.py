@@ -13,6 +13,10 @@ from plots.results import Result
 
 NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "fit")
 CURVE, THEORY = "#0072B2", "#D55E00"
+STATISTICS = {"second_moment": "second moment", "variance": "variance", "token_cosine": "token cosine",
+              "log_grad_sq": "log ‖gradient‖²", "score_share": "score path's share"}  # fmt: skip
+PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "attention's output",
+          "f_out mlp": "MLP's output"}  # fmt: skip
 
 
 def draw(result: Result) -> Iterator[tuple[str, Figure]]:
@@ -26,10 +30,10 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
         count, columns = style.multiples(len(rows))
         figure, grid = style.panels(count, columns, 1.55, style.page(columns))
         panels = [axes for line in grid for axes in line]
+        style.label_outer(grid, len(rows), "1 / width", "Measured − theory")
         for axes, i in zip(panels, rows, strict=False):
             _panel(result, axes, i)
-        for axes in panels[len(rows) :]:
-            axes.remove()
+        figure.align_ylabels(panels[:: len(grid[0])])
         keys = [
             Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
             Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
@@ -46,6 +50,17 @@ def deviation(result: Result, i: int, values: np.ndarray) -> np.ndarray:
     return values - result["limit_predicted"][i]
 
 
+def name_of(quantity: str) -> str:
+    """"second_moment f_out mean over mlp" for people: "MLP's output, second moment"."""
+    what, over = quantity.split(" mean over ")
+    statistic, place = what.split(" ")
+    words = STATISTICS.get(statistic, statistic)
+    if statistic == "score_share":
+        return words
+    where = PLACES.get(place) or PLACES.get(f"{place} {over}") or f"$W_{{{place}}}$"
+    return f"{where}, {words}"
+
+
 def _panel(result: Result, axes: Axes, i: int) -> None:
     x, inverse = 1 / result["ladder_width"], result["inverse_width"]
     fit, band = deviation(result, i, result["fit"][i]), 2 * result["fit_stderr"][i]
@@ -56,8 +71,7 @@ def _panel(result: Result, axes: Axes, i: int) -> None:
     axes.errorbar([0], [0], [2 * result["limit_predicted_stderr"][i]], color=THEORY, marker="D", markersize=4.5,
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
-    axes.set_title(f"{result['quantity'][i].replace(' mean over ', ', ').replace('_', ' ')}:\n"
-                   f"{result['ladder_verdict'][i]}", fontsize=6.5)  # fmt: skip
+    axes.set_title(f"{name_of(result['quantity'][i])}\n{result['ladder_verdict'][i]}", fontsize=6.5)
     axes.set_xticks([0, *x[:: max(1, len(x) // 3)]], ["0", *(f"1/{1 / v:g}" for v in x[:: max(1, len(x) // 3)])])
     axes.tick_params(labelsize=6)
 
@@ -66,6 +80,6 @@ def caption(result: Result, label: str, name: str) -> str:
     words = (
         f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
         f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
-        "at 0 is held against theory, with nothing allowed for finite width (T23). "
+        "at 0 is held against theory, with nothing allowed for finite width (T23); under the titles: the verdicts. "
     )
     return words + result.setting()

@@ -44,12 +44,22 @@ class ConfrontPlots(unittest.TestCase):
         self.assertTrue(all(name in result for name in wrong_theories.NEEDS))
         ((name, figure),) = wrong_theories.draw(result)
         self.assertEqual(name, "wrong-theories")
-        points = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+        points = [line for line in figure.axes[0].get_lines() if line.get_marker() in ("o", ">")]
         filled = {line.get_ydata()[0] for line in points if line.get_markerfacecolor() == wrong_theories.WRONG}
         self.assertEqual((len(points), len(filled)), (3, 1))
         shown = {round(float(line.get_xdata()[0]), 6) for line in points}
         for margin in wrong_theories.margins(result):
-            self.assertIn(round(max(float(margin), wrong_theories.LEAST), 6), shown)
+            self.assertIn(round(float(np.clip(margin, wrong_theories.LEAST, wrong_theories.MOST)), 6), shown)
+        # What is exact is rejected with any margin: at the right end, as far as the axis goes, and with its number.
+        far = result["power_excess"].copy()
+        far[0], far[1] = np.inf, np.nan
+        result.variables["power_excess"] = far
+        ((_, figure),) = wrong_theories.draw(result)
+        axes = figure.axes[0]
+        points = {line.get_marker(): line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() in ("o", ">")}
+        self.assertEqual(points[">"], wrong_theories.MOST)
+        self.assertGreater(axes.get_xlim()[1], wrong_theories.MOST)
+        self.assertEqual(sum("∞" in text.get_text() for text in axes.texts), 1)
 
     def test_ladder_draws_points_fit_and_theory(self):
         done = run("ladder", "--config", self.folder / "small.toml", "--out", self.folder, "--quiet", "--set",
@@ -60,6 +70,15 @@ class ConfrontPlots(unittest.TestCase):
         figures = dict(ladder.draw(result))
         self.assertEqual(sorted(figures), ["peri-gaussian", "pre-gaussian"])
         axes = figures["pre-gaussian"].axes[0]
+        self.assertEqual(axes.get_title().split("\n")[0], "stream, second moment")
+        self.assertEqual(axes.get_ylabel(), "Measured − theory")
+        self.assertEqual(figures["pre-gaussian"].axes[-1].get_xlabel(), "1 / width")
+        self.assertEqual([ladder.name_of(q) for q in ("score_share A_out mean over attention",
+                                                      "token_cosine f_out mean over mlp",
+                                                      "log_grad_sq down mean over layers",
+                                                      "log_grad_sq x_out mean over stream")],
+                         ["score path's share", "MLP's output, token cosine", "$W_{down}$, log ‖gradient‖²",
+                          "stream, log ‖gradient‖²"])
         i = list(result["quantity"]).index("second_moment x_out mean over stream")
         measured = [line for line in axes.get_lines() if line.get_marker() == "o"][0]
         np.testing.assert_allclose(measured.get_ydata(), result["ladder_measured"][i] - result["limit_predicted"][i])
