@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/spec/first_exception.h"
 #include "theory/backward.h"
 #include "theory/forward.h"
 
@@ -35,8 +36,12 @@ Profile PatternLevel::chain(int number) const {
 
 void PatternLevel::grow(int chains) {
   std::vector<Profile> profiles(static_cast<std::size_t>(chains - chains_));
+  FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int c = chains_; c < chains; ++c) profiles[static_cast<std::size_t>(c - chains_)] = chain(c);
+  for (int c = chains_; c < chains; ++c) {
+    failure.run([&] { profiles[static_cast<std::size_t>(c - chains_)] = chain(c); });
+  }
+  failure.rethrow();
   for (int c = chains_; c < chains; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
   chains_ = chains;
 }

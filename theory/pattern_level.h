@@ -21,6 +21,8 @@ class PatternLevel {
 
   [[nodiscard]] int chains() const { return chains_; }
   [[nodiscard]] int samples() const { return samples_; }
+  /// Patterns of each chain on the way back.
+  [[nodiscard]] int backward_samples() const { return backward_samples_; }
   /// Means over the chains, with standard errors from their spread.
   [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.size()); }
   /// The same, where the inputs are some of a larger population: errors cover what the others may differ by.

@@ -120,6 +120,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   double bias = 0.0;
   const auto read = [&](const PatternLevel& level) {
     prediction.samples = level.samples() * level.chains();
+    prediction.backward_samples = options.labels.empty() ? 0 : level.backward_samples() * level.chains();
     prediction.replicates = level.chains() - inputs + 1;
     prediction.profile = level.mean();
     if (const int depth = first_overflow(prediction.profile); depth >= 0) {

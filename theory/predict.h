@@ -32,9 +32,10 @@ struct Prediction {
   Profile profile;
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/forward.h)
-  int replicates = 0;      ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
-  int samples = 0;         ///< patterns averaged at every attention sublayer on the way forward, over all chains
-  double tolerance = 0.0;  ///< PredictionOptions' wanted standard errors, as they were
+  int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
+  int samples = 0;           ///< patterns averaged at every attention sublayer on the way forward, over all chains
+  int backward_samples = 0;  ///< the same on the way back; 0 without gradients
+  double tolerance = 0.0;    ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
 

@@ -109,7 +109,9 @@ Json cell_json(const StackResult& result) {
   }
   cell["sites"] = sites;
   cell["finite_width"] = result.prediction.finite_width;
-  cell["theory"] = {{"replicates", result.prediction.replicates}, {"patterns", result.prediction.samples}};
+  cell["theory"] = {{"replicates", result.prediction.replicates},
+                    {"patterns", result.prediction.samples},
+                    {"patterns_back", result.prediction.backward_samples}};
   if (result.prediction.exact_at_width) {
     cell["theory"]["finite_width_replicates"] = result.prediction.finite_width_replicates;
   }
