@@ -61,7 +61,7 @@ constexpr std::array keys{
     Key{"agreement.familywise_error", "0.01", "chance of a rejected cell in a run where theory is right"},
     Key{"agreement.finite_width", "0.5", "c of the finite-width term c*w for moments, relative (T19)"},
     Key{"agreement.finite_width_cosine", "1.0", "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
-    Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term c*w for logarithms of gradients (T19)"},
+    Key{"agreement.finite_width_gradient", "1.0", "c of the finite-width term for logarithms of gradients (T19); measured, see theory/README.md"},
     Key{"agreement.power_limit.second_moment", "0.2", "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
     Key{"agreement.power_limit.variance", "0.2", "the same of the variance"},
     Key{"agreement.power_limit.token_cosine", "0.2", "the same of the token cosine, absolute"},

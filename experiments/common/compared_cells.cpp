@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "experiments/common/agreement.h"
+#include "experiments/common/gradient_allowance.h"
 #include "experiments/common/gradient_floor.h"
 
 namespace periscope {
@@ -39,6 +40,7 @@ class Collector {
     for (const auto& entry : c_.measured.weight_curves) {
       if (entry.first.first == Statistic::log_grad_sq) weight_gradient(entry.first.second);
     }
+    withdraw_allowances();
     return std::move(cells_);
   }
 
@@ -107,20 +109,14 @@ class Collector {
     }
   }
 
-  [[nodiscard]] double way_and_back(std::size_t depth) const {
-    // T8 leaves out that a norm's way back is across its input: 1 of D directions, of LayerNorm 2. c·w is the first
-    // order of that.
-    const double across = c_.spec.model.norm == NormKind::layer ? 2.0 : 1.0;
-    const double width = c_.spec.model.width;
-    if (width <= across) return std::numeric_limits<double>::infinity();
-    return options_.finite_width_gradient * width / (width - across) *
-           (2.0 * prediction_.finite_width.back() - prediction_.finite_width.at(depth));
+  [[nodiscard]] double finite_width(std::size_t depth, bool of_attention) const {
+    return options_.finite_width_gradient * gradient_width_term(c_.spec, prediction_.finite_width, depth, of_attention);
   }
   [[nodiscard]] double variance(const Cell& cell) const { return c_.seeds * cell.measured_error * cell.measured_error; }
 
   /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
   template <class Place>
-  void gradient(Place place, std::size_t i, std::size_t depth, const GradientFloor& floor) {
+  void gradient(Place place, std::size_t i, double width_term, const GradientFloor& floor) {
     std::optional<Cell> plain = entry(Statistic::grad_sq, place, i);
     std::optional<Cell> log = entry(Statistic::log_grad_sq, place, i);
     if (plain && std::isnan(plain->predicted)) cells_.push_back(*plain);
@@ -130,25 +126,28 @@ class Collector {
     const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured) && std::isfinite(log->predicted)) {
-      log->allowance = way_and_back(depth) + variance(*log) / 2.0 + rounded / t + rounding(c_.dtype);
+      log->allowance = width_term + variance(*log) / 2.0 + rounded / t + rounding(c_.dtype);
       cells_.push_back(*log);
       return;
     }
     plain->scale = std::max(t, floor.size);
-    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + (resolved ? way_and_back(depth) * t : 0.0);
+    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + (resolved ? width_term * t : 0.0);
     if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
     cells_.push_back(*plain);
   }
 
   void stream_gradient() {
     const GradientFloor floor = stream_floor(c_.spec, c_.dtype);
-    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Site::x_out); ++i) gradient(Site::x_out, i, i, floor);
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Site::x_out); ++i) {
+      gradient(Site::x_out, i, finite_width(i, false), floor);
+    }
   }
 
   void weight_gradient(Weight weight) {
     for (std::size_t i = 0; i < length(Statistic::log_grad_sq, weight); ++i) {
       const auto layer = static_cast<int>(i);
-      gradient(weight, i, 2 * i, gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
+      gradient(weight, i, finite_width(2 * i, is_of_attention(weight)),
+               gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
     }
   }
 
@@ -165,8 +164,24 @@ class Collector {
       }
       const double slope = cell->predicted * (1.0 - cell->predicted);
       const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
-      cell->allowance = slope * way_and_back(l) + std::min(curvature, 1.0) + share_floor + rounding(c_.dtype);
+      cell->allowance = slope * finite_width(l, true) + std::min(curvature, 1.0) + share_floor + rounding(c_.dtype);
       cells_.push_back(*cell);
+    }
+  }
+
+  /// Allowances are of first order in 1/width. Where half the variance of one logarithm is 1, that order says nothing
+  /// about any gradient of the stack, below or above: the variance over seeds, or that of the mean of H patterns, which
+  /// follows from the prediction's error and patterns. (A mean that rests on rare patterns is one that few seeds see.)
+  void withdraw_allowances() {
+    const auto wild = [this](const Cell& cell) {
+      const double patterns = static_cast<double>(prediction_.samples) / c_.spec.model.heads;
+      const double over_heads = patterns * cell.predicted_error * cell.predicted_error;
+      return cell.statistic == Statistic::log_grad_sq && !(std::max(variance(cell), over_heads) < 2.0);
+    };
+    if (std::ranges::none_of(cells_, wild)) return;
+    for (Cell& cell : cells_) {
+      const bool gradient = is_gradient(cell.statistic) || cell.statistic == Statistic::grad_sq;
+      if (gradient && cell.allowance > 0.0) cell.allowance = std::numeric_limits<double>::infinity();
     }
   }
 

@@ -31,11 +31,12 @@ inline constexpr std::array<std::pair<Statistic, Site>, 8> compared_curves{{{Sta
 /// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
 /// c·w·scale (T19), w being theory::Prediction::finite_width, with its own c for moments and for cosines, which
 /// attention's output has too.
-/// Gradients: c·w of the way to the top and back, and half the variance over seeds of the logarithm: what a log-normal
-/// spread of width-limited gradients takes off the mean of logs. A share p may differ by what these allowances of
-/// log(p/(1−p)) come to, p(1−p) times as much.
-/// A gradient that is predicted within the rounding of the backward pass (gradient_floor.h) is compared as it is, not
-/// its logarithm, and its errors are relative to the terms that cancel in it.
+/// Gradients: c·gradient_width_term (gradient_allowance.h), and half the variance over seeds of the logarithm: what a
+/// log-normal spread of width-limited gradients takes off the mean of logs. A share p may differ by what these
+/// allowances of log(p/(1−p)) come to, p(1−p) times as much. Where that variance, or that of a mean of as many patterns
+/// as there are heads, is 2 or more for one gradient, all gradients of the stack have an infinite allowance: the
+/// verdict is inconclusive. A gradient that is predicted within the rounding of the backward pass (gradient_floor.h) is
+/// compared as it is, not its logarithm, and its errors are relative to the terms that cancel in it.
 std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options);
 
 /// Why a run of this dtype cannot show what is predicted, or "": the first signal whose squares it cannot hold.

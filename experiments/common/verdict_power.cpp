@@ -63,6 +63,11 @@ Power power_of(std::span<const Cell> cells, double level, const PowerLimits& lim
 
 std::string shortcoming(std::span<const Cell> cells, const Power& power) {
   for (const Cell& cell : cells) {
+    if (std::isinf(cell.allowance)) {
+      return fmt::format(
+          "{} has no allowance: gradients of its stack fluctuate too much over seeds, or it is too narrow",
+          cell.name());
+    }
     if (!cell.is_finite()) {
       return fmt::format("{}: measured {:.3g}, predicted {:.3g}", cell.name(), cell.measured, cell.predicted);
     }

@@ -28,13 +28,13 @@ std::vector<double> to_the_input(std::size_t points) {
   return x;
 }
 
-Finding rate_of(const Config& config, const theory::Prediction& prediction, const SeedRows& rows,
+Finding rate_of(const Config& config, const StackSpec& spec, const theory::Prediction& prediction, const SeedRows& rows,
                 const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
-    bias.push_back(log_norm_bias(config, prediction, 2 * i, variance));
+    bias.push_back(log_norm_bias(config, spec, prediction, 2 * i, variance));
   }
   return finding_of(rows, predicted, precise, prediction.replicates, slope_weights(to_the_input(measured.value.size())),
                     bias);
@@ -72,9 +72,9 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
   const Curve stream = log_norm(prediction.profile, Site::x_out);
   a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
   a.down_predicted = log_norm(prediction.profile, Weight::down);
-  a.stream_rate =
-      rate_of(config, prediction, a.stream, a.stream_predicted, every_layer(log_norm_precise(prediction, Site::x_out)));
-  a.down_rate = rate_of(config, prediction, a.down, a.down_predicted, log_norm_precise(prediction, Weight::down));
+  a.stream_rate = rate_of(config, spec, prediction, a.stream, a.stream_predicted,
+                          every_layer(log_norm_precise(prediction, Site::x_out)));
+  a.down_rate = rate_of(config, spec, prediction, a.down, a.down_predicted, log_norm_precise(prediction, Weight::down));
   return a;
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 /// What a sweep of one placement gives: rows over factors, per seed, and the predicted curves.
 struct Sweep {
+  StackSpec spec;
   std::vector<std::vector<double>> log_gradient, log_rms_a, log_gain;
   Curve gradient_predicted, rms_a_predicted;
   std::vector<bool> gradient_precise, rms_a_precise;
@@ -40,6 +41,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
 
 Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, StackSpec told, Progress& progress) {
   Sweep sweep;
+  sweep.spec = spec;
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
   for (const double factor : config.gradients.down_factors) {
@@ -88,7 +90,8 @@ SeedRows difference(const std::vector<std::vector<double>>& a, const std::vector
 /// The largest deviation that T19 allows one of the two log norms, at the last layer.
 double allowance(const Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
   const auto depth = static_cast<std::size_t>(config.base.model.sublayers() - 2);
-  return log_norm_bias(config, a.predictions[i], depth, 0.0) + log_norm_bias(config, b.predictions[i], depth, 0.0);
+  return log_norm_bias(config, a.spec, a.predictions[i], depth, 0.0) +
+         log_norm_bias(config, b.spec, b.predictions[i], depth, 0.0);
 }
 
 Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own, const Sweep& pre) {

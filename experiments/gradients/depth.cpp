@@ -89,7 +89,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   for (std::size_t i = 0; i < predictions.size(); ++i) {
     const double variance = run.seeds * measured.standard_error[i] * measured.standard_error[i];
     const auto last_layer = static_cast<std::size_t>(2 * (result.layers[i] - 1));
-    bias.push_back(log_norm_bias(config, predictions[i], last_layer, variance));
+    bias.push_back(log_norm_bias(config, at_depth(spec, result.layers[i]), predictions[i], last_layer, variance));
   }
   const int replicates = predictions.front().replicates;
   const std::vector<double> x = logarithms(result.layers);

@@ -73,7 +73,7 @@ void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
     // As `judge` does with the score path's share: allowances are those of log(S/R), times p(1−p).
     const double slope = p * (1.0 - p);
     const double variance = config.run.seeds * measured.standard_error[i] * measured.standard_error[i];
-    const double bias = 2.0 * log_norm_bias(config, all, i, 0.0);
+    const double bias = 2.0 * log_norm_bias(config, path.spec, all, i, 0.0);
     path.shares.push_back({.measured = {measured.value[i], measured.standard_error[i]},
                            .seeds = path.share.seeds(),
                            .predicted = {p, p_error},

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/common/gradient_allowance.h"
 #include "experiments/common/token_ids.h"
 
 namespace periscope {
@@ -21,10 +22,11 @@ theory::Prediction predict_gradients(const Config& config, const StackSpec& spec
                           .fault = config.theory.fault});
 }
 
-double log_norm_bias(const Config& config, const theory::Prediction& prediction, std::size_t depth, double variance) {
-  const double way = 2.0 * prediction.finite_width.back() - prediction.finite_width[depth];
+double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+                     std::size_t depth, double variance, bool of_attention) {
+  const double term = gradient_width_term(spec, prediction.finite_width, depth, of_attention);
   const double rounding = config.run.dtype == DType::f64 ? 1e-13 : 1e-5;  // of a whole pass and back
-  return 0.5 * config.agreement.finite_width_gradient * way + variance + rounding;
+  return 0.5 * config.agreement.finite_width_gradient * term + variance + rounding;
 }
 
 std::string plus_minus(const Estimate& estimate) {

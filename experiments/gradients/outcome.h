@@ -41,8 +41,9 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
 }
 
 /// What T19 lets the mean over seeds of a log norm at `depth` differ by: half of what `judge` allows log_grad_sq, that
-/// is ½c·w of the way to the top and back, and `variance`, that of the log norm over seeds.
-double log_norm_bias(const Config& config, const theory::Prediction& prediction, std::size_t depth, double variance);
+/// is ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
+double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+                     std::size_t depth, double variance, bool of_attention = false);
 
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
 std::string plus_minus(const Estimate& estimate);

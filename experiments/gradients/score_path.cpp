@@ -54,7 +54,7 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   path.log_with = *all.profile.find(Statistic::log_grad_sq, Site::x_out);
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Site::x_out);
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
-    const double allowance = 2.0 * log_norm_bias(config, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
+    const double allowance = 2.0 * log_norm_bias(config, spec, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
     const Statistic log = Statistic::log_grad_sq;
     path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all, log, allowance));
     path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values, log, allowance));
@@ -65,7 +65,7 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
     const double variance = variance_of(path.share_measured, l, seeds);
     const double curvature = slope > 0.0 ? variance / (2.0 * slope) : 0.0;
     path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
-                                  slope * 2.0 * log_norm_bias(config, all, 2 * l, 0.0) + curvature));
+                                  slope * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature));
   }
   return path;
 }

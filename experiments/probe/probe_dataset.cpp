@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/common/gradient_allowance.h"
 #include "experiments/probe/probe.h"
 #include "sim/spec/number_format.h"
 
@@ -139,12 +140,14 @@ class Builder {
     const Curve* curve = r_.initial.profile.find(statistic, Site::x_out);
     if (curve == nullptr) return;
     const bool logarithmic = statistic == Statistic::grad_sq;
-    const double c = logarithmic ? r_.agreement.finite_width_gradient : r_.agreement.finite_width;
     Values low;
     Values high;
     for (std::size_t i = 0; i < curve->value.size(); ++i) {
       const double value = curve->value[i];
-      const double half = 2.0 * curve->standard_error[i] / value + c * r_.initial.finite_width[i];
+      const double width = logarithmic ? r_.agreement.finite_width_gradient *
+                                             gradient_width_term(r_.at_init, r_.initial.finite_width, i, false)
+                                       : r_.agreement.finite_width * r_.initial.finite_width[i];
+      const double half = 2.0 * curve->standard_error[i] / value + width;
       low.push_back(logarithmic ? value * std::exp(-half) : value * (1.0 - half));
       high.push_back(logarithmic ? value * std::exp(half) : value * (1.0 + half));
     }

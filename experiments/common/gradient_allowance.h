@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+#include "sim/spec/weight.h"
+
+namespace periscope {
+
+/// How many keys a query sees: the harmonic mean over queries, of all layers' means the largest. T without a mask,
+/// about T/(ln T + 0.58) behind a causal one.
+double mean_keys(const StackSpec& spec);
+
+/// T19: what the mean over seeds of a squared gradient's logarithm may differ by from theory's limit of infinite width,
+/// in units of `agreement.finite_width_gradient` and besides half its variance over seeds:
+///
+///   g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D))
+///
+/// w is the finite-width factor at depths 0 … 2L, taken to the top of the stack and back, and its first step w_step
+/// counts for the inside of a module and the loss; a = 1, with LayerNorm 2, are the directions that a norm's way back
+/// is across and T8 leaves out; n = mean_keys. s = 1 for attention's own matrices and the score path's share, else ¼; g
+/// = 3 in a stack without norms, else 1. Infinite for D ≤ a. Where these numbers were measured: theory/README.md,
+/// "Finite width of gradients".
+double gradient_width_term(const StackSpec& spec, const std::vector<double>& finite_width, std::size_t depth,
+                           bool of_attention);
+
+/// True for W_q, W_k, W_v, W_o.
+bool is_of_attention(Weight weight);
+
+}  // namespace periscope

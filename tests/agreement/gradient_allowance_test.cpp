@@ -1,0 +1,107 @@
+#include "experiments/common/gradient_allowance.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "experiments/common/agreement.h"
+
+/// T19 for gradients: what finite width may take a squared gradient's logarithm off its limit.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+/// One layer of 100 features and 4 tokens.
+StackSpec small() {
+  StackSpec spec;
+  spec.model.layers = 1;
+  spec.model.width = 100;
+  spec.input.tokens = 4;
+  return spec;
+}
+
+const std::vector<double> w{0.0, 0.01, 0.03};
+
+/// A stack of which only the stream's gradients are known, one logarithm of variance `variance` over 100 seeds and the
+/// others of 0.01, all `off` above theory.
+Agreement judged(double variance, double off, int patterns = 0) {
+  constexpr int seeds = 100;
+  theory::Prediction prediction;
+  Profile measured;
+  const auto add = [](Profile& profile, Statistic statistic, std::vector<double> value, std::vector<double> error) {
+    profile.curves[{statistic, Site::x_out}] = {std::move(value), std::move(error)};
+  };
+  const std::vector<double> errors{std::sqrt(variance / seeds), 0.01, 0.01};
+  add(prediction.profile, Statistic::log_grad_sq, {0.0, 0.0, 0.0}, {0.02, 0.0, 0.0});
+  add(prediction.profile, Statistic::grad_sq, {1.0, 1.0, 1.0}, {0.0, 0.0, 0.0});
+  add(measured, Statistic::log_grad_sq, {0.0, off, off}, errors);
+  add(measured, Statistic::grad_sq, {1.0, std::exp(off), std::exp(off)}, errors);
+  prediction.finite_width = w;
+  prediction.replicates = 8;
+  prediction.samples = patterns;
+  prediction.gradient_tolerance = 0.1;
+  const StackSpec spec = small();
+  return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front();
+}
+
+}  // namespace
+
+TEST_CASE("the keys that a query sees: the harmonic mean over queries") {
+  StackSpec spec = small();
+  CHECK(mean_keys(spec) == Approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
+  spec.model.attention = {AttentionRule{.scores = {.window = 2}}};
+  CHECK(mean_keys(spec) == Approx(4.0 / (1.0 + 3.0 / 2.0)));
+  spec.model.layers = 2;
+  spec.model.attention.emplace_back();  // a layer without a window: that one counts
+  CHECK(mean_keys(spec) == Approx(4.0 / (25.0 / 12.0)));
+  spec.model.attention.clear();
+  spec.model.causal = false;
+  CHECK(mean_keys(spec) == 4.0);
+}
+
+TEST_CASE("the finite-width term of gradients: by hand") {
+  StackSpec spec = small();
+  spec.model.causal = false;
+  const double overlaps = std::log(1.04);
+  CHECK(gradient_width_term(spec, w, 0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
+  CHECK(gradient_width_term(spec, w, 1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
+  CHECK(gradient_width_term(spec, w, 2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
+  spec.model.norm = NormKind::layer;
+  CHECK(gradient_width_term(spec, w, 2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
+  spec.model.placement = *find_placement("none");
+  CHECK(gradient_width_term(spec, w, 2, false) == Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
+  spec.model.width = 2;
+  CHECK(std::isinf(gradient_width_term(spec, w, 2, false)));
+}
+
+TEST_CASE(
+    "longer sequences and narrower stacks are allowed more, and only a stack's own matrices of attention all of it") {
+  StackSpec spec = small();
+  double before = 0.0;
+  for (const int tokens : {1, 4, 16, 64, 256, 1024}) {
+    spec.input.tokens = tokens;
+    const double term = gradient_width_term(spec, w, 0, true);
+    CHECK(term > before);
+    CHECK(gradient_width_term(spec, w, 0, false) < term);
+    before = term;
+  }
+  for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) CHECK(is_of_attention(weight));
+  for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(is_of_attention(weight));
+}
+
+TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width says nothing about any") {
+  CHECK(judged(0.01, 0.0).verdict == Verdict::agrees);
+  CHECK(judged(0.01, 1.0).verdict == Verdict::disagrees);
+  CHECK(judged(1.9, 1.0).verdict == Verdict::disagrees);
+  const Agreement wild = judged(2.1, 1.0);
+  CHECK(wild.verdict == Verdict::inconclusive);
+  CHECK(wild.rejected == 0);
+  CHECK(wild.reason.find("no allowance") != std::string::npos);
+  // The mean of 8 heads' patterns has a variance of 0.02² · 38000 / 8 = 1.9, of 44000 patterns 2.2.
+  CHECK(judged(0.01, 1.0, 38000).verdict == Verdict::disagrees);
+  CHECK(judged(0.01, 1.0, 44000).verdict == Verdict::inconclusive);
+}
+
+}  // namespace periscope
