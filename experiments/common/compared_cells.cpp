@@ -174,7 +174,7 @@ class Collector {
   /// follows from the prediction's error and patterns. (A mean that rests on rare patterns is one that few seeds see.)
   void withdraw_allowances() {
     const auto wild = [this](const Cell& cell) {
-      const double patterns = static_cast<double>(prediction_.samples) / c_.spec.model.heads;
+      const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
       const double over_heads = patterns * cell.predicted_error * cell.predicted_error;
       return cell.statistic == Statistic::log_grad_sq && !(std::max(variance(cell), over_heads) < 2.0);
     };

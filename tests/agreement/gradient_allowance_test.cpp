@@ -40,7 +40,7 @@ Agreement judged(double variance, double off, int patterns = 0) {
   add(measured, Statistic::grad_sq, {1.0, std::exp(off), std::exp(off)}, errors);
   prediction.finite_width = w;
   prediction.replicates = 8;
-  prediction.samples = patterns;
+  prediction.backward_samples = patterns;
   prediction.gradient_tolerance = 0.1;
   const StackSpec spec = small();
   return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front();
