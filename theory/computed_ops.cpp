@@ -206,7 +206,8 @@ BoundedSet ComputedOps::soft_capped(double cap, const BoundedSet& x) {
   if (exact_) return y;
   note(Signal::cap_inputs, cap_input(largest_of(x.magnitude()), cap));
   if (std::isinf(cap_input(0.0, cap))) return unbounded(x.size());
-  return widened(std::move(y), rounding_error(y.magnitude(), 16.0 * u_, 4.0 * (cap + 1.0) * eta_));
+  const Vector error = rounding_error(y.magnitude(), 16.0 * u_, 4.0 * (cap + 1.0) * eta_);
+  return widened(std::move(y), error);
 }
 
 double ComputedOps::cap_input(double z, double cap) const {

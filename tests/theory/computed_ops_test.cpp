@@ -148,6 +148,19 @@ TEST_CASE("a soft cap that the format does not have is no cap") {
   }
 }
 
+TEST_CASE("a soft cap adds to every feature what its steps round") {
+  ComputedOps ops(run_arithmetic(Arithmetic::mixed, fp16), 1);
+  const BoundedSet exact = soft_capped(2.0, point(Vector::Ones(3)));
+  const BoundedSet computed = ops.soft_capped(2.0, point(Vector::Ones(3)));
+  REQUIRE(computed.size() == 3);
+  for (Eigen::Index k = 0; k < 3; ++k) {
+    const double error = 16.0 * fp16.unit_roundoff() * exact.magnitude()[k];  // smallest subnormals add 1e-4 of it
+    CHECK(computed.high[k] - exact.high[k] >= 0.999 * error);
+    CHECK(computed.high[k] - exact.high[k] <= 1.001 * error);
+    CHECK(exact.low[k] - computed.low[k] >= 0.999 * error);
+  }
+}
+
 TEST_CASE("storing widens a set by u of its members, not of its bound, where centres cancel") {
   ComputedOps ops(run_arithmetic(Arithmetic::mixed, bf16), 1);
   const double u = bf16.unit_roundoff();
