@@ -84,7 +84,7 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
       profile.weight_curves[{s, Weight::down}] = {std::vector<double>(2, value), std::vector<double>(2, 0.01)};
     }
     profile.curves[{Statistic::score_share, Site::A_out}] = {{0.5, std::nan(""), 0.5, std::nan("")},
-                                                             std::vector<double>(4, 0.01)};
+                                                             std::vector<double>(4, 0.005)};
     return profile;
   };
   const Profile measured = with_gradients();
