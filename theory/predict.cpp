@@ -147,7 +147,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
       // The largest of many estimated errors is likely estimated too large: two steps are cheaper than one too long.
       constexpr double first_step = 0.6;
       const double needed = std::min(first_step * level.chains() * error * error, 1e9);
-      level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((7 + inputs) / inputs),
+      level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),
                                                 inputs * static_cast<int>(std::ceil(needed / inputs)))));
       if (!read(level)) return prediction;
     }
@@ -159,12 +159,12 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     }
     before = level.mean();
     samples *= level_ratio;
-    // Those on the way back cost four times as much: as many as the error seems to need, with what the extrapolation
-    // adds to it, (8/7)².
+    // Those on the way back cost four times as much: as many as the error seems to need, but not so few that the limit
+    // of patterns on the way forward could keep the error from being reached.
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
-    const double enough = std::min(1.3 * backward_samples * chains * error * error, 1e6);
-    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), first_samples, samples);
+    const double enough = std::min(backward_samples * chains * error * error, 1e6);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
   }
   add_logarithms(prediction.profile.curves);
   add_logarithms(prediction.profile.weight_curves);
