@@ -224,6 +224,25 @@ TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
   CHECK(draw(1, 2, 3) != draw(1, 2, 4));
 }
 
+TEST_CASE("a scaled kernel has a factor, also where tokens repeat, and knows whether it is triangular") {
+  Matrix larger_last = five_tokens();
+  larger_last.row(4) *= 3.0;
+  larger_last.col(4) *= 3.0;
+  Matrix repeated = Matrix::Zero(6, 6);  // tokens 0 and 5 are one, and the pivots are not in their order
+  repeated.topLeftCorner(5, 5) = larger_last;
+  repeated.row(5) = repeated.row(0);
+  repeated.col(5) = repeated.col(0);
+  const Matrix equal = Matrix::Constant(4, 4, 0.7);
+  for (const Matrix& k : {five_tokens(), larger_last, repeated, equal}) {
+    const ScaledKernel scaled(k);
+    const Matrix f = scaled.unit_factor.cast<double>();
+    CHECK((scaled.scale * f * f.transpose() - k).cwiseAbs().maxCoeff() < 1e-5 * k.cwiseAbs().maxCoeff());
+    if (scaled.triangular) CHECK(f.isLowerTriangular(0.0));
+  }
+  CHECK(ScaledKernel(five_tokens()).triangular);
+  CHECK_FALSE(ScaledKernel(repeated).triangular);
+}
+
 /// Every entry of T9's kernels, closed form against the score path sampled whole, from other patterns. `weights` sums
 /// the entries as a weight gradient does (T11).
 void check_closed_form(const std::string& what, const PatternLaw& law) {
