@@ -19,7 +19,7 @@ worst number is beyond an allowance with c = 1. Where v reaches 2 for one gradie
 all gradients of the stack; such rows say "withdrawn".
 
 A journal keeps finished runs: a second call goes on where the first stopped, or only prints. Every run has seeds of its
-own. The grid takes about 40 minutes of two cores that are not shared; --seeds 0.1 takes a tenth of the seeds.
+own; --seeds 0.1 takes a tenth as many.
 """
 
 import argparse
