@@ -63,6 +63,12 @@ struct NormGradient {
   Tensor dbias;
 };
 
+/// What attention returns.
+struct Attended {
+  Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
+  Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
+};
+
 /// What attention_backward returns, each like its input.
 struct AttentionGradient {
   Tensor dq;
@@ -136,9 +142,9 @@ class Backend {
   [[nodiscard]] virtual Tensor rope(const Tensor& x, int heads, int sequences,
                                     std::span<const double> frequencies) const = 0;
   /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
-  /// itself if causal, and to the window. → [N, heads·head_dim].
-  [[nodiscard]] virtual Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const AttentionShape& shape) const = 0;
+  /// itself if causal, and to the window.
+  [[nodiscard]] virtual Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                           const AttentionShape& shape) const = 0;
   /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
   /// gelu_tanh x/(1+e^(−2u)) with u = √(2/π)(x + 0.044715x³).
   [[nodiscard]] virtual Tensor activate(Activation kind, const Tensor& x) const = 0;
@@ -190,6 +196,8 @@ class Backend {
   /// Cosine of two rows, mean over the pairs of distinct rows of one sequence, then over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   [[nodiscard]] virtual double token_cosine(const Tensor& x, int sequences) const = 0;
+  /// max_i |x_ij| for every column j; NaN counts as infinite.
+  [[nodiscard]] virtual std::vector<double> column_maxima(const Tensor& x) const = 0;
   /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller);
   /// NaN counts as infinite.
   [[nodiscard]] virtual std::vector<double> top_magnitudes(const Tensor& x, int count) const = 0;

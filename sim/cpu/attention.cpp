@@ -83,7 +83,8 @@ void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, In
 }
 
 template <class T>
-void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape) {
+void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, const AttentionShape& shape) {
+  const Index tokens = rows / shape.sequences;
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
 #pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
@@ -94,7 +95,13 @@ void attention(const T* q, const T* k, const T* v, T* y, Index rows, const Atten
     const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
     const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
     auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
-    out.noalias() = pattern_of(scores_of<T>(query, key, shape), shape) * value;
+    RowMatrix<T> z = scores_of<T>(query, key, shape);
+    for (Index t = 0; t < tokens; ++t) {
+      const Index first = shape.first_seen(t);
+      const ConstRow<T> seen(&z(t, first), shape.end_seen(t, tokens) - first);
+      scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
+    }
+    out.noalias() = pattern_of(std::move(z), shape) * value;
   }
 }
 
@@ -137,8 +144,9 @@ template void rope<double>(const double*, double*, Index, int, Index, Index, std
 template void rope<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
 template void rope_backward<double>(const double*, double*, Index, int, Index, Index, std::span<const double>);
 template void rope_backward<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
-template void attention<double>(const double*, const double*, const double*, double*, Index, const AttentionShape&);
-template void attention<float>(const float*, const float*, const float*, float*, Index, const AttentionShape&);
+template void attention<double>(const double*, const double*, const double*, double*, double*, Index,
+                                const AttentionShape&);
+template void attention<float>(const float*, const float*, const float*, float*, float*, Index, const AttentionShape&);
 template void attention_backward<double>(const double*, const double*, const double*, const double*, double*, double*,
                                          double*, Index, const AttentionShape&);
 template void attention_backward<float>(const float*, const float*, const float*, const float*, float*, float*, float*,

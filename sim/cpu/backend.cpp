@@ -114,10 +114,13 @@ class CpuBackend final : public Backend {
       cpu::rope(x.data<T>(), y, x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies);
     });
   }
-  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const AttentionShape& shape) const override {
-    return filled_like(
-        q, [&]<class T>(T* y) { cpu::attention(q.data<T>(), k.data<T>(), v.data<T>(), y, q.rows(), shape); });
+  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const AttentionShape& shape) const override {
+    Attended a{.mixed = like(q), .scores = host_tensor(q.rows(), shape.heads, q.dtype())};
+    dispatch(q.dtype(), [&]<class T>(T) {
+      cpu::attention(q.data<T>(), k.data<T>(), v.data<T>(), a.mixed.data<T>(), a.scores.data<T>(), q.rows(), shape);
+    });
+    return a;
   }
   [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
     return filled_like(x, [&]<class T>(T* y) { cpu::activate(kind, x.data<T>(), y, x.size()); });
@@ -212,6 +215,9 @@ class CpuBackend final : public Backend {
   [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
     return dispatch(x.dtype(),
                     [&]<class T>(T) { return cpu::token_cosine(x.data<T>(), x.rows(), x.cols(), sequences); });
+  }
+  [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const override {
+    return dispatch(x.dtype(), [&]<class T>(T) { return cpu::column_maxima(x.data<T>(), x.rows(), x.cols()); });
   }
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return dispatch(x.dtype(), [&]<class T>(T) { return cpu::top_magnitudes(x.data<T>(), x.size(), count); });

@@ -26,7 +26,7 @@ void column_sums(const T* x, T* sums, Index rows, Index cols);
 template <class T>
 void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies);
 template <class T>
-void attention(const T* q, const T* k, const T* v, T* y, Index rows, const AttentionShape& shape);
+void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, const AttentionShape& shape);
 template <class T>
 void activate(Activation kind, const T* x, T* y, Index size);
 template <class T>
@@ -65,6 +65,8 @@ template <class T>
 std::vector<double> row_dots(const T* x, const T* y, Index rows, Index cols);
 template <class T>
 double token_cosine(const T* x, Index rows, Index cols, int sequences);
+template <class T>
+std::vector<double> column_maxima(const T* x, Index rows, Index cols);
 template <class T>
 std::vector<double> top_magnitudes(const T* x, Index size, int count);
 template <class T>

@@ -80,6 +80,21 @@ std::vector<T> ordered_magnitudes(const T* x, Index size) {
 }  // namespace
 
 template <class T>
+std::vector<double> column_maxima(const T* x, Index rows, Index cols) {
+  constexpr Index columns = 64;
+  std::vector<double> maxima(at(cols), 0.0);
+  const auto raise = [&](Index first, Index count) {
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = first; j < first + count; ++j) {
+        maxima[at(j)] = std::max(maxima[at(j)], static_cast<double>(ordered_magnitude(x[i * cols + j])));
+      }
+    }
+  };
+  for_chunks(cols, raise, columns);
+  return maxima;
+}
+
+template <class T>
 std::vector<double> top_magnitudes(const T* x, Index size, int count) {
   std::vector<T> magnitudes = ordered_magnitudes(x, size);
   const auto kept = magnitudes.begin() + std::min<Index>(size, count);
@@ -127,6 +142,8 @@ template std::vector<double> row_dots<double>(const double*, const double*, Inde
 template std::vector<double> row_dots<float>(const float*, const float*, Index, Index);
 template double token_cosine<double>(const double*, Index, Index, int);
 template double token_cosine<float>(const float*, Index, Index, int);
+template std::vector<double> column_maxima<double>(const double*, Index, Index);
+template std::vector<double> column_maxima<float>(const float*, Index, Index);
 template std::vector<double> top_magnitudes<double>(const double*, Index, int);
 template std::vector<double> top_magnitudes<float>(const float*, Index, int);
 template std::vector<Entry> top_entries<double>(const double*, Index, Index, int);

@@ -111,9 +111,9 @@ class EmulatedBackend final : public Backend {
     tell(nullptr, Inner::turned, turned);
     return y;
   }
-  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const AttentionShape& shape) const override {
-    Tensor y = empty(q.rows(), q.cols());
+  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const AttentionShape& shape) const override {
+    Attended a{.mixed = empty(q.rows(), q.cols()), .scores = empty(q.rows(), shape.heads)};
     const std::vector<double> per_head(static_cast<std::size_t>(shape.heads), 0.0);
     emulated::AttentionPeaks peaks{.dot_sum = per_head,
                                    .dot = per_head,
@@ -122,7 +122,8 @@ class EmulatedBackend final : public Backend {
                                    .score = per_head,
                                    .denominator_sum = per_head,
                                    .mixed_sum = std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
-    ops_.attention(q.data<double>(), k.data<double>(), v.data<double>(), y.data<double>(), q.rows(), shape, peaks);
+    ops_.attention(q.data<double>(), k.data<double>(), v.data<double>(), a.mixed.data<double>(),
+                   a.scores.data<double>(), q.rows(), shape, peaks);
     tell(nullptr, Inner::dot_sum, peaks.dot_sum);
     tell(nullptr, Inner::dot, peaks.dot);
     tell(nullptr, Inner::scaled_dot, peaks.scaled);
@@ -130,7 +131,7 @@ class EmulatedBackend final : public Backend {
     tell(nullptr, Inner::score, peaks.score);
     tell(nullptr, Inner::denominator_sum, peaks.denominator_sum);
     tell(nullptr, Inner::mixed_sum, peaks.mixed_sum);
-    return y;
+    return a;
   }
   [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
     return each(x, [&](double v) { return ops_.activation(kind, v); });
@@ -199,6 +200,7 @@ class EmulatedBackend final : public Backend {
   [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
     return inner_.token_cosine(x, sequences);
   }
+  [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const override { return inner_.column_maxima(x); }
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return inner_.top_magnitudes(x, count);
   }

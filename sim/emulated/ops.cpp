@@ -84,7 +84,7 @@ void Ops::softmax(std::span<double> scores, double& denominator_sum) {
   for (double& w : scores) w = stored_(divided(w, total));
 }
 
-void Ops::attention(const double* q, const double* k, const double* v, double* y, Index rows,
+void Ops::attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
                     const AttentionShape& shape, AttentionPeaks& peaks) {
   const Index tokens = rows / shape.sequences;
   const Index e = shape.head_dim;
@@ -105,6 +105,8 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
         for (double& x : scaled_query_) x = times(shape.scale(), x);
         query = scaled_query_.data();
       }
+      double& largest = scores[row * shape.heads + head];
+      largest = 0.0;
       for (Index s = 0; s < seen; ++s) {
         const double* key = k + (sequence + first + s) * kv_stride + kv_column;
         double z = stored_(sums_.products(query, 1, key, 1, e, peaks.dot_sum[h]));
@@ -115,6 +117,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
         raise(peaks.scaled[h], z);
         if (shape.scores.soft_cap > 0.0) z = soft_cap(shape.scores.soft_cap, z, peaks.capped[h]);
         raise(peaks.score[h], z);
+        if (std::isnan(z) || std::abs(z) > largest) largest = std::abs(z);  // NaN stays
         weights_[static_cast<std::size_t>(s)] = z;
       }
       softmax(weights_, peaks.denominator_sum[h]);

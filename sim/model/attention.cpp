@@ -32,7 +32,7 @@ AttentionSignals attention_signals(const StackContext& c, int layer, const Tenso
   s.v = linear_forward(c, layer, Weight::v, x);
   s.q = heads_forward(c, layer, NormSite::q, c.model.heads, s.q_projected);
   s.k = heads_forward(c, layer, NormSite::k, c.model.kv_heads, s.k_projected);
-  s.mixed = c.ops.attention(s.q, s.k, s.v, shape_of(c, layer));
+  s.mixed = c.ops.attention(s.q, s.k, s.v, shape_of(c, layer)).mixed;
   s.out = linear_forward(c, layer, Weight::o, s.mixed);
   return s;
 }

@@ -114,11 +114,12 @@ class ReferenceBackend final : public Backend {
     }
     return y;
   }
-  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const AttentionShape& shape) const override {
-    Tensor y = like(q);
-    reference::attention(q.data<double>(), k.data<double>(), v.data<double>(), y.data<double>(), q.rows(), shape);
-    return y;
+  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const AttentionShape& shape) const override {
+    Attended a{.mixed = like(q), .scores = host_tensor(q.rows(), shape.heads, DType::f64)};
+    reference::attention(q.data<double>(), k.data<double>(), v.data<double>(), a.mixed.data<double>(),
+                         a.scores.data<double>(), q.rows(), shape);
+    return a;
   }
   [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
     Tensor y = like(x);
@@ -237,6 +238,9 @@ class ReferenceBackend final : public Backend {
   }
   [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
     return reference::token_cosine(x.data<double>(), x.rows(), x.cols(), sequences);
+  }
+  [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const override {
+    return reference::column_maxima(x.data<double>(), x.rows(), x.cols());
   }
   [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
     return reference::top_magnitudes(x.data<double>(), x.size(), count);

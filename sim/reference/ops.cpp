@@ -44,7 +44,8 @@ double score(const AttentionShape& shape, double dot) {
   return shape.scores.soft_cap > 0.0 ? soft_cap(shape.scores.soft_cap, z) : z;
 }
 
-void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape) {
+void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
+               const AttentionShape& shape) {
   const Index tokens = rows / shape.sequences;
   const Index e = shape.head_dim;
   const Index q_stride = shape.heads * e;
@@ -58,12 +59,15 @@ void attention(const double* q, const double* k, const double* v, double* y, Ind
         const Index first = shape.first_seen(t);
         const Index end = shape.end_seen(t, tokens);
         double largest = -HUGE_VAL;
+        double& magnitude = scores[(sequence * tokens + t) * shape.heads + head];
+        magnitude = 0.0;
         for (Index s = first; s < end; ++s) {
           const double* key = k + (sequence * tokens + s) * kv_stride + kv_head * e;
           double dot = 0.0;
           for (Index i = 0; i < e; ++i) dot += query[i] * key[i];
-          weight[static_cast<std::size_t>(s)] = score(shape, dot);
-          largest = std::max(largest, weight[static_cast<std::size_t>(s)]);
+          const double z = weight[static_cast<std::size_t>(s)] = score(shape, dot);
+          largest = std::max(largest, z);
+          if (std::isnan(z) || std::abs(z) > magnitude) magnitude = std::abs(z);  // NaN stays
         }
         double total = 0.0;
         for (Index s = first; s < end; ++s) {

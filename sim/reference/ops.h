@@ -17,8 +17,9 @@ void linear(const double* x, const double* w, double* y, Index rows, Index in, I
 void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
 /// One head of one token at `position`.
 void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies);
-/// q [rows, heads·e], k and v [rows, kv_heads·e] → y [rows, heads·e].
-void attention(const double* q, const double* k, const double* v, double* y, Index rows, const AttentionShape& shape);
+/// q [rows, heads·e], k and v [rows, kv_heads·e] → y [rows, heads·e], largest |scores| [rows, heads].
+void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
+               const AttentionShape& shape);
 /// What ScoreRule makes of q·k.
 double score(const AttentionShape& shape, double dot);
 double activation(Activation kind, double x);
@@ -45,6 +46,7 @@ RowMoments row_moments(const double* x, Index rows, Index cols);
 std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols);
 /// The mean over pairs, pair by pair.
 double token_cosine(const double* x, Index rows, Index cols, int sequences);
+std::vector<double> column_maxima(const double* x, Index rows, Index cols);
 std::vector<double> top_magnitudes(const double* x, Index size, int count);
 std::vector<Entry> top_entries(const double* x, Index rows, Index cols, int count);
 double median_magnitude(const double* x, Index size);

@@ -64,6 +64,19 @@ double token_cosine(const double* x, Index rows, Index cols, int sequences) {
   return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
 }
 
+std::vector<double> column_maxima(const double* x, Index rows, Index cols) {
+  std::vector<double> maxima;
+  for (Index j = 0; j < cols; ++j) {
+    double largest = 0.0;
+    for (Index i = 0; i < rows; ++i) {
+      const double magnitude = std::isnan(x[i * cols + j]) ? HUGE_VAL : std::abs(x[i * cols + j]);
+      largest = std::max(largest, magnitude);
+    }
+    maxima.push_back(largest);
+  }
+  return maxima;
+}
+
 std::vector<double> top_magnitudes(const double* x, Index size, int count) {
   std::vector<double> magnitudes;
   for (Index i = 0; i < size; ++i) magnitudes.push_back(std::isnan(x[i]) ? HUGE_VAL : std::abs(x[i]));

@@ -59,12 +59,18 @@ void check_attention(const Target& target, const AttentionShape& shape, Index to
   const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 21, score_scale);
   const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 22, score_scale);
   const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 23);
-  const Tensor bound = truth().attention(q.truth, k.truth, magnitude(v.truth), shape);
+  const Tensor bound = truth().attention(q.truth, k.truth, magnitude(v.truth), shape).mixed;
   const double error =
       attention_error(shape.head_dim, static_cast<double>(tokens), logit_magnitude(q, k, shape), target.dtype);
+  const Attended here = target.backend->attention(q.here, k.here, v.here, shape);
+  const Attended there = truth().attention(q.truth, k.truth, v.truth, shape);
+  check_close(target.name() + " attention", target.backend->to_host(here.mixed), truth().to_host(there.mixed),
+              scaled(error, truth().to_host(bound)));
+  CHECK(here.scores.cols() == shape.heads);
+  // a sum of products, the scale, and where there is a soft cap its quotient, tangent and product
   check_close(
-      target.name() + " attention", target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape)),
-      truth().to_host(truth().attention(q.truth, k.truth, v.truth, shape)), scaled(error, truth().to_host(bound)));
+      target.name() + " scores", target.backend->to_host(here.scores), truth().to_host(there.scores),
+      (dot_error(shape.head_dim, target.dtype) + roundings_of_both(14, target.dtype)) * logit_magnitude(q, k, shape));
 }
 
 TEST_CASE("attention: causal and not, equal and grouped heads, several sequences, odd sizes") {
@@ -105,7 +111,7 @@ TEST_CASE("attention: a window of one token is that token's value, a wide one is
     const Twin k = normal_twin(target, 9, 4, 22);
     const Twin v = normal_twin(target, 9, 4, 23);
     const auto out = [&](const AttentionShape& shape) {
-      return target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape));
+      return target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape).mixed);
     };
     CHECK(out({1, 1, 4, 1, true, {.window = 1}}) == target.backend->to_host(v.here));
     CHECK(out({1, 1, 4, 1, true, {.window = 9}}) == out({1, 1, 4, 1, true}));
@@ -127,7 +133,7 @@ TEST_CASE("attention: equal logits of any size average the values") {
       const Twin k = twin_of(target, 3, 1, std::vector<double>(3, 1.0));
       const Twin v = twin_of(target, 3, 1, std::vector<double>{1.0, 2.0, 6.0});
       check_close(target.name(),
-                  target.backend->to_host(target.backend->attention(q.here, k.here, v.here, {1, 1, 1, 1, true})),
+                  target.backend->to_host(target.backend->attention(q.here, k.here, v.here, {1, 1, 1, 1, true}).mixed),
                   std::vector<double>{1.0, 1.5, 3.0}, 6.0 * roundings(8, target.dtype));
     }
   }
@@ -143,10 +149,35 @@ TEST_CASE("attention: a later token changes no earlier output if causal, not one
     std::vector<double> other_v = truth().to_host(v.truth);
     for (std::size_t i = 32 * 8; i < 33 * 8; ++i) other_k[i] = other_v[i] = 7.0;
     const std::vector<double> before =
-        target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape));
-    const std::vector<double> after = target.backend->to_host(target.backend->attention(
-        q.here, twin_of(target, 33, 8, other_k).here, twin_of(target, 33, 8, other_v).here, shape));
+        target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape).mixed);
+    const std::vector<double> after = target.backend->to_host(
+        target.backend
+            ->attention(q.here, twin_of(target, 33, 8, other_k).here, twin_of(target, 33, 8, other_v).here, shape)
+            .mixed);
     CHECK(first_difference(after, before) == 32 * 16);
+  }
+}
+
+TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens seen; NaN stays") {
+  const auto check = [](const Target& target) {
+    const Twin q = twin_of(target, 3, 2, std::vector<double>{1, -2, 3, 0, 0, 1});
+    const Twin k = twin_of(target, 3, 1, std::vector<double>{2, -4, 8});
+    const auto scores = [&](const AttentionShape& shape) {
+      return target.backend->to_host(target.backend->attention(q.here, k.here, k.here, shape).scores);
+    };
+    CHECK(scores({2, 1, 1, 1, true}) == std::vector<double>{2, 4, 12, 0, 0, 8});
+    CHECK(scores({2, 1, 1, 1, false}) == std::vector<double>{8, 16, 24, 0, 0, 8});
+    CHECK(scores({2, 1, 1, 1, true, {.scale = 0.5, .window = 1}}) == std::vector<double>{1, 2, 6, 0, 0, 4});
+    CHECK(scores({2, 1, 1, 1, true, {.soft_cap = 1e-3}}) == std::vector<double>{1e-3, 1e-3, 1e-3, 0, 0, 1e-3});
+    const Twin spoilt = twin_of(target, 3, 1, std::vector<double>{NAN, -4, 8});
+    const Attended causal = target.backend->attention(q.here, spoilt.here, k.here, {2, 1, 1, 1, true, {.window = 2}});
+    CHECK(std::isnan(target.backend->to_host(causal.scores)[0]));
+    CHECK(std::isnan(target.backend->to_host(causal.scores)[2]));
+    CHECK(target.backend->to_host(causal.scores)[5] == 8.0);
+  };
+  check(truth_target());
+  for (const Target& target : targets()) {
+    if (target.dtype == DType::f64) check(target);
   }
 }
 

@@ -96,26 +96,26 @@ TEST_CASE("attention of two tokens, softmax by hand") {
   const Tensor k = matrix(2, 4, {1, 9, 9, 9, 0, 9, 9, 9});
   const Tensor v = matrix(2, 4, {1, 0, 4, 8, 5, 4, 0, 8});
   AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 4, .sequences = 1, .causal = true};
-  check_values(truth().attention(q, k, v, shape), {1, 0, 4, 8, 2, 1, 3, 8});
+  check_values(truth().attention(q, k, v, shape).mixed, {1, 0, 4, 8, 2, 1, 3, 8});
   // Bidirectional, token 0's logits are 5/2 and 0.
   const double a = 1.0 / (1.0 + std::exp(-2.5));
   shape.causal = false;
-  check_values(truth().attention(q, k, v, shape), {5 - 4 * a, 4 - 4 * a, 4 * a, 8, 2, 1, 3, 8});
+  check_values(truth().attention(q, k, v, shape).mixed, {5 - 4 * a, 4 - 4 * a, 4 * a, 8, 2, 1, 3, 8});
 }
 
 TEST_CASE("grouped-query attention: heads 0 and 1 read the first key/value head, 2 and 3 the second") {
   // One token: the output is the value, whatever the scores.
   const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 1, .sequences = 1, .causal = true};
-  check_values(truth().attention(matrix(1, 4, {1, 2, 3, 4}), matrix(1, 2, {1, 1}), matrix(1, 2, {10, 20}), shape),
+  check_values(truth().attention(matrix(1, 4, {1, 2, 3, 4}), matrix(1, 2, {1, 1}), matrix(1, 2, {10, 20}), shape).mixed,
                {10, 10, 20, 20});
 }
 
 TEST_CASE("sequences do not see each other") {
   AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 1, .sequences = 2, .causal = false};
   const Tensor zero = matrix(4, 1, {0, 0, 0, 0});
-  check_values(truth().attention(zero, zero, matrix(4, 1, {1, 3, 10, 30}), shape), {2, 2, 20, 20});
+  check_values(truth().attention(zero, zero, matrix(4, 1, {1, 3, 10, 30}), shape).mixed, {2, 2, 20, 20});
   shape.causal = true;
-  check_values(truth().attention(zero, zero, matrix(4, 1, {1, 3, 10, 30}), shape), {1, 2, 10, 20});
+  check_values(truth().attention(zero, zero, matrix(4, 1, {1, 3, 10, 30}), shape).mixed, {1, 2, 10, 20});
 }
 
 TEST_CASE("activations at 1, -1, 0 and far out") {

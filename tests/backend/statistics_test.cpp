@@ -137,6 +137,20 @@ TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the r
   }
 }
 
+TEST_CASE("column maxima: by hand, exact at odd sizes, and a NaN counts as infinite") {
+  const std::vector<double> values{1, -5, nan, -2, 4, 3};
+  CHECK(truth().column_maxima(truth().from_host(2, 3, DType::f64, values)) == std::vector<double>{2, 5, infinity});
+  for (const Target& target : targets()) {
+    CHECK(target.backend->column_maxima(twin_of(target, 2, 3, values).here) == std::vector<double>{2, 5, infinity});
+    for (const Index rows : odd_sizes) {
+      for (const Index cols : odd_sizes) {
+        const Twin x = normal_twin(target, rows, cols, 48);
+        CHECK(target.backend->column_maxima(x.here) == truth().column_maxima(x.truth));
+      }
+    }
+  }
+}
+
 TEST_CASE("top entries by hand: places, signs, and ties in the order of rows and columns") {
   const std::vector<double> values{1, -5, 2, 5, 0, -2};
   const std::vector<Entry> expected{{0, 1, -5.0}, {1, 0, 5.0}, {0, 2, 2.0}, {1, 2, -2.0}};

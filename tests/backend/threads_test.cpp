@@ -42,7 +42,10 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_ops(const Targe
       {"rope",
        host([&ops, x] { return ops.rope(x, 2, 1, rope_frequencies(static_cast<int>(x.cols()) / 2, 10000.0)); })},
       {"attention", host([&ops, x, kv] {
-         return ops.attention(x, kv, kv, {4, 2, 129, 1, true});
+         return ops.attention(x, kv, kv, {4, 2, 129, 1, true}).mixed;
+       })},
+      {"attention's scores", host([&ops, x, kv] {
+         return ops.attention(x, kv, kv, {4, 2, 129, 1, true}).scores;
        })},
       {"activate", host([&ops, x] { return ops.activate(Activation::silu, x); })},
       {"gated", host([&ops, x, y] { return ops.gated(Activation::gelu, x, y); })},
@@ -55,6 +58,7 @@ std::vector<std::pair<std::string, std::function<Values()>>> all_ops(const Targe
        }},
       {"row_dots", [&ops, x, y] { return ops.row_dots(x, y); }},
       {"token_cosine", [&ops, x] { return Values{ops.token_cosine(x, 1)}; }},
+      {"column_maxima", [&ops, x] { return ops.column_maxima(x); }},
       {"top_magnitudes", [&ops, x] { return ops.top_magnitudes(x, 100); }},
       {"token_losses",
        [&ops, x] { return ops.token_losses(x, std::vector<int>(static_cast<std::size_t>(x.rows()), 1)); }},

@@ -68,7 +68,9 @@ TEST_CASE("fp64, one term after the other: every op is the reference's to roundi
                                  .scores = {.scale = 0.0, .soft_cap = cap, .window = 2}};
       const Tensor k = numbers(6, 6, 7, fp64);
       const Tensor v = numbers(6, 6, 8, fp64);
-      CHECK(largest_difference(ops->attention(x, k, v, shape), truth().attention(x, k, v, shape)) < 1e-14);
+      CHECK(largest_difference(ops->attention(x, k, v, shape).mixed, truth().attention(x, k, v, shape).mixed) < 1e-14);
+      CHECK(largest_difference(ops->attention(x, k, v, shape).scores, truth().attention(x, k, v, shape).scores) <
+            1e-14);
     }
     for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
       CHECK(largest_difference(ops->activate(kind, x), truth().activate(kind, x)) < 1e-15);
@@ -206,9 +208,10 @@ TEST_CASE("inner numbers are watched: partial sums, squares, raw scores") {
   const Tensor q = row({300.0, 300.0});
   const AttentionShape shape{
       .heads = 1, .kv_heads = 1, .head_dim = 2, .sequences = 1, .causal = true, .scores = {.scale = 1e-4}};
-  const Tensor mixed = ops->attention(q, q, q, shape);
+  const Attended attended = ops->attention(q, q, q, shape);
   CHECK(seen.of(Inner::dot).front() == HUGE_VAL);
-  CHECK(std::isnan(mixed.data<double>()[0]));  // ∞ − ∞ inside the softmax
+  CHECK(seen.of(Inner::score) == truth().to_host(attended.scores));
+  CHECK(std::isnan(truth().to_host(attended.mixed)[0]));  // ∞ − ∞ inside the softmax
 }
 
 TEST_CASE("softmax: weights are stored, and a long denominator stagnates in the format") {
@@ -218,7 +221,7 @@ TEST_CASE("softmax: weights are stored, and a long denominator stagnates in the 
     const Tensor zeros = truth().constant(tokens, 1, DType::f64, 0.0);
     const Tensor ones = truth().constant(tokens, 1, DType::f64, 1.0);
     const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 1, .sequences = 1, .causal = true, .scores = {}};
-    const std::vector<double> mixed = truth().to_host(ops->attention(zeros, zeros, ones, shape));
+    const std::vector<double> mixed = truth().to_host(ops->attention(zeros, zeros, ones, shape).mixed);
     return *std::ranges::max_element(mixed);
   };
   CHECK(largest_weight_sum(Arithmetic::mixed) < 1.001);
