@@ -75,8 +75,8 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
   std::array<std::vector<double>, statistics.size()> per_seed;
   measure_stack(backend, spec, run, config.converge.seeds, [&](const Reading& reading) {
     for (std::size_t s = 0; s < statistics.size(); ++s) {
-      const double d = deviation(reading.profile.find(statistics[s], Site::x_out)->value,
-                                 prediction.profile.find(statistics[s], Site::x_out)->value,
+      const double d = deviation(reading.profile.find(statistics[s], Signal::x_out)->value,
+                                 prediction.profile.find(statistics[s], Signal::x_out)->value,
                                  statistics[s] == Statistic::token_cosine);
       bias[s].add(d);
       per_seed[s].push_back(d);
@@ -84,8 +84,8 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
     progress.step(fmt::format("{} at width {}", spec.model.placement.name, spec.model.width));
   });
   for (std::size_t s = 0; s < statistics.size(); ++s) {
-    const double theory_error =
-        deviation_error(*prediction.profile.find(statistics[s], Site::x_out), statistics[s] == Statistic::token_cosine);
+    const double theory_error = deviation_error(*prediction.profile.find(statistics[s], Signal::x_out),
+                                                statistics[s] == Statistic::token_cosine);
     fits[s].width.push_back(spec.model.width);
     fits[s].bias.push_back(bias[s].mean());
     fits[s].bias_error.push_back(std::hypot(bias[s].standard_error(), theory_error));

@@ -47,9 +47,9 @@ class Backward {
         paths_(paths_under(chain.fault, paths)),
         attention_(spec) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
-    profile_.curves[{Statistic::grad_sq, Site::x_out}].value.assign(2 * layers + 1, 0.0);
-    profile_.curves[{Statistic::score_share, Site::A_out}].value.assign(2 * layers,
-                                                                        std::numeric_limits<double>::quiet_NaN());
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(2 * layers + 1, 0.0);
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
+                                                                          std::numeric_limits<double>::quiet_NaN());
     for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
       if (w != Weight::gate || is_gated(spec.model.mlp))
         profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
@@ -115,7 +115,7 @@ class Backward {
     const Matrix through_values = m.width * v * value;
     const Matrix through_scores = m.width * (q * query + k * key);
     const double scores = through_scores.trace();
-    profile_.curves[{Statistic::score_share, Site::A_out}].value[static_cast<std::size_t>(l)] =
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
         scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
     return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
@@ -147,7 +147,7 @@ class Backward {
 
   [[nodiscard]] double std_of(Weight weight) const { return stddev_of(spec_, weight); }
   void write(int depth) {
-    profile_.curves[{Statistic::grad_sq, Site::x_out}].value[static_cast<std::size_t>(depth)] = g_.diagonal().mean();
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] = g_.diagonal().mean();
   }
   void set(Weight weight, int sublayer, double value) {
     profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;

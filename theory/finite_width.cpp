@@ -54,7 +54,7 @@ class BlockMean {
 
 /// The first depth at which the stream is no finite number, or −1.
 int first_overflow(const Profile& profile) {
-  const std::vector<double>& q = profile.find(Statistic::second_moment, Site::x_out)->value;
+  const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
@@ -88,7 +88,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   const auto blocks = static_cast<int>(sequences.size());
   const int per_block = std::max(1, (wanted + blocks - 1) / blocks);
   const int replicates = per_block * blocks;
-  std::map<std::pair<Statistic, Site>, std::vector<BlockMean>> means;
+  std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
   std::vector<Profile> readings(static_cast<std::size_t>(batch));
   for (int first = 0; first < replicates; first += batch) {
     const int end = std::min(first + batch, replicates);

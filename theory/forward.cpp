@@ -18,7 +18,7 @@ class ProfileWriter {
  public:
   explicit ProfileWriter(const StackSpec& spec) : width_(spec.model.width), sublayers_(spec.model.sublayers()) {}
 
-  void write(int index, Site site, const TokenKernel& x) {
+  void write(int index, Signal site, const TokenKernel& x) {
     const Vector q = x.product.diagonal();
     const double n = width_;
     set(Statistic::second_moment, site, index, q.mean());
@@ -35,16 +35,16 @@ class ProfileWriter {
 
   void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch) {
     const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
-    set(Statistic::branch_ratio, Site::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
-    set(Statistic::branch_cosine, Site::B_out, sublayer, 0.0);
+    set(Statistic::branch_ratio, Signal::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
+    set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
   }
 
   Profile take() { return std::move(profile_); }
 
  private:
-  void set(Statistic statistic, Site site, int index, double value) {
+  void set(Statistic statistic, Signal site, int index, double value) {
     Curve& curve = profile_.curves[{statistic, site}];
-    const bool stream = site == Site::x_out || site == Site::r_out;
+    const bool stream = site == Signal::x_out || site == Signal::r_out;
     curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)),
                        std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;
@@ -135,21 +135,21 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   TokenKernel r = x;
   Matrix cross = x.product;  // ResiDual: E⟨x_t, r_t'⟩/D
   std::vector<Vector> step_cosine;
-  writer.write(0, Site::x_out, x);
-  if (m.placement.two_streams) writer.write(0, Site::r_out, r);
+  writer.write(0, Signal::x_out, x);
+  if (m.placement.two_streams) writer.write(0, Signal::r_out, r);
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = rule_under(chain.fault, m, l);
-    writer.write(l, Site::x_in, x);
+    writer.write(l, Signal::x_in, x);
     TokenKernel a = rule.norm_a ? norm(x) : x;
     a = combined(rule.input_gain, a, 0.0, a);
-    writer.write(l, Site::A_out, a);
+    writer.write(l, Signal::A_out, a);
     Matrix activated;
     const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l)
                                                      : mlp_kernel(spec, a, trace != nullptr ? &activated : nullptr);
-    writer.write(l, Site::f_out, f);
+    writer.write(l, Signal::f_out, f);
     TokenKernel b = rule.norm_b ? norm(f) : f;
     if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
-    writer.write(l, Site::B_out, b);
+    writer.write(l, Signal::B_out, b);
     writer.write_branch(l, rule, x, b);
     const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);
     if (trace != nullptr) {
@@ -162,12 +162,12 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     }
     step_cosine.emplace_back(rule.alpha * (x.product.diagonal().array() / sum.product.diagonal().array()).sqrt());
     x = rule.norm_c ? norm(sum) : sum;
-    writer.write(l + 1, Site::x_out, x);
+    writer.write(l + 1, Signal::x_out, x);
     if (m.placement.two_streams) {
       r = combined(1.0, r, rule.beta, b);
       cross = rule.alpha * cross + rule.beta * rule.beta * b.product;
       if (rule.norm_c) cross = norm_scale(sum, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
-      writer.write(l + 1, Site::r_out, r);
+      writer.write(l + 1, Signal::r_out, r);
     }
   }
   if (trace != nullptr) {

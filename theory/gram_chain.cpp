@@ -62,7 +62,7 @@ class Readings {
  public:
   explicit Readings(const ModelSpec& model) : model_(model) {}
 
-  void write(int index, Site site, const Eigen::Ref<const Matrix>& x) {
+  void write(int index, Signal site, const Eigen::Ref<const Matrix>& x) {
     const SignalReading r = read_signal(x, model_.width);
     set(Statistic::second_moment, site, index, r.second_moment);
     set(Statistic::variance, site, index, r.variance);
@@ -77,16 +77,16 @@ class Readings {
     const Vector bb = branch.rowwise().squaredNorm();
     const Vector bx = branch.leftCols(frame).cwiseProduct(stream).rowwise().sum();
     const double scale = std::abs(rule.beta / rule.alpha);
-    set(Statistic::branch_ratio, Site::B_out, sublayer, scale * bb.cwiseQuotient(xx).cwiseSqrt().mean());
-    set(Statistic::branch_cosine, Site::B_out, sublayer, bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean());
+    set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * bb.cwiseQuotient(xx).cwiseSqrt().mean());
+    set(Statistic::branch_cosine, Signal::B_out, sublayer, bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean());
   }
 
   Profile take() { return std::move(profile_); }
 
  private:
-  void set(Statistic statistic, Site site, int index, double value) {
+  void set(Statistic statistic, Signal site, int index, double value) {
     Curve& curve = profile_.curves[{statistic, site}];
-    const bool stream = site == Site::x_out || site == Site::r_out;
+    const bool stream = site == Signal::x_out || site == Signal::r_out;
     curve.value.resize(static_cast<std::size_t>(model_.sublayers() + (stream ? 1 : 0)),
                        std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;
@@ -108,9 +108,9 @@ class Chain {
     state_ = independent_features(root, 1, m_.width, input);
     tokens_ = state_.rows();
     if (m_.embedding_norm) norm(state_);
-    readings_.write(0, Site::x_out, state_);
+    readings_.write(0, Signal::x_out, state_);
     if (m_.placement.two_streams) {
-      readings_.write(0, Site::r_out, state_);
+      readings_.write(0, Signal::r_out, state_);
       state_ = state_.replicate(2, 1).eval();
     }
     for (int l = 0; l < m_.sublayers(); ++l) step(l);
@@ -125,25 +125,25 @@ class Chain {
     const SublayerRule rule = rule_under(fault_, m_, l);
     const Index frame = state_.cols();
     const Matrix x = state_.topRows(tokens_);
-    readings_.write(l, Site::x_in, x);
+    readings_.write(l, Signal::x_in, x);
     Matrix a = x;
     if (rule.norm_a) norm(a);
     a *= rule.input_gain;
-    readings_.write(l, Site::A_out, a);
+    readings_.write(l, Signal::A_out, a);
     Matrix branch = module(l, a, frame);
-    readings_.write(l, Site::f_out, branch);
+    readings_.write(l, Signal::f_out, branch);
     if (rule.norm_b) norm(branch);
     branch *= std::sqrt(branch_factor(fault_, m_, l));
-    readings_.write(l, Site::B_out, branch);
+    readings_.write(l, Signal::B_out, branch);
     readings_.write_branch(l, rule, x, branch);
     state_ = widened(state_, branch.cols());
     auto stream = state_.topRows(tokens_);
     stream = rule.alpha * stream + rule.beta * branch;
     if (rule.norm_c) norm(stream);
-    readings_.write(l + 1, Site::x_out, stream);
+    readings_.write(l + 1, Signal::x_out, stream);
     if (m_.placement.two_streams) {
       state_.bottomRows(tokens_) += rule.beta * branch;
-      readings_.write(l + 1, Site::r_out, state_.bottomRows(tokens_));
+      readings_.write(l + 1, Signal::r_out, state_.bottomRows(tokens_));
     }
     state_ = compacted(state_);
   }

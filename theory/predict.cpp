@@ -36,7 +36,7 @@ void add_logarithms(Curves& curves) {
 
 /// The first depth at which the prediction is no number, or −1.
 int first_overflow(const Profile& profile) {
-  const std::vector<double>& q = profile.find(Statistic::second_moment, Site::x_out)->value;
+  const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
@@ -169,8 +169,8 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   add_logarithms(prediction.profile.curves);
   add_logarithms(prediction.profile.weight_curves);
   prediction.finite_width =
-      finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Site::x_in)->value,
-                          prediction.profile.find(Statistic::second_moment, Site::f_out)->value);
+      finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Signal::x_in)->value,
+                          prediction.profile.find(Statistic::second_moment, Signal::f_out)->value);
   return prediction;
 }
 

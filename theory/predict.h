@@ -53,7 +53,7 @@ struct Prediction {
   int draws_per_sequence = 0;
 
   /// True if the prediction of this statistic is exact at the stack's own widths.
-  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Site site) const {
+  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal site) const {
     return exact_at_width && spread.find(statistic, site) != nullptr;
   }
 };

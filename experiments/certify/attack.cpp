@@ -9,8 +9,6 @@
 
 namespace periscope {
 
-using theory::Signal;
-
 namespace {
 
 constexpr std::uint32_t attack_stream = 0x61747461;

@@ -48,17 +48,16 @@ theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requi
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (verdict.certified) return {};
   const theory::SignalBound& b = *verdict.first;
-  if (b.signal == theory::Signal::weights) return "a weight is larger than the format's largest number";
+  if (b.signal == Signal::weights) return "a weight is larger than the format's largest number";
   const std::string place = place_text({b.signal, b.sublayer, b.channel}, model);
-  if (b.signal == theory::Signal::reciprocals && std::isinf(b.largest)) {
+  if (b.signal == Signal::reciprocals && std::isinf(b.largest)) {
     return fmt::format("{}: eps = {:g} is lost in the format, and 0/0 is possible", place, model.norm_eps);
   }
   return fmt::format("{}: may reach {:.4g} > {:.6g}", place, b.largest, verdict.limit);
 }
 
 std::string place_text(const SignalPlace& place, const ModelSpec& model) {
-  const std::string_view name = theory::signal_names[static_cast<std::size_t>(place.signal)];
-  using theory::Signal;
+  const std::string_view name = name_of(place.signal);
   const bool of_heads = place.signal == Signal::scores || place.signal == Signal::dots ||
                         (place.signal == Signal::cap_inputs && place.sublayer < model.sublayers());
   const std::string_view what = of_heads ? "head" : "feature";
@@ -72,7 +71,7 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
     return fmt::format("{}, layer {} {}", name, place.sublayer / 2, where);
   }
   if (place.sublayer < 0) {
-    const std::string_view where = place.signal == theory::Signal::x_out ? "stack's input" : name;
+    const std::string_view where = place.signal == Signal::x_out ? "stack's input" : name;
     return fmt::format("{}, {} {}", where, what, place.channel);
   }
   if (place.sublayer >= model.sublayers()) return fmt::format("{}, {} {}", name, what, place.channel);

@@ -23,7 +23,7 @@ class Builder {
 
   NetcdfDataset take(const nlohmann::ordered_json& provenance) {
     const auto width = static_cast<std::size_t>(r_.spec.model.width);
-    data_.dimensions = {{"signal", theory::signal_names.size()},
+    data_.dimensions = {{"signal", theory::certified_signals.size()},
                         {"class", theory::signal_class_names.size()},
                         {"place", places_},
                         {"depth", places_ - 1},
@@ -61,7 +61,9 @@ class Builder {
       formats.emplace_back(f.name);
       largest.push_back(f.largest);
     }
-    add("signal", {"signal"}, words(theory::signal_names), "signal");
+    Words signals;
+    for (const Signal signal : theory::certified_signals) signals.emplace_back(name_of(signal));
+    add("signal", {"signal"}, signals, "signal");
     add("class", {"class"}, words(theory::signal_class_names), "class of signals");
     add("place", {"place"}, place, "sublayer; -1: before the first, 2L: after the last");
     add("depth", {"depth"}, depth, "sublayers passed; 0 is the stack's input");
@@ -74,11 +76,12 @@ class Builder {
   }
 
   void by_signal() {
-    Values bound(theory::signal_names.size() * places_, nan);
+    Values bound(theory::certified_signals.size() * places_, nan);
     Values channel = bound;
     Values measured = bound;
     for (const theory::SignalBound& b : r_.certificate.bounds) {
-      const std::size_t at = static_cast<std::size_t>(b.signal) * places_ + column(b);
+      const auto row = std::ranges::find(theory::certified_signals, b.signal) - theory::certified_signals.begin();
+      const std::size_t at = static_cast<std::size_t>(row) * places_ + column(b);
       bound[at] = b.largest;
       channel[at] = static_cast<double>(b.channel);
       if (r_.measured) measured[at] = r_.measured->largest(b.signal, b.sublayer);
@@ -127,7 +130,7 @@ class Builder {
   void stream() {
     Values all;
     for (int l = -1; l < r_.spec.model.sublayers(); ++l) {
-      const theory::Vector& m = r_.certificate.find(theory::Signal::x_out, l)->magnitude;
+      const theory::Vector& m = r_.certificate.find(Signal::x_out, l)->magnitude;
       all.insert(all.end(), m.begin(), m.end());
     }
     add("stream_bound", {"depth", "feature"}, all, "bound on every feature of the stream x_out");

@@ -10,8 +10,6 @@ using theory::SignalClass;
 
 namespace {
 
-std::string_view name_of(theory::Signal signal) { return theory::signal_names[static_cast<std::size_t>(signal)]; }
-
 Json place_json(const SignalBound& b) {
   return {{"signal", name_of(b.signal)}, {"sublayer", b.sublayer}, {"feature", b.channel}};
 }
@@ -129,10 +127,10 @@ Json headroom_json(const Headroom& h, const std::vector<NumberFormat>& formats) 
 Json stream_json(const CertifyResult& r) {
   Json json{{"bound", Json::array()}, {"feature", Json::array()}};
   for (int l = -1; l < r.spec.model.sublayers(); ++l) {
-    const SignalBound* b = r.certificate.find(theory::Signal::x_out, l);
+    const SignalBound* b = r.certificate.find(Signal::x_out, l);
     json["bound"].push_back(b->largest);
     json["feature"].push_back(b->channel);
-    if (r.measured) json["measured"].push_back(r.measured->largest(theory::Signal::x_out, l));
+    if (r.measured) json["measured"].push_back(r.measured->largest(Signal::x_out, l));
   }
   return json;
 }

@@ -10,8 +10,6 @@
 
 namespace periscope {
 
-using theory::Signal;
-
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();

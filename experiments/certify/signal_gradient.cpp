@@ -10,8 +10,6 @@
 
 namespace periscope {
 
-using theory::Signal;
-
 namespace {
 
 /// The token where a feature is largest, and a tensor like x that is ±1 there, so that its product with x is |value|.

@@ -7,13 +7,13 @@ namespace periscope {
 
 /// One feature of a signal.
 struct SignalPlace {
-  theory::Signal signal;
+  Signal signal;
   int sublayer;
   Tensor::Index channel;
 };
 
 /// Whether ascend can climb there: all but tables, heads' inputs after their norms, scores and mixed heads.
-bool has_gradient(theory::Signal signal);
+bool has_gradient(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the
 /// input.

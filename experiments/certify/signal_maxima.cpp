@@ -11,8 +11,6 @@
 
 namespace periscope {
 
-using theory::Signal;
-
 namespace {
 
 void raise(std::vector<double>& maxima, std::size_t at, double value) {

@@ -15,7 +15,7 @@ namespace periscope {
 /// Keys and shapes are those of the certificate's bounds.
 class SignalMaxima {
  public:
-  using Key = std::pair<theory::Signal, int>;
+  using Key = std::pair<Signal, int>;
 
   /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen. Of an emulated run `log` is what the
   /// context's backend tells of numbers inside its ops: they are signals too, and scores are those that it computed.
@@ -24,19 +24,19 @@ class SignalMaxima {
   void add(const StackContext& context, std::span<const int> ids, InnerLog* log = nullptr);
 
   /// Null if it was not seen.
-  [[nodiscard]] const std::vector<double>* find(theory::Signal signal, int sublayer) const;
+  [[nodiscard]] const std::vector<double>* find(Signal signal, int sublayer) const;
   /// Largest entry, NaN if it was not seen.
-  [[nodiscard]] double largest(theory::Signal signal, int sublayer) const;
+  [[nodiscard]] double largest(Signal signal, int sublayer) const;
   /// Signals seen.
   [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 
  private:
-  void note(const StackContext& context, theory::Signal signal, int sublayer, const Tensor& x);
+  void note(const StackContext& context, Signal signal, int sublayer, const Tensor& x);
   void run(const StackContext& context, const Tensor& input, InnerLog* log);
   /// What was told since the last call, as signals of `sublayer`.
   void note_inner(const StackContext& context, int sublayer, InnerLog* log);
   /// Largest of magnitudes that are seen one by one, or (`one`) of all of them.
-  void raise_to(theory::Signal signal, int sublayer, std::span<const double> magnitudes, bool one);
+  void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes, bool one);
 
   std::map<Key, std::vector<double>> maxima_;
 };

@@ -36,8 +36,7 @@ std::string_view name_of(Verdict verdict) {
 }
 
 std::string Cell::name() const {
-  const auto place =
-      weight ? weight_names[static_cast<std::size_t>(*weight)] : site_names[static_cast<std::size_t>(site)];
+  const auto place = weight ? weight_names[static_cast<std::size_t>(*weight)] : name_of(site);
   const auto what = statistic_names[static_cast<std::size_t>(statistic)];
   if (!contrast.empty()) return fmt::format("{} {} {}", what, place, contrast);
   return fmt::format("{} {}[{}]", what, place, index);

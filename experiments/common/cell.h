@@ -18,7 +18,7 @@ enum class Verdict { agrees, disagrees, inconclusive, not_checked };
 /// One measured number beside its prediction (T19).
 struct Cell {
   Statistic statistic = Statistic::second_moment;
-  Site site = Site::x_out;
+  Signal site = Signal::x_out;
   std::optional<Weight> weight = {};  ///< of a weight's gradient, instead of a site
   int index = 0;                      ///< as in Curve: depth, sublayer, or layer of a weight
   std::string contrast = {};          ///< "mlp mean": a contrast over depth instead of one index (contrasts.h)

@@ -81,9 +81,9 @@ class Collector {
     return measured == nullptr ? 0 : measured->value.size();
   }
 
-  void signal(Statistic statistic, Site site) {
+  void signal(Statistic statistic, Signal site) {
     const bool cosine = statistic == Statistic::token_cosine;
-    const bool module = site == Site::f_out;
+    const bool module = site == Signal::f_out;
     for (std::size_t i = 0; i < length(statistic, site); ++i) {
       std::optional<Cell> cell = entry(statistic, site, i);
       if (!cell) continue;
@@ -138,8 +138,8 @@ class Collector {
 
   void stream_gradient() {
     const GradientFloor floor = stream_floor(c_.spec, c_.dtype);
-    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Site::x_out); ++i) {
-      gradient(Site::x_out, i, finite_width(i, false), floor);
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Signal::x_out); ++i) {
+      gradient(Signal::x_out, i, finite_width(i, false), floor);
     }
   }
 
@@ -153,10 +153,10 @@ class Collector {
 
   /// A share p = S/(S+V): the logarithm of S/V has a gradient's allowances, and dp = p(1−p) d log(S/V).
   void score_share() {
-    for (std::size_t l = 0; l < length(Statistic::score_share, Site::A_out); ++l) {
-      std::optional<Cell> cell = entry(Statistic::score_share, Site::A_out, l);
+    for (std::size_t l = 0; l < length(Statistic::score_share, Signal::A_out); ++l) {
+      std::optional<Cell> cell = entry(Statistic::score_share, Signal::A_out, l);
       // Where nothing comes back there is nothing to share.
-      const Curve* arrives = c_.measured.find(Statistic::grad_sq, Site::f_out);
+      const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
       if (!cell || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
       if (std::isnan(cell->predicted)) {
         cells_.push_back(*cell);
@@ -200,13 +200,13 @@ std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOp
 std::string out_of_range(const Comparison& c) {
   // Squares of entries near the smallest normal number; in f64 the statistic itself, a square, is lost before.
   const double smallest = c.dtype == DType::f64 ? 1e-290 : 1e-70;
-  for (const Site site : {Site::A_out, Site::f_out, Site::x_out}) {
+  for (const Signal site : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = c.prediction.profile.find(Statistic::second_moment, site);
     if (curve == nullptr) continue;
     for (std::size_t i = 0; i < curve->value.size(); ++i) {
       if (!(curve->value[i] > 0.0) || curve->value[i] >= smallest) continue;
-      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too small for {}",
-                         site_names[static_cast<std::size_t>(site)], i, curve->value[i], name_of(c.dtype));
+      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too small for {}", name_of(site), i,
+                         curve->value[i], name_of(c.dtype));
     }
   }
   return {};

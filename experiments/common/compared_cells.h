@@ -17,14 +17,14 @@ struct Comparison;
 /// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with gradients,
 /// the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of every matrix,
 /// and of the score path's share in every attention.
-inline constexpr std::array<std::pair<Statistic, Site>, 8> compared_curves{{{Statistic::second_moment, Site::x_out},
-                                                                            {Statistic::variance, Site::x_out},
-                                                                            {Statistic::token_cosine, Site::x_out},
-                                                                            {Statistic::second_moment, Site::f_out},
-                                                                            {Statistic::token_cosine, Site::f_out},
-                                                                            {Statistic::second_moment, Site::r_out},
-                                                                            {Statistic::log_grad_sq, Site::x_out},
-                                                                            {Statistic::score_share, Site::A_out}}};
+inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{Statistic::second_moment, Signal::x_out},
+                                                                              {Statistic::variance, Signal::x_out},
+                                                                              {Statistic::token_cosine, Signal::x_out},
+                                                                              {Statistic::second_moment, Signal::f_out},
+                                                                              {Statistic::token_cosine, Signal::f_out},
+                                                                              {Statistic::second_moment, Signal::r_out},
+                                                                              {Statistic::log_grad_sq, Signal::x_out},
+                                                                              {Statistic::score_share, Signal::A_out}}};
 
 /// Every cell of a comparison with its allowance: of every measured number, whose prediction is NaN where theory has
 /// none for it. What neither side has a number for, as the score path's share of an MLP, is no cell.

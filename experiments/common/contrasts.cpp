@@ -12,11 +12,11 @@ namespace periscope {
 namespace {
 
 /// What shares one contrast: statistic, place, and of modules whether it is attention.
-using Group = std::tuple<Statistic, Site, std::optional<Weight>, std::string>;
+using Group = std::tuple<Statistic, Signal, std::optional<Weight>, std::string>;
 
 Group group_of(const Cell& cell) {
   std::string kind;
-  if (!cell.weight && cell.site == Site::f_out) kind = ModelSpec::is_attention(cell.index) ? "attention " : "mlp ";
+  if (!cell.weight && cell.site == Signal::f_out) kind = ModelSpec::is_attention(cell.index) ? "attention " : "mlp ";
   return {cell.statistic, cell.site, cell.weight, kind};
 }
 

@@ -19,7 +19,7 @@ double smallest(DType dtype) {
   return dtype == DType::f64 ? std::numeric_limits<double>::denorm_min() : std::numeric_limits<float>::denorm_min();
 }
 
-double at(const Profile& profile, Statistic statistic, Site site, int sublayer) {
+double at(const Profile& profile, Statistic statistic, Signal site, int sublayer) {
   const Curve* curve = profile.find(statistic, site);
   const auto i = static_cast<std::size_t>(sublayer);
   return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
@@ -37,8 +37,8 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const double c = safety(m);
   GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in * square(c * smallest(dtype))};
   if (weight != Weight::q && weight != Weight::k) return f;
-  const double power = m.width * at(measured, Statistic::second_moment, Site::A_out, 2 * layer);
-  const double g = at(measured, Statistic::grad_sq, Site::f_out, 2 * layer);
+  const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
+  const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
   const bool normed = m.qk_norm != QkNorm::none;
   const double other = square(stddev_of(spec, weight == Weight::q ? Weight::k : Weight::q)) * power;
   const double own = square(stddev_of(spec, weight)) * power;

@@ -51,7 +51,7 @@ std::vector<std::size_t> imprecise_entries(const theory::Prediction& prediction,
 
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction) {
   std::vector<std::string> names;
-  add_names(prediction, prediction.profile.curves, site_names, names);
+  add_names(prediction, prediction.profile.curves, signal_names, names);
   add_names(prediction, prediction.profile.weight_curves, weight_names, names);
   return names;
 }

@@ -13,7 +13,7 @@ void SeedCurves::add(const Profile& profile) {
   }
 }
 
-const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Site site) const {
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Signal site) const {
   const auto it = curves_.find({statistic, site});
   return it == curves_.end() ? nullptr : &it->second;
 }

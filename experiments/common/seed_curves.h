@@ -17,11 +17,11 @@ class SeedCurves {
   /// Appends the curves that verdicts compare of one seed's profile.
   void add(const Profile& profile);
   /// Null for what is not compared or was not measured.
-  [[nodiscard]] const Rows* find(Statistic statistic, Site site) const;
+  [[nodiscard]] const Rows* find(Statistic statistic, Signal site) const;
   [[nodiscard]] const Rows* find(Statistic statistic, Weight weight) const;
 
  private:
-  std::map<std::pair<Statistic, Site>, Rows> curves_;
+  std::map<std::pair<Statistic, Signal>, Rows> curves_;
   std::map<std::pair<Statistic, Weight>, Rows> weight_curves_;
 };
 

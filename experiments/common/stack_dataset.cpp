@@ -63,7 +63,7 @@ class Builder {
                         {"placement", config.placements.size()},
                         {"depth", sublayers + 1},
                         {"other_depth", sublayers + 1},
-                        {"site", site_names.size()},
+                        {"site", stream_signals.size()},
                         {"sublayer", sublayers},
                         {"rank", top_count}};
     if (has_weight_curves()) {
@@ -112,7 +112,9 @@ class Builder {
     }
     coordinate("input", inputs, "what enters the stack");
     coordinate("placement", placements, "normalization placement (T1)");
-    coordinate("site", std::vector<std::string>(site_names.begin(), site_names.end()), "place in the dataflow (T1)");
+    std::vector<std::string> sites;
+    for (const Signal site : stream_signals) sites.emplace_back(name_of(site));
+    coordinate("site", sites, "place in the dataflow (T1)");
     counting("depth", 0, "sublayers passed; 0 is the stack's input");
     counting("other_depth", 0, "sublayers passed, second stream of a pair");
     counting("sublayer", 0, "sublayer; even: attention, odd: MLP");
@@ -166,7 +168,7 @@ class Builder {
     if (statistic == Statistic::branch_ratio || statistic == Statistic::branch_cosine) return;
     if (statistic == Statistic::score_share) return;
     Values values;
-    for (const StackResult& r : results_) append(values, version.find(r, statistic, Site::x_out), depths());
+    for (const StackResult& r : results_) append(values, version.find(r, statistic, Signal::x_out), depths());
     const auto name = statistic_names[static_cast<std::size_t>(statistic)];
     add(fmt::format("{}_{}", name, version.suffix), {"depth"}, std::move(values),
         fmt::format("{} of the stream: {}", name, version.words));
@@ -175,8 +177,8 @@ class Builder {
   void site_curves(Statistic statistic, const Version& version) {
     Values values;
     for (const StackResult& r : results_) {
-      for (std::size_t site = 0; site < site_names.size(); ++site) {
-        const Values* found = version.find(r, statistic, static_cast<Site>(site));
+      for (std::size_t site = 0; site < stream_signals.size(); ++site) {
+        const Values* found = version.find(r, statistic, stream_signals[site]);
         if (found != nullptr && found->size() == depths()) {
           values.insert(values.end(), found->begin() + 1, found->end());  // x_out: drop the stack's input
         } else {
@@ -206,8 +208,8 @@ class Builder {
   void top_magnitudes() {
     Values values;
     for (const StackResult& r : results_) {
-      for (std::size_t site = 0; site < site_names.size(); ++site) {
-        const auto found = r.measurement->top.find(static_cast<Site>(site));
+      for (std::size_t site = 0; site < stream_signals.size(); ++site) {
+        const auto found = r.measurement->top.find(stream_signals[site]);
         for (std::size_t l = 0; l + 1 < depths(); ++l) {
           Values row = found == r.measurement->top.end() ? Values{} : found->second[l];
           row.resize(top_count, nan);
@@ -279,7 +281,7 @@ class Builder {
     add("power_median", {}, std::move(median), words + ": median over cells");
     add("rejected_by", {}, std::move(by), "cell that rejected theory");
     for (const auto& [statistic, site] : compared_curves) {
-      const bool stream = site == Site::x_out || site == Site::r_out;
+      const bool stream = site == Signal::x_out || site == Signal::r_out;
       const std::size_t length = depths() - (stream ? 0 : 1);
       Values values;
       for (const StackResult& r : results_) {
@@ -292,8 +294,8 @@ class Builder {
       }
       if (std::ranges::all_of(values, [](double v) { return std::isnan(v); })) continue;
       const auto name = statistic_names[static_cast<std::size_t>(statistic)];
-      const auto place = site_names[static_cast<std::size_t>(site)];
-      add(site == Site::x_out ? fmt::format("{}_power", name) : fmt::format("{}_{}_power", place, name),
+      const auto place = name_of(site);
+      add(site == Signal::x_out ? fmt::format("{}_power", name) : fmt::format("{}_{}_power", place, name),
           {stream ? "depth" : "sublayer"}, std::move(values), fmt::format("{} of {}: {}", name, place, words));
     }
     if (!has_weight_curves()) return;

@@ -48,8 +48,7 @@ Json worst_json(const Agreement& agreement) {
   const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
   return {{"name", worst.name()},
           {"statistic", statistic_names[static_cast<std::size_t>(worst.statistic)]},
-          {"site", worst.weight ? weight_names[static_cast<std::size_t>(*worst.weight)]
-                                : site_names[static_cast<std::size_t>(worst.site)]},
+          {"site", worst.weight ? weight_names[static_cast<std::size_t>(*worst.weight)] : name_of(worst.site)},
           {"index", worst.index},
           {"z", worst.z()},
           {"beyond_finite_width", worst.excess()},
@@ -92,8 +91,8 @@ Json cell_json(const StackResult& result) {
   for (const auto& [key, curve] : measured != nullptr ? measured->curves : predicted.curves) {
     const auto& [statistic, site] = key;
     const std::string name(statistic_names[static_cast<std::size_t>(statistic)]);
-    const std::string site_name(site_names[static_cast<std::size_t>(site)]);
-    Json& slot = site == Site::x_out ? cell[name] : sites[site_name][name];
+    const std::string site_name(name_of(site));
+    Json& slot = site == Signal::x_out ? cell[name] : sites[site_name][name];
     slot = {{"site", site_name}};
     const bool at_width = result.prediction.exact_at_width_for(statistic, site);
     slot.update(curve_json(measured != nullptr ? &curve : nullptr, predicted.find(statistic, site),

@@ -37,7 +37,7 @@ class StreamDump final : public IdleObserver {
  public:
   explicit StreamDump(TensorFile& file) : file_(file) {}
   void on_input(const Tensor& x) override;
-  void on_site(int sublayer, Site site, const Tensor& x) override;
+  void on_site(int sublayer, Signal site, const Tensor& x) override;
 
  private:
   TensorFile& file_;
@@ -48,7 +48,7 @@ class StreamGradientDump : public IdleGradientObserver {
  public:
   explicit StreamGradientDump(TensorFile& file) : file_(file) {}
   void on_input(const Tensor& dx) override;
-  void on_site(int sublayer, Site site, const Tensor& dx) override;
+  void on_site(int sublayer, Signal site, const Tensor& dx) override;
 
  protected:
   TensorFile& file_;

@@ -30,7 +30,7 @@ double PowerLimits::of(Statistic statistic) const {
 }
 
 double PowerLimits::of(const Cell& cell) const {
-  const bool module = cell.statistic == Statistic::second_moment && !cell.weight && cell.site == Site::f_out;
+  const bool module = cell.statistic == Statistic::second_moment && !cell.weight && cell.site == Signal::f_out;
   return (module ? 2.5 : 1.0) * of(cell.statistic);
 }
 

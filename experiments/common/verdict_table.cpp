@@ -14,7 +14,7 @@ namespace periscope {
 namespace {
 
 std::string top_value(const Profile& profile) {
-  const Curve* q = profile.find(Statistic::second_moment, Site::x_out);
+  const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
   if (q == nullptr) return "-";
   if (q->standard_error.empty()) return fmt::format("{:.4g}", q->value.back());
   return fmt::format("{:.4g} ± {:.1g}", q->value.back(), q->standard_error.back());

@@ -62,18 +62,18 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
   measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
-    a.stream.add(every_layer(log_norm(reading.profile, Site::x_out).value));
+    a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
     progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
   });
   const theory::Prediction prediction = predict_gradients(config, spec, told);
   a.refusal = prediction.refusal;
   if (!a.refusal.empty()) return a;
-  const Curve stream = log_norm(prediction.profile, Site::x_out);
+  const Curve stream = log_norm(prediction.profile, Signal::x_out);
   a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
   a.down_predicted = log_norm(prediction.profile, Weight::down);
   a.stream_rate = rate_of(config, spec, prediction, a.stream, a.stream_predicted,
-                          every_layer(log_norm_precise(prediction, Site::x_out)));
+                          every_layer(log_norm_precise(prediction, Signal::x_out)));
   a.down_rate = rate_of(config, spec, prediction, a.down, a.down_predicted, log_norm_precise(prediction, Weight::down));
   return a;
 }

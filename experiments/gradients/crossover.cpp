@@ -29,13 +29,13 @@ struct Sweep {
 double log_gain(const StackSpec& spec, const Profile& profile) {
   const ModelSpec& m = spec.model;
   const SublayerRule rule = m.rule(m.sublayers() - 1);
-  const auto last = [&](Site site) { return profile.find(Statistic::second_moment, site)->value.back(); };
-  const double branch = rule.norm_b ? m.gamma * m.gamma : last(Site::f_out);
-  const double sum = rule.alpha * rule.alpha * last(Site::x_in) + rule.beta * rule.beta * branch;
+  const auto last = [&](Signal site) { return profile.find(Statistic::second_moment, site)->value.back(); };
+  const double branch = rule.norm_b ? m.gamma * m.gamma : last(Signal::f_out);
+  const double sum = rule.alpha * rule.alpha * last(Signal::x_in) + rule.beta * rule.beta * branch;
   double log = std::log(std::abs(rule.beta));
-  if (m.final_norm) log += std::log(m.gamma) - 0.5 * std::log(last(Site::x_out));
+  if (m.final_norm) log += std::log(m.gamma) - 0.5 * std::log(last(Signal::x_out));
   if (rule.norm_c) log += std::log(m.gamma) - 0.5 * std::log(sum);
-  if (rule.norm_b) log += std::log(m.gamma) - 0.5 * std::log(last(Site::f_out));
+  if (rule.norm_b) log += std::log(m.gamma) - 0.5 * std::log(last(Signal::f_out));
   return log;
 }
 
@@ -51,7 +51,7 @@ Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, Sta
     measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
-      sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Site::f_out)->value.back()));
+      sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
       progress.step(fmt::format("{}, down_factor {:g}", spec.model.placement.name, factor));
@@ -62,7 +62,7 @@ Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, Sta
     sweep.gradient_predicted.value.push_back(gradient.value.back());
     sweep.gradient_predicted.standard_error.push_back(gradient.standard_error.back());
     sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
-    const Curve& a = *prediction.profile.find(Statistic::second_moment, Site::f_out);
+    const Curve& a = *prediction.profile.find(Statistic::second_moment, Signal::f_out);
     sweep.rms_a_precise.push_back(theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1));
     sweep.rms_a_predicted.value.push_back(0.5 * std::log(a.value.back()));
     sweep.rms_a_predicted.standard_error.push_back(0.5 * a.standard_error.back() / a.value.back());

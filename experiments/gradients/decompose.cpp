@@ -15,8 +15,8 @@ class StreamGradients final : public IdleGradientObserver {
  public:
   explicit StreamGradients(int sublayers) : at(static_cast<std::size_t>(sublayers) + 1) {}
   void on_input(const Tensor& dx) override { at.front() = dx; }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
-    if (site == Site::x_out) at[static_cast<std::size_t>(sublayer) + 1] = dx;
+  void on_site(int sublayer, Signal site, const Tensor& dx) override {
+    if (site == Signal::x_out) at[static_cast<std::size_t>(sublayer) + 1] = dx;
   }
   std::vector<Tensor> at;
 };

@@ -57,10 +57,10 @@ void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return;
   const theory::Prediction skip = predict_gradients(config, path.spec, told, theory::GradientPaths::skip_only);
-  const Curve total_log = log_norm(all.profile, Site::x_out);
-  const Curve skip_log = log_norm(skip.profile, Site::x_out);
-  const std::vector<bool> total_precise = log_norm_precise(all, Site::x_out);
-  const std::vector<bool> skip_precise = log_norm_precise(skip, Site::x_out);
+  const Curve total_log = log_norm(all.profile, Signal::x_out);
+  const Curve skip_log = log_norm(skip.profile, Signal::x_out);
+  const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
+  const std::vector<bool> skip_precise = log_norm_precise(skip, Signal::x_out);
   const Curve measured = path.share.curve();
   for (std::size_t i = 0; i < total_log.value.size(); ++i) {
     const double p = std::exp(2.0 * (skip_log.value[i] - total_log.value[i]));

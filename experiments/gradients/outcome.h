@@ -20,7 +20,7 @@ struct GradientOutcome {
 theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
-/// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Site or a Weight), measured or predicted.
+/// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
 template <class Place>
 Curve log_norm(const Profile& profile, Place place) {
   Curve curve = *profile.find(Statistic::log_grad_sq, place);

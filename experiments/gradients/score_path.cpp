@@ -44,15 +44,15 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   const Profile measured = measure_stack(backend, spec, config.run, seeds, [&](const Reading&) {
                              progress.step(std::string(spec.model.placement.name));
                            }).profile();
-  path.share_measured = attention_only(*measured.find(Statistic::score_share, Site::A_out));
-  path.log_measured = *measured.find(Statistic::log_grad_sq, Site::x_out);
+  path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
+  path.log_measured = *measured.find(Statistic::log_grad_sq, Signal::x_out);
   const theory::Prediction all = predict_gradients(config, spec, told);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return path;
   const theory::Prediction values = predict_gradients(config, spec, told, theory::GradientPaths::without_scores);
-  path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Site::A_out));
-  path.log_with = *all.profile.find(Statistic::log_grad_sq, Site::x_out);
-  path.log_without = *values.profile.find(Statistic::log_grad_sq, Site::x_out);
+  path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Signal::A_out));
+  path.log_with = *all.profile.find(Statistic::log_grad_sq, Signal::x_out);
+  path.log_without = *values.profile.find(Statistic::log_grad_sq, Signal::x_out);
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
     const double allowance = 2.0 * log_norm_bias(config, spec, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
     const Statistic log = Statistic::log_grad_sq;

@@ -25,11 +25,11 @@ constexpr int fewest_seeds = 8;
 /// So many times the largest width is infinite: what theory has of the width's inverse is below its own error.
 constexpr int infinite = 1 << 10;
 
-constexpr std::pair<Statistic, Site> followed[] = {
-    {Statistic::second_moment, Site::x_out}, {Statistic::token_cosine, Site::x_out},
-    {Statistic::second_moment, Site::f_out}, {Statistic::token_cosine, Site::f_out},
-    {Statistic::second_moment, Site::r_out}, {Statistic::log_grad_sq, Site::x_out},
-    {Statistic::score_share, Site::A_out},
+constexpr std::pair<Statistic, Signal> followed[] = {
+    {Statistic::second_moment, Signal::x_out}, {Statistic::token_cosine, Signal::x_out},
+    {Statistic::second_moment, Signal::f_out}, {Statistic::token_cosine, Signal::f_out},
+    {Statistic::second_moment, Signal::r_out}, {Statistic::log_grad_sq, Signal::x_out},
+    {Statistic::score_share, Signal::A_out},
 };
 
 bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
@@ -100,11 +100,11 @@ std::vector<Followed> follow(const Profile& predicted) {
     if (curve == nullptr) continue;
     const LadderQuantity prototype{.statistic = statistic, .site = site};
     const std::size_t length = curve->value.size();
-    if (site == Site::f_out) {
+    if (site == Signal::f_out) {
       follow_group(all, prototype, *curve, every(0, 2, length), "attention");
       follow_group(all, prototype, *curve, every(1, 2, length), "mlp");
     } else {
-      follow_group(all, prototype, *curve, every(0, 1, length), site == Site::A_out ? "attention" : "stream");
+      follow_group(all, prototype, *curve, every(0, 1, length), site == Signal::A_out ? "attention" : "stream");
     }
   }
   for (const auto& [key, curve] : predicted.weight_curves) {
@@ -226,9 +226,8 @@ void require_limit(const Config& config) {
 }  // namespace
 
 std::string LadderQuantity::family() const {
-  return fmt::format(
-      "{} {}", statistic_names[static_cast<std::size_t>(statistic)],
-      weight ? weight_names[static_cast<std::size_t>(*weight)] : site_names[static_cast<std::size_t>(site)]);
+  return fmt::format("{} {}", statistic_names[static_cast<std::size_t>(statistic)],
+                     weight ? weight_names[static_cast<std::size_t>(*weight)] : name_of(site));
 }
 
 std::string LadderQuantity::name() const {

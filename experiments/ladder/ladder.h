@@ -15,7 +15,7 @@ namespace periscope {
 /// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
 struct LadderQuantity {
   Statistic statistic = Statistic::second_moment;
-  Site site = Site::x_out;
+  Signal site = Signal::x_out;
   std::optional<Weight> weight = {};
   int index = 0;
   /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.

@@ -47,8 +47,8 @@ struct ProbeOptions : CheckpointOptions {
 class ProgressObserver final : public IdleObserver {
  public:
   explicit ProgressObserver(Progress& progress) : progress_(progress) {}
-  void on_site(int sublayer, Site site, const Tensor& /*x*/) override {
-    if (site == Site::x_out) progress_.step(fmt::format("sublayer {}", sublayer));
+  void on_site(int sublayer, Signal site, const Tensor& /*x*/) override {
+    if (site == Signal::x_out) progress_.step(fmt::format("sublayer {}", sublayer));
   }
 
  private:
@@ -58,8 +58,8 @@ class ProgressObserver final : public IdleObserver {
 class ProgressBack final : public IdleGradientObserver {
  public:
   explicit ProgressBack(Progress& progress) : progress_(progress) {}
-  void on_site(int sublayer, Site site, const Tensor& /*dx*/) override {
-    if (site == Site::x_in) progress_.step(fmt::format("back, sublayer {}", sublayer));
+  void on_site(int sublayer, Signal site, const Tensor& /*dx*/) override {
+    if (site == Signal::x_in) progress_.step(fmt::format("back, sublayer {}", sublayer));
   }
 
  private:

@@ -36,16 +36,16 @@ bool diverged(const ModelReading& reading) { return reading.reading.diverged_at 
 
 std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   std::vector<SignalPeaks> all;
-  const auto add_site = [&](Site site) {
+  const auto add_site = [&](Signal site) {
     const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
-    if (curve != nullptr) all.push_back({std::string(site_names[static_cast<std::size_t>(site)]), curve->value});
+    if (curve != nullptr) all.push_back({std::string(name_of(site)), curve->value});
   };
-  add_site(Site::x_in);
-  add_site(Site::A_out);
+  add_site(Signal::x_in);
+  add_site(Signal::A_out);
   for (const auto& [place, values] : reading.inside_maxima) {
-    all.push_back({std::string(inside_names[static_cast<std::size_t>(place)]), values});
+    all.push_back({std::string(name_of(place)), values});
   }
-  for (const Site site : {Site::f_out, Site::B_out, Site::x_out, Site::r_out}) add_site(site);
+  for (const Signal site : {Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) add_site(site);
   return all;
 }
 

@@ -41,7 +41,7 @@ struct ProbeResult {
 
 /// The largest |x| of a signal over all tokens and features.
 struct SignalPeaks {
-  std::string name;            ///< of its Site or its place Inside a module
+  std::string name;            ///< of the signal
   std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
 };
 

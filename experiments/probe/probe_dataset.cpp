@@ -23,9 +23,9 @@ class Builder {
         sublayers_(result.measured.growth.size()),
         ranks_(result.measured.extremes.front().top.size()),
         maxima_(signal_peaks(result.measured)) {
-    data_.dimensions = {{"depth", sublayers_ + 1},   {"other_depth", sublayers_ + 1},  {"sublayer", sublayers_},
-                        {"site", site_names.size()}, {"token", r_.input.ids.size()},   {"rank", ranks_},
-                        {"signal", maxima_.size()},  {"format", number_formats.size()}};
+    data_.dimensions = {{"depth", sublayers_ + 1},       {"other_depth", sublayers_ + 1},  {"sublayer", sublayers_},
+                        {"site", stream_signals.size()}, {"token", r_.input.ids.size()},   {"rank", ranks_},
+                        {"signal", maxima_.size()},      {"format", number_formats.size()}};
     if (has_gradients()) {
       data_.dimensions.insert(data_.dimensions.end(), {{"weight", layer_weights}, {"layer", sublayers_ / 2}});
     }
@@ -67,7 +67,9 @@ class Builder {
     counting("sublayer", sublayers_, 0, "sublayer; even: attention, odd: MLP");
     counting("rank", ranks_, 1, "place in the order of magnitudes");
     counting("token", r_.input.ids.size(), 0, "position in the sequence");
-    add("site", {"site"}, Words(site_names.begin(), site_names.end()), "place in the dataflow (T1)");
+    Words sites;
+    for (const Signal site : stream_signals) sites.emplace_back(name_of(site));
+    add("site", {"site"}, sites, "place in the dataflow (T1)");
     Words signals;
     for (const SignalPeaks& signal : maxima_) signals.push_back(signal.name);
     add("signal", {"signal"}, signals, "place in the dataflow, also inside a module");
@@ -101,14 +103,14 @@ class Builder {
     for (std::size_t s = 0; s < statistic_names.size(); ++s) {
       const auto statistic = static_cast<Statistic>(s);
       const std::string name(statistic_names[s]);
-      if (const Curve* curve = profile.find(statistic, Site::x_out)) {
+      if (const Curve* curve = profile.find(statistic, Signal::x_out)) {
         add(fmt::format("{}_{}", name, suffix), {"depth"}, curve->*part,
             fmt::format("{} of the stream: {}", name, words));
       }
       Values all;
       bool any = false;
-      for (std::size_t site = 0; site < site_names.size(); ++site) {
-        const Curve* curve = profile.find(statistic, static_cast<Site>(site));
+      for (std::size_t site = 0; site < stream_signals.size(); ++site) {
+        const Curve* curve = profile.find(statistic, stream_signals[site]);
         Values values = curve == nullptr ? Values(sublayers_, nan) : curve->*part;
         if (values.size() > sublayers_) values.erase(values.begin());  // x_out: drop the stack's input
         values.resize(sublayers_, nan);
@@ -137,7 +139,7 @@ class Builder {
   /// Between which values a random stack may be: 2 standard errors and T19's finite-width term away from theory, which
   /// is relative for moments and a difference of logarithms for gradients.
   void band(Statistic statistic) {
-    const Curve* curve = r_.initial.profile.find(statistic, Site::x_out);
+    const Curve* curve = r_.initial.profile.find(statistic, Signal::x_out);
     if (curve == nullptr) return;
     const bool logarithmic = statistic == Statistic::grad_sq;
     Values low;

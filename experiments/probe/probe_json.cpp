@@ -25,8 +25,8 @@ void add_curves(Json& json, const Profile& measured, const Profile& initial) {
   for (const auto& [key, curve] : measured.curves) {
     const auto& [statistic, site] = key;
     const std::string name(statistic_names[static_cast<std::size_t>(statistic)]);
-    const std::string site_name(site_names[static_cast<std::size_t>(site)]);
-    Json& slot = site == Site::x_out ? json[name] : sites[site_name][name];
+    const std::string site_name(name_of(site));
+    Json& slot = site == Signal::x_out ? json[name] : sites[site_name][name];
     slot = {{"site", site_name}};
     slot.update(curve_json(curve, initial.find(statistic, site)));
   }

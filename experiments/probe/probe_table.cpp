@@ -11,7 +11,7 @@ namespace {
 /// Four digits, or a dash for no number.
 std::string digits(double x) { return std::isnan(x) ? "-" : fmt::format("{:.4g}", x); }
 
-double at(const Profile& profile, Statistic statistic, Site site, std::size_t index) {
+double at(const Profile& profile, Statistic statistic, Signal site, std::size_t index) {
   const Curve* curve = profile.find(statistic, site);
   return curve == nullptr ? std::nan("") : curve->value.at(index);
 }
@@ -29,20 +29,20 @@ std::string heading(const ProbeResult& r) {
 
 /// A row per sublayer: the stream, the identity T15, and the branch's size.
 std::string growth_rows(const ProbeResult& r) {
-  const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Site::x_out)->value;
+  const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
   std::string text =
       fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "sublayer", "init E[x²]", "E[x²]",
                   "= α²E[x²]", "+ β²E[b²]", "+ cross", "cross/b²", "b² by γ", "max |x|", "margin");
   text += fmt::format("{:<13} {:>10} {:>9} {:>59} {:>9}\n", "input",
-                      digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, 0)),
-                      digits(at(r.measured.reading.profile, Statistic::second_moment, Site::x_out, 0)),
+                      digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
+                      digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)),
                       digits(stream.at(0)), digits(65504.0 / stream.at(0)));
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
     const double largest = stream.at(l + 1);
     text += fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
                         fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-                        digits(at(r.initial.profile, Statistic::second_moment, Site::x_out, l + 1)), digits(g.sum),
+                        digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
                         digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
                         digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest));
   }
@@ -78,9 +78,9 @@ std::string margin_rows(const ProbeResult& r) {
 }
 
 std::string gradient_rows(const ProbeResult& r) {
-  const Curve* grad = r.measured.reading.profile.find(Statistic::grad_sq, Site::x_out);
+  const Curve* grad = r.measured.reading.profile.find(Statistic::grad_sq, Signal::x_out);
   if (grad == nullptr) return {};
-  const Curve* initial = r.initial.profile.find(Statistic::grad_sq, Site::x_out);
+  const Curve* initial = r.initial.profile.find(Statistic::grad_sq, Signal::x_out);
   std::string text = "mean over tokens of |dloss/dx|² of the stream\n";
   for (std::size_t i = 0; i < grad->value.size(); ++i) {
     text += fmt::format("  depth {:>3}  {:>10}  at initialisation {:>10}\n", i, digits(grad->value[i]),

@@ -164,10 +164,7 @@ class Trial {
       const double limit = options_.scale * b.magnitude[k];
       // Not the negation of a comparison by chance: a bound that is not a number is a violation.
       if (!(value <= limit)) {
-        keep(worst,
-             fmt::format("{} of sublayer {}, feature {}", theory::signal_names[static_cast<std::size_t>(b.signal)],
-                         b.sublayer, k),
-             limit, value);
+        keep(worst, fmt::format("{} of sublayer {}, feature {}", name_of(b.signal), b.sublayer, k), limit, value);
       }
     }
   }

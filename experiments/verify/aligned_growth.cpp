@@ -45,8 +45,8 @@ class RmsObserver final : public IdleObserver {
  public:
   explicit RmsObserver(const Backend& ops) : ops_(ops) {}
   void on_input(const Tensor& x) override { rms.push_back(std::sqrt(ops_.row_moments(x).second_moment[0])); }
-  void on_site(int /*sublayer*/, Site site, const Tensor& x) override {
-    if (site == Site::x_out) on_input(x);
+  void on_site(int /*sublayer*/, Signal site, const Tensor& x) override {
+    if (site == Signal::x_out) on_input(x);
   }
   std::vector<double> rms;
 

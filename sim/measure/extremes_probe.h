@@ -22,14 +22,14 @@ class ExtremesProbe final : public Observer {
  public:
   ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count) {}
   void on_input(const Tensor& x) override { record(0, x); }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
-    if (site == Site::x_out) record(sublayer + 1, x);
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
+    if (site == Signal::x_out) record(sublayer + 1, x);
   }
-  void on_inside(int sublayer, Inside place, const Tensor& x) override;
+  void on_inside(int sublayer, Signal place, const Tensor& x) override;
   /// By depth.
   [[nodiscard]] const std::vector<StreamExtremes>& depths() const { return depths_; }
   /// By sublayer, NaN where the module has no such signal.
-  [[nodiscard]] const std::map<Inside, std::vector<double>>& inside() const { return inside_; }
+  [[nodiscard]] const std::map<Signal, std::vector<double>>& inside() const { return inside_; }
 
  private:
   void record(int depth, const Tensor& x);
@@ -37,7 +37,7 @@ class ExtremesProbe final : public Observer {
   const StackContext& context_;
   int count_;
   std::vector<StreamExtremes> depths_;
-  std::map<Inside, std::vector<double>> inside_;
+  std::map<Signal, std::vector<double>> inside_;
 };
 
 }  // namespace periscope

@@ -20,8 +20,8 @@ double GradientProbe::squares(const Tensor& x) const {
   return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
-void GradientProbe::record(int index, Site site, const Tensor& dx) {
-  const bool stream = site == Site::x_out || site == Site::r_out;
+void GradientProbe::record(int index, Signal site, const Tensor& dx) {
+  const bool stream = site == Signal::x_out || site == Signal::r_out;
   const int length = context_.model.sublayers() + (stream ? 1 : 0);
   const double value = squares(dx) / static_cast<double>(dx.rows());
   set(profile_.curves[{Statistic::grad_sq, site}], length, index, value);
@@ -29,12 +29,12 @@ void GradientProbe::record(int index, Site site, const Tensor& dx) {
 }
 
 void GradientProbe::on_input(const Tensor& dx) {
-  record(0, Site::x_out, dx);
-  if (context_.model.placement.two_streams) record(0, Site::r_out, dx);
+  record(0, Signal::x_out, dx);
+  if (context_.model.placement.two_streams) record(0, Signal::r_out, dx);
 }
 
-void GradientProbe::on_site(int sublayer, Site site, const Tensor& dx) {
-  const bool stream = site == Site::x_out || site == Site::r_out;
+void GradientProbe::on_site(int sublayer, Signal site, const Tensor& dx) {
+  const bool stream = site == Signal::x_out || site == Signal::r_out;
   record(stream ? sublayer + 1 : sublayer, site, dx);
 }
 
@@ -50,7 +50,7 @@ void GradientProbe::on_weight_input(int layer, Weight weight, const Tensor& dx) 
   if (weight == Weight::k) through_keys_ = dx;
   if (weight != Weight::v) return;
   const double scores = squares(context_.ops.axpby(1.0, through_queries_, 1.0, through_keys_));
-  set(profile_.curves[{Statistic::score_share, Site::A_out}], context_.model.sublayers(), 2 * layer,
+  set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), 2 * layer,
       scores / (scores + squares(dx)));
 }
 

@@ -14,7 +14,7 @@ class GradientProbe final : public IdleGradientObserver {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context) {}
   void on_input(const Tensor& dx) override;
-  void on_site(int sublayer, Site site, const Tensor& dx) override;
+  void on_site(int sublayer, Signal site, const Tensor& dx) override;
   void on_weight(int layer, Weight weight, const Tensor& dw) override;
   void on_weight_input(int layer, Weight weight, const Tensor& dx) override;
   /// Moves what was seen into `profile`.
@@ -23,7 +23,7 @@ class GradientProbe final : public IdleGradientObserver {
  private:
   /// Sum of the squares of all entries.
   [[nodiscard]] double squares(const Tensor& x) const;
-  void record(int index, Site site, const Tensor& dx);
+  void record(int index, Signal site, const Tensor& dx);
 
   const StackContext& context_;
   Profile profile_;

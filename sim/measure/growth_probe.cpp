@@ -15,10 +15,10 @@ double growth_rounding(DType dtype, Tensor::Index width) {
   return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, 0x1p-53);
 }
 
-void GrowthProbe::on_site(int sublayer, Site site, const Tensor& x) {
-  if (site == Site::x_in) stream_ = x;
-  if (site == Site::B_out) branch_ = x;
-  if (site != Site::x_out) return;
+void GrowthProbe::on_site(int sublayer, Signal site, const Tensor& x) {
+  if (site == Signal::x_in) stream_ = x;
+  if (site == Signal::B_out) branch_ = x;
+  if (site != Signal::x_out) return;
   const SublayerRule rule = context_.model.rule(sublayer);
   const Tensor sum = rule.norm_c ? context_.ops.axpby(rule.alpha, stream_, rule.beta, branch_) : x;
   sublayers_.resize(static_cast<std::size_t>(context_.model.sublayers()));

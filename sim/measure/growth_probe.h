@@ -30,7 +30,7 @@ struct Growth {
 class GrowthProbe final : public IdleObserver {
  public:
   explicit GrowthProbe(const StackContext& context) : context_(context) {}
-  void on_site(int sublayer, Site site, const Tensor& x) override;
+  void on_site(int sublayer, Signal site, const Tensor& x) override;
   /// By sublayer.
   [[nodiscard]] const std::vector<Growth>& sublayers() const { return sublayers_; }
 

@@ -25,7 +25,7 @@ struct ModelReading {
   std::vector<Growth> growth;                           ///< T15, by sublayer
   std::vector<double> branch_from_gains;                ///< by sublayer, see branch_size_from_gains
   std::vector<StreamExtremes> extremes;                 ///< by depth
-  std::map<Inside, std::vector<double>> inside_maxima;  ///< max |x| by sublayer, NaN where there is no such signal
+  std::map<Signal, std::vector<double>> inside_maxima;  ///< max |x| by sublayer, NaN where there is no such signal
   std::vector<double> token_losses;                     ///< NaN for a token without label
   double loss;                                          ///< their mean over the tokens that have one; NaN if none has
   Tensor input;                                         ///< before the embedding norm [T, D]

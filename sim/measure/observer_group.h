@@ -13,10 +13,10 @@ class ObserverGroup final : public Observer {
   void on_input(const Tensor& x) override {
     for (Observer* o : members_) o->on_input(x);
   }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
     for (Observer* o : members_) o->on_site(sublayer, site, x);
   }
-  void on_inside(int sublayer, Inside place, const Tensor& x) override {
+  void on_inside(int sublayer, Signal place, const Tensor& x) override {
     for (Observer* o : members_) o->on_inside(sublayer, place, x);
   }
 
@@ -31,7 +31,7 @@ class GradientObserverGroup final : public GradientObserver {
   void on_input(const Tensor& dx) override {
     for (GradientObserver* o : members_) o->on_input(dx);
   }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
+  void on_site(int sublayer, Signal site, const Tensor& dx) override {
     for (GradientObserver* o : members_) o->on_site(sublayer, site, dx);
   }
   void on_weight(int layer, Weight weight, const Tensor& dw) override {

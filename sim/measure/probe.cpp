@@ -19,10 +19,10 @@ double mean_of(const std::vector<double>& values) {
 
 Probe::Probe(const StackContext& context) : context_(context) {}
 
-Curve& Probe::curve(Statistic statistic, Site site) {
+Curve& Probe::curve(Statistic statistic, Signal site) {
   Curve& c = reading_.profile.curves[{statistic, site}];
   if (c.value.empty()) {
-    const bool stream = site == Site::x_out || site == Site::r_out;
+    const bool stream = site == Signal::x_out || site == Signal::r_out;
     c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
   }
   return c;
@@ -34,20 +34,20 @@ void Probe::on_input(const Tensor& x) {
   for (int i = 0; i < kept; ++i) {
     kept_tokens_.push_back(static_cast<int>((i + 0.5) * tokens / kept));
   }
-  record(0, Site::x_out, x);
-  if (context_.model.placement.two_streams) record(0, Site::r_out, x);
+  record(0, Signal::x_out, x);
+  if (context_.model.placement.two_streams) record(0, Signal::r_out, x);
   keep_for_angles(x);
 }
 
-void Probe::on_site(int sublayer, Site site, const Tensor& x) {
-  const bool stream = site == Site::x_out || site == Site::r_out;
+void Probe::on_site(int sublayer, Signal site, const Tensor& x) {
+  const bool stream = site == Signal::x_out || site == Signal::r_out;
   record(stream ? sublayer + 1 : sublayer, site, x);
   auto& top = reading_.top[site];
   top.resize(static_cast<std::size_t>(context_.model.sublayers()));
   top[static_cast<std::size_t>(sublayer)] = read(x).top;
-  if (site == Site::x_in) stream_ = x;
-  if (site == Site::B_out) record_branch(sublayer, x);
-  if (site == Site::x_out) keep_for_angles(x);
+  if (site == Signal::x_in) stream_ = x;
+  if (site == Signal::B_out) record_branch(sublayer, x);
+  if (site == Signal::x_out) keep_for_angles(x);
 }
 
 const Probe::SignalReading& Probe::read(const Tensor& x) {
@@ -69,7 +69,7 @@ const Probe::SignalReading& Probe::read(const Tensor& x) {
   return r;
 }
 
-void Probe::record(int index, Site site, const Tensor& x) {
+void Probe::record(int index, Signal site, const Tensor& x) {
   const SignalReading& r = read(x);
   const auto i = static_cast<std::size_t>(index);
   curve(Statistic::second_moment, site).value[i] = r.second_moment;
@@ -78,7 +78,7 @@ void Probe::record(int index, Site site, const Tensor& x) {
   curve(Statistic::kurtosis, site).value[i] = r.kurtosis;
   curve(Statistic::maximum, site).value[i] = r.maximum;
   curve(Statistic::token_cosine, site).value[i] = r.token_cosine;
-  const bool diverged = site == Site::x_out && !std::isfinite(r.second_moment);
+  const bool diverged = site == Signal::x_out && !std::isfinite(r.second_moment);
   if (diverged && reading_.diverged_at < 0) reading_.diverged_at = std::max(index - 1, 0);
 }
 
@@ -94,8 +94,8 @@ void Probe::record_branch(int sublayer, const Tensor& branch) {
     cosine += bx[t] / std::sqrt(bb[t] * xx[t]);
   }
   const auto l = static_cast<std::size_t>(sublayer);
-  curve(Statistic::branch_ratio, Site::B_out).value[l] = ratio / static_cast<double>(bb.size());
-  curve(Statistic::branch_cosine, Site::B_out).value[l] = cosine / static_cast<double>(bb.size());
+  curve(Statistic::branch_ratio, Signal::B_out).value[l] = ratio / static_cast<double>(bb.size());
+  curve(Statistic::branch_cosine, Signal::B_out).value[l] = cosine / static_cast<double>(bb.size());
 }
 
 void Probe::keep_for_angles(const Tensor& x) {

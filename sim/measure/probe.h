@@ -15,7 +15,7 @@ inline constexpr int angular_tokens = 32;
 inline constexpr std::size_t angular_depths = 513;
 
 /// The largest magnitudes of one site, per sublayer in descending order.
-using TopMagnitudes = std::map<Site, std::vector<std::vector<double>>>;
+using TopMagnitudes = std::map<Signal, std::vector<std::vector<double>>>;
 
 /// What one forward pass showed: every statistic at every site, no standard errors.
 struct Reading {
@@ -30,7 +30,7 @@ class Probe final : public IdleObserver {
  public:
   explicit Probe(const StackContext& context);
   void on_input(const Tensor& x) override;
-  void on_site(int sublayer, Site site, const Tensor& x) override;
+  void on_site(int sublayer, Signal site, const Tensor& x) override;
   /// What was seen. Call once, after the pass.
   Reading take();
 
@@ -43,11 +43,11 @@ class Probe final : public IdleObserver {
   };
 
   const SignalReading& read(const Tensor& x);
-  void record(int index, Site site, const Tensor& x);
+  void record(int index, Signal site, const Tensor& x);
   void record_branch(int sublayer, const Tensor& branch);
   void keep_for_angles(const Tensor& x);
   void fill_angles();
-  Curve& curve(Statistic statistic, Site site);
+  Curve& curve(Statistic statistic, Signal site);
 
   const StackContext& context_;
   Reading reading_;

@@ -24,7 +24,7 @@ class SeedAverage {
   [[nodiscard]] int diverged_at() const { return diverged_at_; }
 
  private:
-  std::map<std::pair<Statistic, Site>, std::vector<Running>> curves_;
+  std::map<std::pair<Statistic, Signal>, std::vector<Running>> curves_;
   std::map<std::pair<Statistic, Weight>, std::vector<Running>> weight_curves_;
   std::vector<Running> angular_distance_;
   TopMagnitudes top_;

@@ -18,18 +18,18 @@ class Observer {
 
   /// The stream that enters the stack [N, D], after the embedding norm.
   virtual void on_input(const Tensor& x) = 0;
-  /// A signal [N, D] of sublayer 0 … 2L−1. Sites come in the order of Site; r_out only with two streams.
-  virtual void on_site(int sublayer, Site site, const Tensor& x) = 0;
+  /// A signal [N, D] of sublayer 0 … 2L−1. Sites come in the order of Signal; r_out only with two streams.
+  virtual void on_site(int sublayer, Signal site, const Tensor& x) = 0;
   /// A signal inside the module of sublayer 0 … 2L−1 [N, its width], between A_out and f_out.
-  virtual void on_inside(int sublayer, Inside place, const Tensor& x) = 0;
+  virtual void on_inside(int sublayer, Signal place, const Tensor& x) = 0;
 };
 
 /// Wants nothing.
 class IdleObserver : public Observer {
  public:
   void on_input(const Tensor& /*x*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*x*/) override {}
-  void on_inside(int /*sublayer*/, Inside /*place*/, const Tensor& /*x*/) override {}
+  void on_site(int /*sublayer*/, Signal /*site*/, const Tensor& /*x*/) override {}
+  void on_inside(int /*sublayer*/, Signal /*place*/, const Tensor& /*x*/) override {}
 };
 
 /// Sees the gradients of the loss as they arise in a backward pass, from the top of the stack to its bottom.
@@ -46,7 +46,7 @@ class GradientObserver {
   virtual void on_input(const Tensor& dx) = 0;
   /// Gradient of a signal [N, D] of a sublayer. With two streams, that of x_in and x_out holds r fixed and
   /// that of r_out holds x fixed.
-  virtual void on_site(int sublayer, Site site, const Tensor& dx) = 0;
+  virtual void on_site(int sublayer, Signal site, const Tensor& dx) = 0;
   /// Gradient of a matrix, like WeightSource::matrix; the layer of what no layer owns is 0.
   virtual void on_weight(int layer, Weight weight, const Tensor& dw) = 0;
   /// Gradient of a matrix's bias, like WeightSource::bias; only of one that exists.
@@ -63,7 +63,7 @@ class GradientObserver {
 class IdleGradientObserver : public GradientObserver {
  public:
   void on_input(const Tensor& /*dx*/) override {}
-  void on_site(int /*sublayer*/, Site /*site*/, const Tensor& /*dx*/) override {}
+  void on_site(int /*sublayer*/, Signal /*site*/, const Tensor& /*dx*/) override {}
   void on_weight(int /*layer*/, Weight /*weight*/, const Tensor& /*dw*/) override {}
   void on_bias(int /*layer*/, Weight /*weight*/, const Tensor& /*dbias*/) override {}
   void on_weight_input(int /*layer*/, Weight /*weight*/, const Tensor& /*dx*/) override {}

@@ -8,18 +8,18 @@ namespace periscope {
 namespace {
 
 void report(Observer& observer, int l, const Tensor& x_in, const SublayerSignals& s) {
-  observer.on_site(l, Site::x_in, x_in);
-  observer.on_site(l, Site::A_out, s.a_out);
-  const std::pair<Inside, const Tensor*> inside[] = {
-      {Inside::q, &s.attention.q},         {Inside::k, &s.attention.k}, {Inside::v, &s.attention.v},
-      {Inside::mixed, &s.attention.mixed}, {Inside::gate, &s.mlp.gate}, {Inside::up, &s.mlp.up},
-      {Inside::hidden, &s.mlp.hidden}};
+  observer.on_site(l, Signal::x_in, x_in);
+  observer.on_site(l, Signal::A_out, s.a_out);
+  const std::pair<Signal, const Tensor*> inside[] = {
+      {Signal::q, &s.attention.q},         {Signal::k, &s.attention.k}, {Signal::v, &s.attention.v},
+      {Signal::mixed, &s.attention.mixed}, {Signal::gate, &s.mlp.gate}, {Signal::up, &s.mlp.up},
+      {Signal::hidden, &s.mlp.hidden}};
   for (const auto& [place, x] : inside) {
     if (!x->empty()) observer.on_inside(l, place, *x);
   }
-  observer.on_site(l, Site::f_out, s.f_out);
-  observer.on_site(l, Site::B_out, s.b_out);
-  observer.on_site(l, Site::x_out, s.x_out);
+  observer.on_site(l, Signal::f_out, s.f_out);
+  observer.on_site(l, Signal::B_out, s.b_out);
+  observer.on_site(l, Signal::x_out, s.x_out);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ StackOutput stack_forward(const StackContext& c, const Tensor& input, Observer& 
     if (tape != nullptr) tape->streams.push_back(x);
     if (r.empty()) continue;
     r = c.ops.axpby(1.0, r, m.rule(l).beta, s.b_out);
-    observer.on_site(l, Site::r_out, r);
+    observer.on_site(l, Signal::r_out, r);
   }
   if (tape != nullptr) tape->second_stream = r;
   if (!m.final_norm) return {x, r.empty() ? x : c.ops.axpby(1.0, x, 1.0, r)};
@@ -57,10 +57,10 @@ Tensor stack_backward(const StackContext& c, StackTape tape, const Tensor& doutp
   const Tensor dr = r.empty() ? Tensor{} : dnormed;
   for (int l = m.sublayers() - 1; l >= 0; --l) {
     tape.streams.pop_back();
-    if (!dr.empty()) observer.on_site(l, Site::r_out, dr);
-    observer.on_site(l, Site::x_out, dx);
+    if (!dr.empty()) observer.on_site(l, Signal::r_out, dr);
+    observer.on_site(l, Signal::x_out, dx);
     dx = sublayer_backward(c, l, tape.streams.back(), dx, dr, observer);
-    observer.on_site(l, Site::x_in, dx);
+    observer.on_site(l, Signal::x_in, dx);
   }
   if (!dr.empty()) dx = c.ops.axpby(1.0, dx, 1.0, dr);
   observer.on_input(dx);

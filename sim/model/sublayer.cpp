@@ -32,12 +32,12 @@ Tensor sublayer_backward(const StackContext& context, int l, const Tensor& x, co
 
   const Tensor dsum = rule.norm_c ? norm_backward(c, l, NormSite::c, s.sum, dx_out, observer) : dx_out;
   const Tensor db = dr.empty() ? c.ops.scale(rule.beta, dsum) : c.ops.axpby(rule.beta, dsum, rule.beta, dr);
-  observer.on_site(l, Site::B_out, db);
+  observer.on_site(l, Signal::B_out, db);
   const Tensor df = rule.norm_b ? norm_backward(c, l, NormSite::b, s.f_out, db, observer) : db;
-  observer.on_site(l, Site::f_out, df);
+  observer.on_site(l, Signal::f_out, df);
   const Tensor da = ModelSpec::is_attention(l) ? attention_backward(c, l / 2, s.a_out, s.attention, df, observer)
                                                : mlp_backward(c, l / 2, s.a_out, s.mlp, df, observer);
-  observer.on_site(l, Site::A_out, da);
+  observer.on_site(l, Signal::A_out, da);
   Tensor through = rule.input_gain != 1.0 ? c.ops.scale(rule.input_gain, da) : da;
   if (rule.norm_a) through = norm_backward(c, l, NormSite::a, x, through, observer);
   return c.ops.axpby(rule.alpha, dsum, 1.0, through);

@@ -6,22 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {
-
-/// Where a signal is read, named by its place in the dataflow (T1):
-/// x_in  the stream that enters the sublayer;      A_out  input_gain·A(x_in), the module's input;
-/// f_out the module's output;                      B_out  B(f_out), the branch before beta;
-/// x_out the stream that leaves the sublayer;      r_out  ResiDual's second stream.
-enum class Site { x_in, A_out, f_out, B_out, x_out, r_out };
-inline constexpr std::array<std::string_view, 6> site_names{"x_in", "A_out", "f_out", "B_out", "x_out", "r_out"};
-
-/// Signals inside a module, which have other widths than D: of attention, queries and keys as the heads read them
-/// (after QK-norm and RoPE), values, and the heads' outputs side by side; of the MLP, its two projections, and what
-/// enters the last one.
-enum class Inside { q, k, v, mixed, gate, up, hidden };
-inline constexpr std::array<std::string_view, 7> inside_names{"q", "k", "v", "mixed", "gate", "up", "hidden"};
 
 /// What is read. Every estimator is a mean over the T tokens unless it says otherwise.
 enum class Statistic {
@@ -50,14 +38,14 @@ struct Curve {
 
 /// What a wing of the lab says about one stack. Measured and predicted profiles have this one type.
 struct Profile {
-  std::map<std::pair<Statistic, Site>, Curve> curves;
+  std::map<std::pair<Statistic, Signal>, Curve> curves;
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
   /// row-major, (2L+1)².
   std::vector<double> angular_distance;
   /// grad_sq and log_grad_sq of q … down: entry i belongs to layer i of L.
   std::map<std::pair<Statistic, Weight>, Curve> weight_curves;
 
-  [[nodiscard]] const Curve* find(Statistic statistic, Site site) const {
+  [[nodiscard]] const Curve* find(Statistic statistic, Signal site) const {
     const auto it = curves.find({statistic, site});
     return it == curves.end() ? nullptr : &it->second;
   }

@@ -15,8 +15,8 @@ namespace {
 /// A profile of `depths` stream depths whose second moment is `value` ± `error`.
 Profile flat_profile(std::size_t depths, double value, double error) {
   Profile profile;
-  profile.curves[{Statistic::second_moment, Site::x_out}] = {std::vector<double>(depths, value),
-                                                             std::vector<double>(depths, error)};
+  profile.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, value),
+                                                               std::vector<double>(depths, error)};
   return profile;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("what cannot be judged is not checked") {
 TEST_CASE("what was measured and is predicted to be no number is inconclusive, and the cell is named") {
   const double nan = std::nan("");
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
-  prediction.profile.curves[{Statistic::second_moment, Site::x_out}].value[3] = nan;
+  prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
   const Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
   CHECK(signal.verdict == Verdict::inconclusive);
   CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted nan");
@@ -80,11 +80,11 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
     Profile profile = flat_profile(5, 1.0, 0.01);
     for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {
       const double value = s == Statistic::grad_sq ? 1.0 : 0.0;
-      profile.curves[{s, Site::x_out}] = {std::vector<double>(5, value), std::vector<double>(5, 0.01)};
+      profile.curves[{s, Signal::x_out}] = {std::vector<double>(5, value), std::vector<double>(5, 0.01)};
       profile.weight_curves[{s, Weight::down}] = {std::vector<double>(2, value), std::vector<double>(2, 0.01)};
     }
-    profile.curves[{Statistic::score_share, Site::A_out}] = {{0.5, std::nan(""), 0.5, std::nan("")},
-                                                             std::vector<double>(4, 0.005)};
+    profile.curves[{Statistic::score_share, Signal::A_out}] = {{0.5, std::nan(""), 0.5, std::nan("")},
+                                                               std::vector<double>(4, 0.005)};
     return profile;
   };
   const Profile measured = with_gradients();
@@ -94,10 +94,10 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   const theory::Prediction right = prediction;
   // The MLPs' shares are no numbers on either side: there is nothing to compare.
   CHECK(judge_one(measured, prediction).verdict == Verdict::agrees);
-  prediction.profile.curves[{Statistic::score_share, Site::A_out}].value[2] = nan;
+  prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value[2] = nan;
   CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted nan");
   prediction = right;
-  prediction.profile.curves[{Statistic::grad_sq, Site::x_out}].value[1] = nan;
+  prediction.profile.curves[{Statistic::grad_sq, Signal::x_out}].value[1] = nan;
   CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted nan");
   prediction = right;
   prediction.profile.weight_curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
@@ -107,14 +107,14 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
 TEST_CASE("what was measured and is not predicted at all is inconclusive") {
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   Profile measured = flat_profile(5, 1.0, 0.01);
-  measured.curves[{Statistic::variance, Site::x_out}] = measured.curves[{Statistic::second_moment, Site::x_out}];
+  measured.curves[{Statistic::variance, Signal::x_out}] = measured.curves[{Statistic::second_moment, Signal::x_out}];
   CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted nan");
 }
 
 TEST_CASE("a stack with nothing to compare is inconclusive") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
   Profile elsewhere;  // kurtosis takes no part in verdicts
-  elsewhere.curves[{Statistic::kurtosis, Site::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
+  elsewhere.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
   for (const Profile& measured : {Profile{}, elsewhere}) {
     const Agreement a = judge_one(measured, one);
     CHECK(a.verdict == Verdict::inconclusive);
@@ -148,7 +148,7 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     CHECK(verdict() == Verdict::agrees);
     // As if T5 forgot that SwiGLU's gate is not linear: its branch comes out a quarter too strong.
     for (std::size_t l = 1; l < 8; l += 2) {
-      prediction.profile.curves[{Statistic::second_moment, Site::f_out}].value[l] *= 1.25;
+      prediction.profile.curves[{Statistic::second_moment, Signal::f_out}].value[l] *= 1.25;
     }
     CHECK(verdict() == Verdict::disagrees);
   }
@@ -180,7 +180,7 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
     CHECK(verdict() == Verdict::disagrees);
     // As if queries alone made the score path.
     prediction = right;
-    for (double& v : prediction.profile.curves[{Statistic::score_share, Site::A_out}].value) v = v / (2.0 - v);
+    for (double& v : prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value) v = v / (2.0 - v);
     CHECK(verdict() == Verdict::disagrees);
   }
 }

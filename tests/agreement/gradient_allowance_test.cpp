@@ -31,7 +31,7 @@ Agreement judged(double variance, double off, int patterns = 0) {
   theory::Prediction prediction;
   Profile measured;
   const auto add = [](Profile& profile, Statistic statistic, std::vector<double> value, std::vector<double> error) {
-    profile.curves[{statistic, Site::x_out}] = {std::move(value), std::move(error)};
+    profile.curves[{statistic, Signal::x_out}] = {std::move(value), std::move(error)};
   };
   const std::vector<double> errors{std::sqrt(variance / seeds), 0.01, 0.01};
   add(prediction.profile, Statistic::log_grad_sq, {0.0, 0.0, 0.0}, {0.02, 0.0, 0.0});

@@ -24,16 +24,16 @@ struct Planted {
     SeedRows rows;
     for (int s = 0; s < seeds; ++s) {
       Profile one;
-      Curve& curve = one.curves[{Statistic::second_moment, Site::x_out}];
+      Curve& curve = one.curves[{Statistic::second_moment, Signal::x_out}];
       for (std::size_t i = 0; i < depths; ++i) {
         curve.value.push_back(1.0 + off + grows * static_cast<double>(i) + spread * normal(engine));
       }
       rows.add(curve.value);
       per_seed.add(one);
     }
-    measured.curves[{Statistic::second_moment, Site::x_out}] = rows.curve();
-    prediction.profile.curves[{Statistic::second_moment, Site::x_out}] = {std::vector<double>(depths, 1.0),
-                                                                          std::vector<double>(depths, 0.0)};
+    measured.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
+    prediction.profile.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, 1.0),
+                                                                            std::vector<double>(depths, 0.0)};
     prediction.finite_width.assign(depths, 0.0);
     prediction.replicates = 8;
     count = seeds;
@@ -160,8 +160,8 @@ TEST_CASE("an allowance of the whole number never agrees, whatever the limit") {
 TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw nothing") {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Planted stack(0.05, 0.0);
-    stack.measured.curves[{Statistic::second_moment, Site::x_out}].value[3] = bad;
-    stack.measured.curves[{Statistic::second_moment, Site::x_out}].standard_error[3] = std::nan("");
+    stack.measured.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
+    stack.measured.curves[{Statistic::second_moment, Signal::x_out}].standard_error[3] = std::nan("");
     const Agreement a = stack.judged({}, true);
     CHECK(a.verdict == Verdict::inconclusive);
     CHECK(a.reason.find("second_moment x_out[3]") != std::string::npos);

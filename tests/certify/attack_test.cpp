@@ -15,8 +15,6 @@
 namespace periscope::testing {
 namespace {
 
-using theory::Signal;
-
 constexpr double rounding = 1e-11;
 
 /// What theory is told, if it is to be told something else than the model.
@@ -80,7 +78,7 @@ TEST_CASE("gradient ascent comes near the certificate of every class and never p
       SignalMaxima seen;
       for (const SignalPlace& place : attack_places(certificate)) {
         const AttackResult r = attack(v.context(), certificate, place, any_real, short_attack(), seen);
-        INFO(placement, " ", theory::signal_names[static_cast<std::size_t>(place.signal)], " ", r.ratio());
+        INFO(placement, " ", name_of(place.signal), " ", r.ratio());
         CHECK(r.ratio() <= 1.0 + rounding);
         // A gated MLP's output is where the certificate is loosest, a linear map behind a norm where it is exact.
         const bool exact = place.signal == Signal::v && placement != "b-only";
@@ -174,7 +172,7 @@ TEST_CASE("the attack's gradients, against finite differences") {
       f.gradient = v.ops.to_host(slope.gradient);
       f.loss_error = 1e-13 * slope.value;
       f.step = 1e-3;
-      check_gradient(std::string(theory::signal_names[static_cast<std::size_t>(b.signal)]), f, 1, 3);
+      check_gradient(std::string(name_of(b.signal)), f, 1, 3);
     }
   }
 }

@@ -17,14 +17,13 @@ Tensor BiasedWeights::bias(int layer, Weight weight) const {
 
 Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima) {
   Tightness t;
-  const auto outside = [](const theory::SignalBound& b) { return b.signal < theory::Signal::dots; };
+  const auto outside = [](const theory::SignalBound& b) { return b.signal < Signal::dots; };
   if (std::ranges::count_if(certificate.bounds, outside) != static_cast<std::ptrdiff_t>(maxima.size())) {
     return {theory::infinity, "another number of signals"};
   }
   for (const theory::SignalBound& bound : certificate.bounds) {
     if (!outside(bound)) continue;
-    const std::string name =
-        fmt::format("{}[{}]", theory::signal_names[static_cast<std::size_t>(bound.signal)], bound.sublayer);
+    const std::string name = fmt::format("{}[{}]", name_of(bound.signal), bound.sublayer);
     const std::vector<double>* seen = maxima.find(bound.signal, bound.sublayer);
     if (seen == nullptr || static_cast<Eigen::Index>(seen->size()) != bound.magnitude.size()) {
       return {theory::infinity, name + " has another shape"};

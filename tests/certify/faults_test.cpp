@@ -14,7 +14,6 @@
 namespace periscope::testing {
 namespace {
 
-using theory::Signal;
 using theory::SignalClass;
 
 constexpr const NumberFormat& bf16 = number_formats[1];

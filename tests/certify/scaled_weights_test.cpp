@@ -63,9 +63,9 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
     const double rounding = 1e3 * rounding_of(spec.model);
     assert_close(after.logits, before.logits, rounding);
     for (int l = 0; l < spec.model.sublayers(); ++l) {
-      assert_close(after.stack.at(l, Site::x_out), times(scale.stream, before.stack.at(l, Site::x_out)), rounding);
+      assert_close(after.stack.at(l, Signal::x_out), times(scale.stream, before.stack.at(l, Signal::x_out)), rounding);
       const double k = spec.model.rule(l).norm_b ? scale.branch : scale.stream;
-      assert_close(after.stack.at(l, Site::f_out), times(k, before.stack.at(l, Site::f_out)), rounding);
+      assert_close(after.stack.at(l, Signal::f_out), times(k, before.stack.at(l, Signal::f_out)), rounding);
     }
   }));
 }
@@ -80,8 +80,8 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, weights), {});
   const theory::Certificate after = theory::certify(scaled_model(spec.model, scale), TheoryParameters(ops, scaled), {});
   for (int l = -1; l < spec.model.sublayers(); ++l) {
-    const double bound = before.find(theory::Signal::x_out, l)->largest;
-    CHECK(after.find(theory::Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
+    const double bound = before.find(Signal::x_out, l)->largest;
+    CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
   }
 }
 

@@ -20,8 +20,8 @@ class StreamRecord final : public IdleObserver {
  public:
   StreamRecord(const Backend& ops, NamedTensors& out) : ops_(ops), out_(out) {}
   void on_input(const Tensor& x) override { out_["stream.0"] = ops_.to_host(x); }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
-    if (site == Site::x_out) out_[fmt::format("stream.{}", sublayer + 1)] = ops_.to_host(x);
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
+    if (site == Signal::x_out) out_[fmt::format("stream.{}", sublayer + 1)] = ops_.to_host(x);
   }
 
  private:
@@ -39,8 +39,8 @@ class GradientRecord final : public CheckpointGradients {
         ops_(ops),
         out_(out) {}
   void on_input(const Tensor& dx) override { out_["grad.stream.0"] = ops_.to_host(dx); }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
-    if (site == Site::x_out) out_[fmt::format("grad.stream.{}", sublayer + 1)] = ops_.to_host(dx);
+  void on_site(int sublayer, Signal site, const Tensor& dx) override {
+    if (site == Signal::x_out) out_[fmt::format("grad.stream.{}", sublayer + 1)] = ops_.to_host(dx);
   }
 
  private:

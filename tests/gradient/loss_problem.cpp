@@ -14,7 +14,7 @@ class Recorder final : public IdleGradientObserver {
  public:
   Recorder(const Backend& ops, Gradients& record) : ops_(ops), record_(record) {}
   void on_input(const Tensor& dx) override { record_.depth_zero = ops_.to_host(dx); }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
+  void on_site(int sublayer, Signal site, const Tensor& dx) override {
     record_.site[{sublayer, site}] = ops_.to_host(dx);
   }
   void on_weight(int layer, Weight weight, const Tensor& dw) override {

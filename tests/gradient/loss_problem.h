@@ -34,9 +34,9 @@ void add_biases(LossProblem& problem, std::uint64_t seed);
 struct Gradients {
   double loss = 0.0;
   Parameters parameters;
-  std::vector<double> input;                                 ///< before the embedding norm
-  std::vector<double> depth_zero;                            ///< after it
-  std::map<std::pair<int, Site>, std::vector<double>> site;  ///< by sublayer
+  std::vector<double> input;                                   ///< before the embedding norm
+  std::vector<double> depth_zero;                              ///< after it
+  std::map<std::pair<int, Signal>, std::vector<double>> site;  ///< by sublayer
 };
 
 Gradients gradients_of(const Target& target, const LossProblem& problem);

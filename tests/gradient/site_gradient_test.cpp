@@ -35,30 +35,30 @@ class Continuation {
     return s;
   }
 
-  [[nodiscard]] Values signal(int l, Site site) const {
+  [[nodiscard]] Values signal(int l, Signal site) const {
     const Streams s = before(l);
     const SublayerSignals signals = sublayer_forward(context_, l, s.x);
     switch (site) {
-      case Site::x_in: return truth().to_host(s.x);
-      case Site::A_out: return truth().to_host(signals.a_out);
-      case Site::f_out: return truth().to_host(signals.f_out);
-      case Site::B_out: return truth().to_host(signals.b_out);
-      case Site::x_out: return truth().to_host(signals.x_out);
-      case Site::r_out: return truth().to_host(passed(l, s, signals.b_out).r);
+      case Signal::x_in: return truth().to_host(s.x);
+      case Signal::A_out: return truth().to_host(signals.a_out);
+      case Signal::f_out: return truth().to_host(signals.f_out);
+      case Signal::B_out: return truth().to_host(signals.b_out);
+      case Signal::x_out: return truth().to_host(signals.x_out);
+      case Signal::r_out: return truth().to_host(passed(l, s, signals.b_out).r);
+      default: return {};
     }
-    return {};
   }
 
   /// The loss if the signal has these values.
-  [[nodiscard]] double loss_with(int l, Site site, const Values& values) const {
+  [[nodiscard]] double loss_with(int l, Signal site, const Values& values) const {
     Streams s = before(l);
     const Tensor moved = tensor(values);
-    if (site == Site::x_in) {
+    if (site == Signal::x_in) {
       s.x = moved;
       s = passed(l, s, sublayer_forward(context_, l, s.x).b_out);
-    } else if (site == Site::x_out || site == Site::r_out) {
+    } else if (site == Signal::x_out || site == Signal::r_out) {
       s = passed(l, s, sublayer_forward(context_, l, s.x).b_out);
-      (site == Site::x_out ? s.x : s.r) = moved;
+      (site == Signal::x_out ? s.x : s.r) = moved;
     } else {
       s = passed(l, s, branch_from(l, site, moved));
     }
@@ -73,9 +73,9 @@ class Continuation {
     return truth().from_host(problem_.spec.input.tokens, problem_.spec.model.width, DType::f64, values);
   }
   /// The branch of sublayer l when the signal at A_out, f_out or B_out is `x`.
-  [[nodiscard]] Tensor branch_from(int l, Site site, Tensor x) const {
-    if (site == Site::A_out) x = l % 2 == 0 ? attention_forward(context_, l / 2, x) : mlp_forward(context_, l / 2, x);
-    if (site != Site::B_out && problem_.spec.model.rule(l).norm_b) x = norm_forward(context_, l, NormSite::b, x);
+  [[nodiscard]] Tensor branch_from(int l, Signal site, Tensor x) const {
+    if (site == Signal::A_out) x = l % 2 == 0 ? attention_forward(context_, l / 2, x) : mlp_forward(context_, l / 2, x);
+    if (site != Signal::B_out && problem_.spec.model.rule(l).norm_b) x = norm_forward(context_, l, NormSite::b, x);
     return x;
   }
   /// T1's last steps: both streams after sublayer l.
@@ -107,17 +107,16 @@ void check_sites(const std::string& what, const StackSpec& spec) {
   REQUIRE(g.site.size() == sites * static_cast<std::size_t>(spec.model.sublayers()));
   for (const auto& [place, gradient] : g.site) {
     const auto [l, site] = place;
-    check_gradient(
-        what + ", sublayer " + std::to_string(l) + " " + std::string(site_names[static_cast<std::size_t>(site)]),
-        {.loss =
-             [&, l = l, site = site](std::span<const double> v) {
-               return stack.loss_with(l, site, {v.begin(), v.end()});
-             },
-         .point = stack.signal(l, site),
-         .gradient = gradient,
-         .loss_error = loss_rounding(problem, g.loss),
-         .step = step_for(spec.model)},
-        1, 2);
+    check_gradient(what + ", sublayer " + std::to_string(l) + " " + std::string(name_of(site)),
+                   {.loss =
+                        [&, l = l, site = site](std::span<const double> v) {
+                          return stack.loss_with(l, site, {v.begin(), v.end()});
+                        },
+                    .point = stack.signal(l, site),
+                    .gradient = gradient,
+                    .loss_error = loss_rounding(problem, g.loss),
+                    .step = step_for(spec.model)},
+                   1, 2);
   }
 }
 
@@ -133,12 +132,12 @@ TEST_CASE("every site of every sublayer, in every placement") {
 TEST_CASE("ResiDual: the gradient at depth 0 is that of both streams, above it that of the Post stream alone") {
   const StackSpec spec = placed(tiny_stack(), "residual-dual");
   const Gradients g = gradients_of(truth_target(), loss_problem(spec, 6));
-  const Values& post = g.site.at({0, Site::x_in});
-  const Values& second = g.site.at({0, Site::r_out});
+  const Values& post = g.site.at({0, Signal::x_in});
+  const Values& second = g.site.at({0, Signal::r_out});
   for (std::size_t i = 0; i < post.size(); ++i) CHECK(g.depth_zero[i] == post[i] + second[i]);
   for (int l = 1; l < spec.model.sublayers(); ++l) {
-    CHECK(g.site.at({l, Site::r_out}) == second);
-    CHECK(g.site.at({l, Site::x_in}) == g.site.at({l - 1, Site::x_out}));
+    CHECK(g.site.at({l, Signal::r_out}) == second);
+    CHECK(g.site.at({l, Signal::x_in}) == g.site.at({l - 1, Signal::x_out}));
   }
   CHECK(g.input == g.depth_zero);  // no embedding norm
 }

@@ -21,9 +21,9 @@ TEST_CASE("extremes: which token, which feature, how far above the median, at ev
   const auto rows = [&](const Values& v) { return truth().from_host(2, 3, DType::f64, v); };
   ExtremesProbe probe(context, 2);
   probe.on_input(rows({1, -2, 3, 4, -5, 6}));
-  probe.on_site(0, Site::f_out, rows({9, 9, 9, 9, 9, 9}));
-  probe.on_site(0, Site::x_out, rows({0, -7, 0, 2, 7, 1}));
-  probe.on_site(1, Site::x_out, rows({1, 1, 1, 1, 1, 1}));
+  probe.on_site(0, Signal::f_out, rows({9, 9, 9, 9, 9, 9}));
+  probe.on_site(0, Signal::x_out, rows({0, -7, 0, 2, 7, 1}));
+  probe.on_site(1, Signal::x_out, rows({1, 1, 1, 1, 1, 1}));
   REQUIRE(probe.depths().size() == 3);
   CHECK(probe.depths()[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
   CHECK(probe.depths()[0].median == 3.5);
@@ -42,20 +42,20 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     (void)stack_forward(context, input, probe);
     const SublayerSignals attention = sublayer_forward(context, 0, input);
     const SublayerSignals second = sublayer_forward(context, 1, attention.x_out);
-    const auto check = [&](Inside place, int sublayer, const Tensor& x) {
+    const auto check = [&](Signal place, int sublayer, const Tensor& x) {
       const Values& maxima = probe.inside().at(place);
       REQUIRE(maxima.size() == 4);
       CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(x, 1)[0]);
       CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
     };
-    check(Inside::q, 0, attention.attention.q);
-    check(Inside::k, 0, attention.attention.k);
-    check(Inside::v, 0, attention.attention.v);
-    check(Inside::mixed, 0, attention.attention.mixed);
-    check(Inside::up, 1, second.mlp.up);
-    check(Inside::hidden, 1, second.mlp.hidden);
-    CHECK(probe.inside().contains(Inside::gate) == (mlp == MlpKind::swiglu));
-    if (mlp == MlpKind::swiglu) check(Inside::gate, 1, second.mlp.gate);
+    check(Signal::q, 0, attention.attention.q);
+    check(Signal::k, 0, attention.attention.k);
+    check(Signal::v, 0, attention.attention.v);
+    check(Signal::mixed, 0, attention.attention.mixed);
+    check(Signal::up, 1, second.mlp.up);
+    check(Signal::hidden, 1, second.mlp.hidden);
+    CHECK(probe.inside().contains(Signal::gate) == (mlp == MlpKind::swiglu));
+    if (mlp == MlpKind::swiglu) check(Signal::gate, 1, second.mlp.gate);
   }
 }
 

@@ -43,18 +43,18 @@ class ByHand {
 TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries, and their logarithms") {
   ByHand hand("peri");
   hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));                    // (5 + 25)/2
-  hand.probe().on_site(0, Site::x_out, ByHand::tensor({2, 0, 0, 0}));     // 4/2
-  hand.probe().on_site(3, Site::A_out, ByHand::tensor({1, 1, 1, 1}));     // 4/2
+  hand.probe().on_site(0, Signal::x_out, ByHand::tensor({2, 0, 0, 0}));   // 4/2
+  hand.probe().on_site(3, Signal::A_out, ByHand::tensor({1, 1, 1, 1}));   // 4/2
   hand.probe().on_weight(1, Weight::down, ByHand::tensor({3, 0, 0, 4}));  // 25
   hand.probe().on_weight(0, Weight::unembedding, ByHand::tensor({3, 0, 0, 4}));
   const Profile p = hand.take();
-  const Values& stream = p.find(Statistic::grad_sq, Site::x_out)->value;
+  const Values& stream = p.find(Statistic::grad_sq, Signal::x_out)->value;
   REQUIRE(stream.size() == 5);
   CHECK(stream[0] == 15.0);
   CHECK(stream[1] == 2.0);
   CHECK(std::isnan(stream[2]));
-  CHECK(p.find(Statistic::log_grad_sq, Site::x_out)->value[0] == std::log(15.0));
-  const Values& inside = p.find(Statistic::grad_sq, Site::A_out)->value;
+  CHECK(p.find(Statistic::log_grad_sq, Signal::x_out)->value[0] == std::log(15.0));
+  const Values& inside = p.find(Statistic::grad_sq, Signal::A_out)->value;
   REQUIRE(inside.size() == 4);
   CHECK(inside[3] == 2.0);
   const Values& down = p.find(Statistic::grad_sq, Weight::down)->value;
@@ -63,17 +63,17 @@ TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries,
   CHECK(down[1] == 25.0);
   CHECK(p.find(Statistic::log_grad_sq, Weight::down)->value[1] == std::log(25.0));
   CHECK(p.find(Statistic::grad_sq, Weight::unembedding) == nullptr);
-  CHECK(p.find(Statistic::grad_sq, Site::r_out) == nullptr);
+  CHECK(p.find(Statistic::grad_sq, Signal::r_out) == nullptr);
 }
 
 TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
   ByHand hand("residual-dual");
-  hand.probe().on_site(0, Site::r_out, ByHand::tensor({1, 0, 0, 1}));
+  hand.probe().on_site(0, Signal::r_out, ByHand::tensor({1, 0, 0, 1}));
   hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));
   const Profile p = hand.take();
-  CHECK(p.find(Statistic::grad_sq, Site::x_out)->value[0] == 15.0);
-  CHECK(p.find(Statistic::grad_sq, Site::r_out)->value[0] == 15.0);
-  CHECK(p.find(Statistic::grad_sq, Site::r_out)->value[1] == 1.0);
+  CHECK(p.find(Statistic::grad_sq, Signal::x_out)->value[0] == 15.0);
+  CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[0] == 15.0);
+  CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[1] == 1.0);
 }
 
 TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
@@ -90,7 +90,7 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
     probe.take_into(p);
     CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5) + 1);
     CHECK(p.weight_curves.size() == 2 * 7);
-    const Values& share = p.find(Statistic::score_share, Site::A_out)->value;
+    const Values& share = p.find(Statistic::score_share, Signal::A_out)->value;
     REQUIRE(share.size() == 4);
     for (const std::size_t l : {0U, 2U}) CHECK((share[l] > 0.0 && share[l] < 1.0));
     for (const std::size_t l : {1U, 3U}) CHECK(std::isnan(share[l]));
@@ -111,7 +111,7 @@ TEST_CASE("the score path's share counts queries and keys together, values apart
   hand.probe().on_weight_input(1, Weight::k, ByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
   hand.probe().on_weight_input(1, Weight::v, ByHand::tensor({5, 1, 2, 0}));
   hand.probe().on_weight_input(1, Weight::up, ByHand::tensor({9, 9, 9, 9}));
-  CHECK(hand.take().find(Statistic::score_share, Site::A_out)->value[2] == 10.0 / 40.0);
+  CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
 }
 
 TEST_CASE("what reaches a module's input through its matrices adds up to the gradient of that input") {
@@ -120,8 +120,8 @@ TEST_CASE("what reaches a module's input through its matrices adds up to the gra
       if (weight == Weight::o || weight == Weight::down || weight == Weight::unembedding) return;
       total = total.empty() ? dx : truth().axpby(1.0, total, 1.0, dx);
     }
-    void on_site(int /*sublayer*/, Site site, const Tensor& dx) override {
-      if (site != Site::A_out) return;
+    void on_site(int /*sublayer*/, Signal site, const Tensor& dx) override {
+      if (site != Signal::A_out) return;
       const Tensor difference = truth().axpby(1.0, total, -1.0, dx);
       for (const double v : truth().to_host(difference)) CHECK(std::abs(v) < 1e-15);
       total = {};

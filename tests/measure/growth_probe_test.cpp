@@ -36,11 +36,11 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   GrowthProbe probe(context);
   ObserverGroup group({&probe});
   group.on_input(rows(x));
-  group.on_site(0, Site::x_in, rows(x));
-  group.on_site(0, Site::A_out, rows(branch));
-  group.on_site(0, Site::f_out, rows(x));
-  group.on_site(0, Site::B_out, rows(branch));
-  group.on_site(0, Site::x_out, rows(x_out));
+  group.on_site(0, Signal::x_in, rows(x));
+  group.on_site(0, Signal::A_out, rows(branch));
+  group.on_site(0, Signal::f_out, rows(x));
+  group.on_site(0, Signal::B_out, rows(branch));
+  group.on_site(0, Signal::x_out, rows(x_out));
   return probe.sublayers().front();
 }
 

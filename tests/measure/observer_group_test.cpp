@@ -31,10 +31,10 @@ std::string call(std::string_view function, int where, int which, const Tensor& 
 class Listener final : public Observer {
  public:
   void on_input(const Tensor& x) override { calls.push_back(call("input", 0, 0, x)); }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
     calls.push_back(call("site", sublayer, static_cast<int>(site), x));
   }
-  void on_inside(int sublayer, Inside place, const Tensor& x) override {
+  void on_inside(int sublayer, Signal place, const Tensor& x) override {
     calls.push_back(call("inside", sublayer, static_cast<int>(place), x));
   }
   Calls calls;
@@ -43,7 +43,7 @@ class Listener final : public Observer {
 class GradientListener final : public GradientObserver {
  public:
   void on_input(const Tensor& dx) override { calls.push_back(call("input", 0, 0, dx)); }
-  void on_site(int sublayer, Site site, const Tensor& dx) override {
+  void on_site(int sublayer, Signal site, const Tensor& dx) override {
     calls.push_back(call("site", sublayer, static_cast<int>(site), dx));
   }
   void on_weight(int layer, Weight weight, const Tensor& dw) override {
@@ -66,13 +66,13 @@ Tensor number(double value) { return truth().constant(1, 1, DType::f64, value); 
 /// Calls every function of an observer once, each with numbers of its own.
 void tell_everything(Observer& o) {
   o.on_input(number(1.0));
-  o.on_site(2, Site::f_out, number(2.0));
-  o.on_inside(3, Inside::hidden, number(3.0));
+  o.on_site(2, Signal::f_out, number(2.0));
+  o.on_inside(3, Signal::hidden, number(3.0));
 }
 
 void tell_everything(GradientObserver& o) {
   o.on_input(number(1.0));
-  o.on_site(2, Site::f_out, number(2.0));
+  o.on_site(2, Signal::f_out, number(2.0));
   o.on_weight(3, Weight::k, number(3.0));
   o.on_bias(4, Weight::o, number(4.0));
   o.on_weight_input(5, Weight::up, number(5.0));
@@ -111,7 +111,7 @@ TEST_CASE("a model's reading has every gradient that a probe alone records, the 
   backpropagate(context, embedding_forward(context, pass.ids), pass.labels, nobody, probe);
   Profile alone;
   probe.take_into(alone);
-  REQUIRE(alone.find(Statistic::score_share, Site::A_out) != nullptr);
+  REQUIRE(alone.find(Statistic::score_share, Signal::A_out) != nullptr);
   for (const auto& [key, curve] : alone.curves) {
     const Curve* found = read.find(key.first, key.second);
     REQUIRE(found != nullptr);

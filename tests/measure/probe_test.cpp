@@ -25,7 +25,7 @@ class ByHand {
         probe_(context_) {}
 
   void input(const Values& x) { probe_.on_input(rows(x)); }
-  void site(int sublayer, Site site, const Values& x) { probe_.on_site(sublayer, site, rows(x)); }
+  void site(int sublayer, Signal site, const Values& x) { probe_.on_site(sublayer, site, rows(x)); }
   Reading take() { return probe_.take(); }
 
  private:
@@ -45,7 +45,7 @@ class ByHand {
   Probe probe_;
 };
 
-double value(const Reading& reading, Statistic statistic, Site site, std::size_t index) {
+double value(const Reading& reading, Statistic statistic, Signal site, std::size_t index) {
   const Curve* curve = reading.profile.find(statistic, site);
   REQUIRE(curve != nullptr);
   return curve->value.at(index);
@@ -56,18 +56,18 @@ TEST_CASE("estimators of one signal by hand") {
   ByHand probe;
   probe.input({1, 3, -2, 0});
   const Reading r = probe.take();
-  CHECK(value(r, Statistic::mean, Site::x_out, 0) == 0.5);
-  CHECK(value(r, Statistic::second_moment, Site::x_out, 0) == 3.5);
-  CHECK(value(r, Statistic::variance, Site::x_out, 0) == 1.0);
-  CHECK(value(r, Statistic::kurtosis, Site::x_out, 0) == 1.0);
-  CHECK(value(r, Statistic::maximum, Site::x_out, 0) == 3.0);
-  CHECK(value(r, Statistic::token_cosine, Site::x_out, 0) == Approx(-2.0 / std::sqrt(40.0)));
+  CHECK(value(r, Statistic::mean, Signal::x_out, 0) == 0.5);
+  CHECK(value(r, Statistic::second_moment, Signal::x_out, 0) == 3.5);
+  CHECK(value(r, Statistic::variance, Signal::x_out, 0) == 1.0);
+  CHECK(value(r, Statistic::kurtosis, Signal::x_out, 0) == 1.0);
+  CHECK(value(r, Statistic::maximum, Signal::x_out, 0) == 3.0);
+  CHECK(value(r, Statistic::token_cosine, Signal::x_out, 0) == Approx(-2.0 / std::sqrt(40.0)));
 }
 
 TEST_CASE("token cosine pairs the tokens of one sequence only") {
   ByHand probe("peri", 2);
   probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
-  CHECK(value(probe.take(), Statistic::token_cosine, Site::x_out, 0) == Approx(0.5));
+  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == Approx(0.5));
 }
 
 TEST_CASE("curves: streams have an entry for the input, the other sites have one per sublayer") {
@@ -75,13 +75,14 @@ TEST_CASE("curves: streams have an entry for the input, the other sites have one
   probe.input({1, 1});
   for (int l = 0; l < 2; ++l) {
     const double x = l + 2.0;
-    for (const Site site : {Site::x_in, Site::A_out, Site::f_out, Site::B_out, Site::x_out, Site::r_out}) {
+    for (const Signal site :
+         {Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) {
       probe.site(l, site, {x + static_cast<int>(site), 0});
     }
   }
   const Reading r = probe.take();
-  for (const Site site : {Site::x_in, Site::A_out, Site::f_out, Site::B_out, Site::x_out, Site::r_out}) {
-    const bool stream = site == Site::x_out || site == Site::r_out;
+  for (const Signal site : {Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) {
+    const bool stream = site == Signal::x_out || site == Signal::r_out;
     const std::size_t first = stream ? 1 : 0;
     REQUIRE(r.profile.find(Statistic::maximum, site)->value.size() == 2 + first);
     if (stream) CHECK(value(r, Statistic::maximum, site, 0) == 1.0);
@@ -96,20 +97,20 @@ TEST_CASE("the branch: its share of the stream, and the angle between the two") 
   for (const auto& [placement, scale] : {std::pair{"peri", 1.0}, std::pair{"depth-scaled", std::sqrt(0.5)}}) {
     ByHand probe(placement);
     probe.input({1, 0, 0, 2});
-    probe.site(1, Site::x_in, {1, 0, 0, 2});
-    probe.site(1, Site::B_out, {3, 4, -3, 3});
+    probe.site(1, Signal::x_in, {1, 0, 0, 2});
+    probe.site(1, Signal::B_out, {3, 4, -3, 3});
     const Reading r = probe.take();
-    CHECK(value(r, Statistic::branch_ratio, Site::B_out, 1) == Approx(scale * (5.0 + std::sqrt(18.0) / 2.0) / 2.0));
-    CHECK(value(r, Statistic::branch_cosine, Site::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
-    CHECK(std::isnan(value(r, Statistic::branch_ratio, Site::B_out, 0)));
+    CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 1) == Approx(scale * (5.0 + std::sqrt(18.0) / 2.0) / 2.0));
+    CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
+    CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
 }
 
 TEST_CASE("angular distance between depths, mean over tokens, in half turns") {
   ByHand probe;
   probe.input({1, 0, 0, 1});
-  probe.site(0, Site::x_out, {0, 2, 0, 3});    // a quarter turn; none
-  probe.site(1, Site::x_out, {-1, 0, 1, -1});  // half a turn from the input; three eighths
+  probe.site(0, Signal::x_out, {0, 2, 0, 3});    // a quarter turn; none
+  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // half a turn from the input; three eighths
   const Values d = probe.take().profile.angular_distance;
   REQUIRE(d.size() == 9);
   CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
@@ -130,7 +131,7 @@ TEST_CASE("angular distance of many tokens uses some, spread over all of them") 
   }
   ByHand probe;
   probe.input(before);
-  probe.site(0, Site::x_out, after);
+  probe.site(0, Signal::x_out, after);
   CHECK(probe.take().profile.angular_distance[1] == Approx(0.25));
 }
 
@@ -138,7 +139,7 @@ TEST_CASE("angular distance is left out of stacks deeper than the stated number 
   for (const int layers : {256, 257}) {  // 513 depths, 515
     ByHand probe("peri", 1, layers);
     probe.input({1, 0});
-    for (int l = 0; l < 2 * layers; ++l) probe.site(l, Site::x_out, {1, 1});
+    for (int l = 0; l < 2 * layers; ++l) probe.site(l, Signal::x_out, {1, 1});
     const std::size_t depths = static_cast<std::size_t>(2 * layers) + 1;
     const Values d = probe.take().profile.angular_distance;
     CHECK(d.size() == (depths <= angular_depths ? depths * depths : 0));
@@ -151,10 +152,10 @@ TEST_CASE("top magnitudes: per sublayer, in order, at most the stated number") {
   probe.input({1, 1});
   Values many;
   for (int i = 0; i < 300; ++i) many.push_back(i % 2 == 0 ? i : -i);
-  probe.site(0, Site::f_out, {1, -5, 3, 2});
-  probe.site(1, Site::f_out, many);
+  probe.site(0, Signal::f_out, {1, -5, 3, 2});
+  probe.site(1, Signal::f_out, many);
   const Reading r = probe.take();
-  const auto& top = r.top.at(Site::f_out);
+  const auto& top = r.top.at(Signal::f_out);
   REQUIRE(top.size() == 2);
   CHECK(top[0] == Values{5, 3, 2, 1});
   CHECK(top[1].size() == top_count);
@@ -166,19 +167,19 @@ TEST_CASE("divergence: the first sublayer whose output is not finite, and what i
   constexpr double infinity = std::numeric_limits<double>::infinity();
   ByHand healthy;
   healthy.input({1, 1});
-  healthy.site(0, Site::x_out, {1e150, 1});
+  healthy.site(0, Signal::x_out, {1e150, 1});
   CHECK(healthy.take().diverged_at == -1);
   for (const double bad : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
     ByHand probe;
     probe.input({1, 1});
-    probe.site(0, Site::x_out, {1, 1});
-    probe.site(1, Site::f_out, {bad, 1});
-    probe.site(1, Site::x_out, {bad, 1});
+    probe.site(0, Signal::x_out, {1, 1});
+    probe.site(1, Signal::f_out, {bad, 1});
+    probe.site(1, Signal::x_out, {bad, 1});
     const Reading r = probe.take();
     CHECK(r.diverged_at == 1);
-    CHECK_FALSE(std::isfinite(value(r, Statistic::second_moment, Site::x_out, 2)));
-    CHECK_FALSE(std::isfinite(value(r, Statistic::maximum, Site::x_out, 2)));
-    CHECK(value(r, Statistic::second_moment, Site::x_out, 1) == 1.0);
+    CHECK_FALSE(std::isfinite(value(r, Statistic::second_moment, Signal::x_out, 2)));
+    CHECK_FALSE(std::isfinite(value(r, Statistic::maximum, Signal::x_out, 2)));
+    CHECK(value(r, Statistic::second_moment, Signal::x_out, 1) == 1.0);
   }
 }
 
@@ -197,7 +198,8 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
       const auto& [sublayer, site] = place;
       const Tensor signal = truth().from_host(spec.input.tokens, spec.model.width, DType::f64, x);
       const RowMoments m = truth().row_moments(signal);
-      const std::size_t i = static_cast<std::size_t>(sublayer) + (site == Site::x_out || site == Site::r_out ? 1 : 0);
+      const std::size_t i =
+          static_cast<std::size_t>(sublayer) + (site == Signal::x_out || site == Signal::r_out ? 1 : 0);
       const auto mean = [](const Values& v) {
         return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
       };

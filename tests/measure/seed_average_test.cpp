@@ -13,14 +13,14 @@ namespace {
 
 using doctest::Approx;
 using Values = std::vector<double>;
-constexpr std::pair curve_key{Statistic::variance, Site::x_out};
+constexpr std::pair curve_key{Statistic::variance, Signal::x_out};
 
 /// A reading of one curve of two depths, one angular distance and one site's magnitudes.
 Reading reading(Values curve, double angle, Values top, int diverged_at = -1) {
   Reading r;
   r.profile.curves[curve_key] = {std::move(curve), {}};
   r.profile.angular_distance = {angle};
-  r.top[Site::f_out] = {std::move(top)};
+  r.top[Signal::f_out] = {std::move(top)};
   r.diverged_at = diverged_at;
   return r;
 }
@@ -50,14 +50,14 @@ TEST_CASE("top magnitudes over seeds are the largest of all, in order") {
   SeedAverage average;
   average.add(reading({1, 2}, 0, {9, 5, 1}));
   average.add(reading({1, 2}, 0, {7, 5, 2}));
-  CHECK(average.top().at(Site::f_out)[0] == Values{9, 7, 5, 5, 2, 1});
+  CHECK(average.top().at(Signal::f_out)[0] == Values{9, 7, 5, 5, 2, 1});
   // Many, from two seeds whose values interleave: 200 … 1 gives the hundred from 200 to 101.
   Values even, odd;
   for (int i = 200; i > 0; i -= 2) even.push_back(i), odd.push_back(i - 1);
   SeedAverage full;
   full.add(reading({1, 2}, 0, even));
   full.add(reading({1, 2}, 0, odd));
-  const Values& top = full.top().at(Site::f_out)[0];
+  const Values& top = full.top().at(Signal::f_out)[0];
   REQUIRE(top.size() == top_count);
   for (std::size_t i = 0; i < top.size(); ++i) CHECK(top[i] == 200.0 - static_cast<double>(i));
 }

@@ -164,19 +164,19 @@ PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const Weight
   record.input = x;
   for (int l = 0; l < 2 * m.layers; ++l) {
     const SublayerRule rule = plain_rule(m.placement, l / 2, m.layers);
-    record.site[{l, Site::x_in}] = x;
+    record.site[{l, Signal::x_in}] = x;
     const Rows a = combined(rule.input_gain, rule.norm_a ? stack.norm(l, NormSite::a, x) : x, 0.0, x);
     const Rows f = l % 2 == 0 ? stack.attention(l / 2, a) : stack.mlp(l / 2, a);
     const Rows b = rule.norm_b ? stack.norm(l, NormSite::b, f) : f;
     x = combined(rule.alpha, x, rule.beta, b);
     if (rule.norm_c) x = stack.norm(l, NormSite::c, x);
-    record.site[{l, Site::A_out}] = a;
-    record.site[{l, Site::f_out}] = f;
-    record.site[{l, Site::B_out}] = b;
-    record.site[{l, Site::x_out}] = x;
+    record.site[{l, Signal::A_out}] = a;
+    record.site[{l, Signal::f_out}] = f;
+    record.site[{l, Signal::B_out}] = b;
+    record.site[{l, Signal::x_out}] = x;
     if (!two_streams) continue;
     r = combined(1.0, r, 1.0, b);
-    record.site[{l, Site::r_out}] = r;
+    record.site[{l, Signal::r_out}] = r;
   }
   record.stream = x;
   const Rows& last = two_streams ? r : x;

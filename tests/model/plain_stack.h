@@ -15,7 +15,7 @@ using Rows = std::vector<std::vector<double>>;
 /// Every signal of a stack for one sequence.
 struct PlainRecord {
   Rows input;
-  std::map<std::pair<int, Site>, Rows> site;
+  std::map<std::pair<int, Signal>, Rows> site;
   Rows stream;
   Rows output;
 };

@@ -45,7 +45,7 @@ TEST_CASE("several sequences are the same as each sequence alone") {
         const double relative = stack_error(spec.model.sublayers(), spec.model.query_width(), target.dtype);
         const std::string what = target.name() + ", sequence " + std::to_string(s);
         for (const auto& [place, x] : alone.site) {
-          if (place.second == Site::x_out || place.second == Site::r_out) {
+          if (place.second == Signal::x_out || place.second == Signal::r_out) {
             check_close_to_scale(what, part(all.site.at(place)), x, relative);
           }
         }

@@ -40,8 +40,7 @@ void check_against_plain_loops(const std::string& what, const StackSpec& spec) {
     check_close_to_scale(where + ", input", actual.input, flat(expected.input), relative);
     for (const auto& [place, x] : expected.site) {
       const auto& [sublayer, site] = place;
-      check_close_to_scale(where + ", sublayer " + std::to_string(sublayer) + " " +
-                               std::string(site_names[static_cast<std::size_t>(site)]),
+      check_close_to_scale(where + ", sublayer " + std::to_string(sublayer) + " " + std::string(name_of(site)),
                            actual.at(sublayer, site), flat(x), relative);
     }
     check_close_to_scale(where + ", stream", actual.stream, flat(expected.stream), relative);

@@ -80,8 +80,8 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
       const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
                                            gaussian_input(ops, spec, target.dtype, seed));
       for (int l = 0; l < spec.model.sublayers(); ++l) {
-        const std::vector<double>& x = r.at(l, Site::x_in);
-        const std::vector<double>& b = r.at(l, Site::B_out);
+        const std::vector<double>& x = r.at(l, Signal::x_in);
+        const std::vector<double>& b = r.at(l, Signal::B_out);
         const std::vector<double> q = second_moments(x, d);
         const std::vector<double> s2 = second_moments(b, d);
         std::vector<double> expected(q.size(), 0.0);
@@ -94,7 +94,7 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
         const double scale = largest_magnitude(q) + largest_magnitude(s2);
         const double largest = largest_magnitude(expected);
         if (largest > 0.0) {
-          assert_close(second_moments(r.at(l, Site::x_out), d), expected, rounding_of(spec.model) * scale / largest);
+          assert_close(second_moments(r.at(l, Signal::x_out), d), expected, rounding_of(spec.model) * scale / largest);
         }
       }
     }
@@ -113,11 +113,11 @@ TEST_CASE("T15 ties a probe's statistics together, for one token") {
       Probe probe(context);
       (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, seed), probe);
       const Profile p = probe.take().profile;
-      const auto curve = [&](Statistic statistic, Site site) { return p.find(statistic, site)->value; };
-      const std::vector<double> q = curve(Statistic::second_moment, Site::x_out);
-      const std::vector<double> s2 = curve(Statistic::second_moment, Site::B_out);
-      const std::vector<double> cosine = curve(Statistic::branch_cosine, Site::B_out);
-      const std::vector<double> ratio = curve(Statistic::branch_ratio, Site::B_out);
+      const auto curve = [&](Statistic statistic, Signal site) { return p.find(statistic, site)->value; };
+      const std::vector<double> q = curve(Statistic::second_moment, Signal::x_out);
+      const std::vector<double> s2 = curve(Statistic::second_moment, Signal::B_out);
+      const std::vector<double> cosine = curve(Statistic::branch_cosine, Signal::B_out);
+      const std::vector<double> ratio = curve(Statistic::branch_ratio, Signal::B_out);
       for (std::size_t l = 0; l < s2.size(); ++l) {
         if (s2[l] == 0.0) continue;  // a ReLU layer without one active unit: no angle
         const double beta = spec.model.rule(static_cast<int>(l)).beta;
@@ -155,7 +155,7 @@ TEST_CASE("T16: with norm B the stream's rms grows by at most max|gain| (+ rms(b
       for (int l = 0; l < spec.model.sublayers(); ++l) {
         const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
         allowance += largest_magnitude(norm.gain) + std::sqrt(second_moments(norm.bias, spec.model.width)[0]);
-        const std::vector<double> q = second_moments(r.at(l, Site::x_out), spec.model.width);
+        const std::vector<double> q = second_moments(r.at(l, Signal::x_out), spec.model.width);
         for (std::size_t t = 0; t < q.size(); ++t)
           RC_ASSERT(std::sqrt(q[t]) <= (std::sqrt(start[t]) + allowance) * slack);
       }
@@ -179,7 +179,7 @@ TEST_CASE("T17: with norm B no entry passes |x_0| + sqrt(D) sum |gain| (+ |bias|
       for (int l = 0; l < spec.model.sublayers(); ++l) {
         const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
         for (std::size_t k = 0; k < d; ++k) allowance[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
-        const std::vector<double>& x = r.at(l, Site::x_out);
+        const std::vector<double>& x = r.at(l, Signal::x_out);
         for (std::size_t i = 0; i < x.size(); ++i) {
           RC_ASSERT(std::abs(x[i]) <= (std::abs(r.input[i]) + allowance[i % d]) * slack);
         }

@@ -15,7 +15,7 @@ namespace periscope::testing {
 namespace {
 
 void assert_same_streams(const RecordedStack& a, const RecordedStack& b, const ModelSpec& m) {
-  for (int l = 0; l < m.sublayers(); ++l) assert_close(a.at(l, Site::x_out), b.at(l, Site::x_out), rounding_of(m));
+  for (int l = 0; l < m.sublayers(); ++l) assert_close(a.at(l, Signal::x_out), b.at(l, Signal::x_out), rounding_of(m));
 }
 
 /// Gaussian input whose tokens are normalised: each has the second moment `scale`², with LayerNorm the mean 0.
@@ -62,11 +62,11 @@ TEST_CASE("T13: after its first sublayer A+C goes on as Post-LN, whatever the in
       const GeneratedWeights weights(ops, spec, target.dtype, seed);
       const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
       const RecordedStack record = record_stack(context, gaussian_input(ops, spec, target.dtype, seed));
-      Tensor x = ops.from_host(spec.input.tokens, spec.model.width, target.dtype, record.at(0, Site::x_out));
+      Tensor x = ops.from_host(spec.input.tokens, spec.model.width, target.dtype, record.at(0, Signal::x_out));
       for (int l = 1; l < spec.model.sublayers(); ++l) {
         const Tensor f = l % 2 == 0 ? attention_forward(context, l / 2, x) : mlp_forward(context, l / 2, x);
         x = norm_forward(context, l, NormSite::c, ops.axpby(1.0, x, 1.0, f));
-        assert_close(ops.to_host(x), record.at(l, Site::x_out), rounding_of(spec.model));
+        assert_close(ops.to_host(x), record.at(l, Signal::x_out), rounding_of(spec.model));
       }
     }
   }));

@@ -78,7 +78,7 @@ TEST_CASE("every family, mixed and pure in every format: stored signals stay bel
           if (!(b.largest <= certificate.limit(b))) break;
           const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
           if (maxima == nullptr) continue;
-          INFO(theory::signal_names[static_cast<std::size_t>(b.signal)], " ", b.sublayer);
+          INFO(name_of(b.signal), " ", b.sublayer);
           REQUIRE(static_cast<Eigen::Index>(maxima->size()) == b.magnitude.size());
           for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
             CHECK((*maxima)[static_cast<std::size_t>(k)] <= b.magnitude[k]);

@@ -107,7 +107,7 @@ TEST_CASE("names stand in the order of their enumerators") {
   CHECK(input_kind_names[static_cast<std::size_t>(InputKind::text)] == "text");
   CHECK(weight_names[static_cast<std::size_t>(Weight::unembedding)] == "unembedding");
   CHECK(weight_names[static_cast<std::size_t>(Weight::head_dense)] == "head_dense");
-  CHECK(site_names[static_cast<std::size_t>(Site::r_out)] == "r_out");
+  CHECK(name_of(Signal::r_out) == "r_out");
   CHECK(statistic_names[static_cast<std::size_t>(Statistic::branch_cosine)] == "branch_cosine");
 }
 
@@ -121,11 +121,11 @@ TEST_CASE("errors carry the exit code of the command-line contract") {
 
 TEST_CASE("a profile finds its curves, or nothing") {
   Profile profile;
-  profile.curves[{Statistic::variance, Site::x_out}] = {{1.0}, {0.1}};
-  REQUIRE(profile.find(Statistic::variance, Site::x_out) != nullptr);
-  CHECK(profile.find(Statistic::variance, Site::x_out)->value[0] == 1.0);
-  CHECK(profile.find(Statistic::variance, Site::x_in) == nullptr);
-  CHECK(profile.find(Statistic::mean, Site::x_out) == nullptr);
+  profile.curves[{Statistic::variance, Signal::x_out}] = {{1.0}, {0.1}};
+  REQUIRE(profile.find(Statistic::variance, Signal::x_out) != nullptr);
+  CHECK(profile.find(Statistic::variance, Signal::x_out)->value[0] == 1.0);
+  CHECK(profile.find(Statistic::variance, Signal::x_in) == nullptr);
+  CHECK(profile.find(Statistic::mean, Signal::x_out) == nullptr);
 }
 
 }  // namespace

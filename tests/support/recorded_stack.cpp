@@ -7,7 +7,7 @@ class Recorder final : public IdleObserver {
  public:
   Recorder(const Backend& backend, RecordedStack& record) : backend_(backend), record_(record) {}
   void on_input(const Tensor& x) override { record_.input = backend_.to_host(x); }
-  void on_site(int sublayer, Site site, const Tensor& x) override {
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
     record_.site[{sublayer, site}] = backend_.to_host(x);
   }
 

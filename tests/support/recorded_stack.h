@@ -12,12 +12,12 @@ namespace periscope::testing {
 
 /// Every signal of one forward pass, on the host.
 struct RecordedStack {
-  std::vector<double> input;                                 ///< after the embedding norm [N, D]
-  std::map<std::pair<int, Site>, std::vector<double>> site;  ///< by sublayer
+  std::vector<double> input;                                   ///< after the embedding norm [N, D]
+  std::map<std::pair<int, Signal>, std::vector<double>> site;  ///< by sublayer
   std::vector<double> stream;
   std::vector<double> output;
 
-  [[nodiscard]] const std::vector<double>& at(int sublayer, Site place) const { return site.at({sublayer, place}); }
+  [[nodiscard]] const std::vector<double>& at(int sublayer, Signal place) const { return site.at({sublayer, place}); }
 };
 
 RecordedStack record_stack(const StackContext& context, const Tensor& input);

@@ -13,9 +13,9 @@ TEST_CASE("the recorder keeps every site of every sublayer") {
     const RecordedStack r = record_stack(truth_target(), spec, 1);
     const std::size_t sites = two_streams ? 6 : 5;
     CHECK(r.site.size() == sites * static_cast<std::size_t>(spec.model.sublayers()));
-    CHECK(r.at(0, Site::x_in) == r.input);
-    CHECK(r.at(1, Site::x_in) == r.at(0, Site::x_out));
-    CHECK(r.stream == r.at(3, Site::x_out));
+    CHECK(r.at(0, Signal::x_in) == r.input);
+    CHECK(r.at(1, Signal::x_in) == r.at(0, Signal::x_out));
+    CHECK(r.stream == r.at(3, Signal::x_out));
     CHECK(r.output != r.stream);
   }
 }

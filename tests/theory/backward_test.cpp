@@ -30,7 +30,7 @@ Profile with_gradients(const StackSpec& spec, const std::vector<std::vector<int>
 const std::vector<int> distinct{0, 1, 2, 3, 4};
 
 std::vector<double> stream_gradient(const StackSpec& spec, GradientPaths paths) {
-  return with_gradients(spec, {distinct}, paths).find(Statistic::grad_sq, Site::x_out)->value;
+  return with_gradients(spec, {distinct}, paths).find(Statistic::grad_sq, Signal::x_out)->value;
 }
 
 }  // namespace
@@ -130,8 +130,8 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
   CHECK(prediction.refusal.empty());
   CHECK(prediction.gradient_refusal.find("BERT") != std::string::npos);
-  CHECK(prediction.profile.find(Statistic::second_moment, Site::x_out) != nullptr);
-  CHECK(prediction.profile.find(Statistic::grad_sq, Site::x_out) == nullptr);
+  CHECK(prediction.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
+  CHECK(prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(prediction.profile.weight_curves.empty());
   CHECK(predict(spec, {}, {.most_samples = 8}).gradient_refusal.empty());
 }
@@ -149,8 +149,8 @@ TEST_CASE(
   StackSpec spec = xiong_stack("pre");
   spec.input.tokens = 1;
   const Profile p = with_gradients(spec, {{0}});
-  const std::vector<double>& q = p.find(Statistic::second_moment, Site::x_out)->value;
-  const std::vector<double>& g = p.find(Statistic::grad_sq, Site::x_out)->value;
+  const std::vector<double>& q = p.find(Statistic::second_moment, Signal::x_out)->value;
+  const std::vector<double>& g = p.find(Statistic::grad_sq, Signal::x_out)->value;
   // Attention of one token is W_O W_V: in variance 1, so G = G⁺ (1 + 1/q). ReLU MLP: Φ' = 1/2.
   for (std::size_t l = 0; l < 12; ++l) {
     const double gain = l % 2 == 0 ? 1.0 : 0.5;
@@ -161,7 +161,7 @@ TEST_CASE(
 TEST_CASE("T12d, T8: Post-LN of one token divides by what its sum grew by") {
   StackSpec spec = xiong_stack("post");
   spec.input.tokens = 1;
-  const std::vector<double> g = with_gradients(spec, {{0}}).find(Statistic::grad_sq, Site::x_out)->value;
+  const std::vector<double> g = with_gradients(spec, {{0}}).find(Statistic::grad_sq, Signal::x_out)->value;
   // Attention: sum has mean square 2 and Jacobian 1 + 1; MLP: 3/2 and 1 + 1/2. Both cancel: no attenuation.
   for (const double v : g) CHECK(v == Approx(g.back()).epsilon(1e-6));
 }
@@ -170,7 +170,7 @@ TEST_CASE("T11: the last MLP matrix of one token: |dW|^2 = fan-in * Phi * G") {
   StackSpec spec = xiong_stack("pre");
   spec.input.tokens = 1;
   const Profile p = with_gradients(spec, {{0}});
-  const double g = p.find(Statistic::grad_sq, Site::x_out)->value.back();
+  const double g = p.find(Statistic::grad_sq, Signal::x_out)->value.back();
   const double down = p.find(Statistic::grad_sq, Weight::down)->value.back();
   CHECK(down == Approx(spec.model.mlp_width * 0.5 * g).epsilon(1e-9));  // ReLU of a unit Gaussian: Φ = 1/2
   CHECK(p.find(Statistic::grad_sq, Weight::gate) == nullptr);
@@ -195,7 +195,7 @@ TEST_CASE("uniform attention has no score path: queries and keys get no gradient
   const Profile p = with_gradients(xiong_stack("pre"), {distinct});
   for (const double v : p.find(Statistic::grad_sq, Weight::q)->value) CHECK(v == 0.0);
   for (const double v : p.find(Statistic::grad_sq, Weight::v)->value) CHECK(v > 0.0);
-  for (std::size_t l = 0; l < 12; l += 2) CHECK(p.find(Statistic::score_share, Site::A_out)->value[l] == 0.0);
+  for (std::size_t l = 0; l < 12; l += 2) CHECK(p.find(Statistic::score_share, Signal::A_out)->value[l] == 0.0);
 }
 
 TEST_CASE("T9: the score path's share is what the gradient loses without it") {
@@ -203,11 +203,11 @@ TEST_CASE("T9: the score path's share is what the gradient loses without it") {
   spec.init.qk_factor = 1.5;
   spec.model.layers = 1;
   const Profile all = with_gradients(spec, {distinct});
-  const std::vector<double>& share = all.find(Statistic::score_share, Site::A_out)->value;
+  const std::vector<double>& share = all.find(Statistic::score_share, Signal::A_out)->value;
   REQUIRE(share.size() == 2);
   CHECK(std::isnan(share[1]));
   CHECK((share[0] > 0.05 && share[0] < 0.95));
-  const std::vector<double>& g = all.find(Statistic::grad_sq, Site::x_out)->value;
+  const std::vector<double>& g = all.find(Statistic::grad_sq, Signal::x_out)->value;
   const std::vector<double> value_path = stream_gradient(spec, GradientPaths::without_scores);
   // Pre-LN with unit input: what the branch adds to G is the module's G_in, because r_a = 1.
   CHECK(value_path[0] - g[1] == Approx((1.0 - share[0]) * (g[0] - g[1])).epsilon(1e-9));
@@ -219,7 +219,7 @@ TEST_CASE("the skip path alone: constant where no norm is on it, else divided by
   StackSpec post = xiong_stack("post");
   post.input.tokens = 1;
   const std::vector<double> g =
-      with_gradients(post, {{0}}, GradientPaths::skip_only).find(Statistic::grad_sq, Site::x_out)->value;
+      with_gradients(post, {{0}}, GradientPaths::skip_only).find(Statistic::grad_sq, Signal::x_out)->value;
   for (std::size_t l = 0; l < 12; ++l) {
     const double sum = l % 2 == 0 ? 2.0 : 1.5;  // mean square before norm C: attention of one token, ReLU MLP
     CHECK(g[l] == Approx(g[l + 1] / sum).epsilon(1e-6));

@@ -23,17 +23,17 @@ class DenseStack {
     Matrix x = input(ids);
     if (m_.embedding_norm) x = norm(x);
     Matrix r = x;
-    read(Site::x_out, x);
-    if (m_.placement.two_streams) read(Site::r_out, r);
+    read(Signal::x_out, x);
+    if (m_.placement.two_streams) read(Signal::r_out, r);
     for (int l = 0; l < m_.sublayers(); ++l) {
       const SublayerRule rule = m_.rule(l);
-      read(Site::x_in, x);
+      read(Signal::x_in, x);
       const Matrix a = rule.input_gain * (rule.norm_a ? norm(x) : x);
-      read(Site::A_out, a);
+      read(Signal::A_out, a);
       const Matrix f = ModelSpec::is_attention(l) ? attention(a) : mlp(a);
-      read(Site::f_out, f);
+      read(Signal::f_out, f);
       const Matrix b = rule.norm_b ? norm(f) : f;
-      read(Site::B_out, b);
+      read(Signal::B_out, b);
       const auto tokens = static_cast<double>(x.rows());
       double ratio = 0.0;
       double cosine = 0.0;
@@ -41,13 +41,13 @@ class DenseStack {
         ratio += std::abs(rule.beta / rule.alpha) * b.row(t).norm() / x.row(t).norm() / tokens;
         cosine += b.row(t).dot(x.row(t)) / (b.row(t).norm() * x.row(t).norm()) / tokens;
       }
-      add(Statistic::branch_ratio, Site::B_out, ratio);
-      add(Statistic::branch_cosine, Site::B_out, cosine);
+      add(Statistic::branch_ratio, Signal::B_out, ratio);
+      add(Statistic::branch_cosine, Signal::B_out, cosine);
       x = rule.alpha * x + rule.beta * b;
       if (rule.norm_c) x = norm(x);
-      read(Site::x_out, x);
+      read(Signal::x_out, x);
       r += rule.beta * b;
-      if (m_.placement.two_streams) read(Site::r_out, r);
+      if (m_.placement.two_streams) read(Signal::r_out, r);
     }
     return profile_;
   }
@@ -162,9 +162,11 @@ class DenseStack {
     return linear(hidden, Weight::down);
   }
 
-  void add(Statistic statistic, Site site, double value) { profile_.curves[{statistic, site}].value.push_back(value); }
+  void add(Statistic statistic, Signal site, double value) {
+    profile_.curves[{statistic, site}].value.push_back(value);
+  }
 
-  void read(Site site, const Matrix& x) {
+  void read(Signal site, const Matrix& x) {
     const auto tokens = static_cast<double>(x.rows());
     double variance = 0.0;
     double cosine = 0.0;
@@ -205,7 +207,7 @@ struct Moments {
   }
 };
 
-std::vector<double> column(const std::vector<Profile>& all, std::pair<Statistic, Site> key, std::size_t index) {
+std::vector<double> column(const std::vector<Profile>& all, std::pair<Statistic, Signal> key, std::size_t index) {
   std::vector<double> values;
   for (const Profile& p : all) values.push_back(p.curves.at(key).value.at(index));
   return values;
@@ -232,8 +234,8 @@ std::vector<std::string> differences(const std::vector<Profile>& a, const std::v
       const Moments y(column(b, key, i));
       if (std::isnan(x.mean) && std::isnan(y.mean)) continue;  // a cosine of a token that may be 0
       const double scale = 1.0 + std::abs(y.mean);
-      const std::string cell = fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)],
-                                           site_names[static_cast<std::size_t>(key.second)], i);
+      const std::string cell =
+          fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i);
       const double mean = std::abs(x.mean - y.mean);
       if (!(mean <= std::max(1e-9 * scale, limit * std::hypot(x.error, y.error)))) {
         found.push_back(fmt::format("mean of {}: {:g} and {:g}", cell, x.mean, y.mean));

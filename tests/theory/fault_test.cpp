@@ -29,7 +29,7 @@ Prediction with(Fault fault, const StackSpec& spec) {
                   .fault = fault});
 }
 
-double at(const Prediction& p, Statistic statistic, Site site, std::size_t i) {
+double at(const Prediction& p, Statistic statistic, Signal site, std::size_t i) {
   return p.profile.find(statistic, site)->value[i];
 }
 
@@ -43,12 +43,12 @@ TEST_CASE("beta0 is off from the middle of the stack on, by 1 % behind norm B an
     const Prediction right = with(Fault::none, small_stack(placement));
     const Prediction wrong = with(Fault::beta0, small_stack(placement));
     for (std::size_t depth = 0; depth <= 3; ++depth) {
-      CHECK(at(wrong, Statistic::second_moment, Site::x_out, depth) ==
-            at(right, Statistic::second_moment, Site::x_out, depth));
+      CHECK(at(wrong, Statistic::second_moment, Signal::x_out, depth) ==
+            at(right, Statistic::second_moment, Signal::x_out, depth));
     }
-    const double q = at(right, Statistic::second_moment, Site::x_out, 3);
-    const double branch = at(right, Statistic::second_moment, Site::B_out, 3);
-    CHECK(at(wrong, Statistic::second_moment, Site::x_out, 4) == doctest::Approx(q + off * branch).epsilon(1e-6));
+    const double q = at(right, Statistic::second_moment, Signal::x_out, 3);
+    const double branch = at(right, Statistic::second_moment, Signal::B_out, 3);
+    CHECK(at(wrong, Statistic::second_moment, Signal::x_out, 4) == doctest::Approx(q + off * branch).epsilon(1e-6));
   }
 }
 
@@ -56,7 +56,8 @@ TEST_CASE("attention's output is 5 % too large, the first MLP's not") {
   const Prediction right = with(Fault::none, small_stack("peri"));
   const Prediction wrong = with(Fault::attention_output, small_stack("peri"));
   const auto ratio = [&](std::size_t l) {
-    return at(wrong, Statistic::second_moment, Site::f_out, l) / at(right, Statistic::second_moment, Site::f_out, l);
+    return at(wrong, Statistic::second_moment, Signal::f_out, l) /
+           at(right, Statistic::second_moment, Signal::f_out, l);
   };
   CHECK(ratio(0) == doctest::Approx(1.05).epsilon(1e-9));
   CHECK(ratio(1) == doctest::Approx(1.0).epsilon(1e-4));  // behind norm B its size is gone, but for epsilon
@@ -65,8 +66,9 @@ TEST_CASE("attention's output is 5 % too large, the first MLP's not") {
 TEST_CASE("without the score path gradients are smaller below the top attention, its own matrices' are the same") {
   const Prediction right = with(Fault::none, small_stack("pre"));
   const Prediction wrong = with(Fault::no_score_path, small_stack("pre"));
-  CHECK(at(wrong, Statistic::log_grad_sq, Site::x_out, 5) == at(right, Statistic::log_grad_sq, Site::x_out, 5));
-  CHECK(at(wrong, Statistic::log_grad_sq, Site::x_out, 4) < at(right, Statistic::log_grad_sq, Site::x_out, 4) - 0.01);
+  CHECK(at(wrong, Statistic::log_grad_sq, Signal::x_out, 5) == at(right, Statistic::log_grad_sq, Signal::x_out, 5));
+  CHECK(at(wrong, Statistic::log_grad_sq, Signal::x_out, 4) <
+        at(right, Statistic::log_grad_sq, Signal::x_out, 4) - 0.01);
 }
 
 TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else differs") {
@@ -80,8 +82,8 @@ TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else diffe
       CHECK(other.value[layer] - curve.value[layer] == doctest::Approx(off).epsilon(1e-9));
     }
   }
-  CHECK(right.profile.curves.at({Statistic::grad_sq, Site::x_out}).value ==
-        wrong.profile.curves.at({Statistic::grad_sq, Site::x_out}).value);
+  CHECK(right.profile.curves.at({Statistic::grad_sq, Signal::x_out}).value ==
+        wrong.profile.curves.at({Statistic::grad_sq, Signal::x_out}).value);
 }
 
 TEST_CASE("depth constants are those of one layer more, where there are any") {

@@ -32,7 +32,7 @@ Prediction at_width(const StackSpec& spec, int replicates, std::uint64_t seed = 
   return p;
 }
 
-testing::Estimate cell(const Prediction& p, Statistic statistic, Site site, std::size_t i) {
+testing::Estimate cell(const Prediction& p, Statistic statistic, Signal site, std::size_t i) {
   const Curve& c = *p.profile.find(statistic, site);
   return {c.value.at(i), c.standard_error.at(i)};
 }
@@ -69,22 +69,22 @@ TEST_CASE("what a replicate throws leaves the loop over replicates: too large a 
 TEST_CASE("profile has the chain's curves where there are any, and the limit beside them") {
   const StackSpec spec = small("pre");
   Prediction limit = predict(spec, {}, {.most_samples = 64, .seed = 3});
-  CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Site::x_out));
+  CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Signal::x_out));
   CHECK(limit.limit.curves.empty());
   const Prediction p = at_width(spec, 64);
   CHECK(p.exact_at_width);
   CHECK(p.finite_width_replicates == 64);
   CHECK(p.finite_width_degrees == 63);
-  CHECK(p.exact_at_width_for(Statistic::second_moment, Site::x_out));
-  CHECK_FALSE(p.exact_at_width_for(Statistic::kurtosis, Site::x_out));
+  CHECK(p.exact_at_width_for(Statistic::second_moment, Signal::x_out));
+  CHECK_FALSE(p.exact_at_width_for(Statistic::kurtosis, Signal::x_out));
   REQUIRE(p.limit.curves.size() == limit.profile.curves.size());
   for (const auto& [key, curve] : limit.profile.curves) {
     testing::check_same_bits("limit", p.limit.curves.at(key).value, curve.value);
     const bool same = p.profile.curves.at(key).value == curve.value;
     CHECK(same != p.exact_at_width_for(key.first, key.second));
   }
-  const Curve& spread = *p.spread.find(Statistic::second_moment, Site::f_out);
-  const Curve& mean = *p.profile.find(Statistic::second_moment, Site::f_out);
+  const Curve& spread = *p.spread.find(Statistic::second_moment, Signal::f_out);
+  const Curve& mean = *p.profile.find(Statistic::second_moment, Signal::f_out);
   for (std::size_t i = 0; i < spread.value.size(); ++i) {
     CHECK(mean.standard_error[i] == Approx(spread.value[i] / 8.0).epsilon(1e-12));
   }
@@ -95,7 +95,7 @@ TEST_CASE("means vary over seeds by their stated standard errors") {
   std::vector<double> values;
   double stated = 0.0;
   for (std::uint64_t seed = 0; seed < 64; ++seed) {
-    const testing::Estimate e = cell(at_width(spec, 40, seed), Statistic::second_moment, Site::f_out, 1);
+    const testing::Estimate e = cell(at_width(spec, 40, seed), Statistic::second_moment, Signal::f_out, 1);
     values.push_back(e.mean);
     stated += e.standard_error * e.standard_error / 64;
   }
@@ -113,8 +113,8 @@ TEST_CASE("every sequence gets its share, and the spread is that of a seed whose
   const std::vector<int> different{0, 1, 2, 3, 4};
   const auto cosine = [&](const std::vector<std::vector<int>>& ids, int replicates) {
     const Prediction p = at_width(spec, replicates, 3, ids);
-    return std::pair(cell(p, Statistic::token_cosine, Site::x_out, 0),
-                     p.spread.find(Statistic::token_cosine, Site::x_out)->value[0]);
+    return std::pair(cell(p, Statistic::token_cosine, Signal::x_out, 0),
+                     p.spread.find(Statistic::token_cosine, Signal::x_out)->value[0]);
   };
   CHECK(cosine({same}, 64).first.mean == Approx(1.0).epsilon(1e-12));
   CHECK(cosine({same}, 64).second < 1e-7);
@@ -133,7 +133,7 @@ TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer
       spec.model.norm_eps = 0.0;
       const Prediction p = at_width(spec, 4000);
       for (std::size_t l = 0; l <= 4; ++l) {
-        testing::check_consistent("second moment", cell(p, Statistic::second_moment, Site::x_out, l),
+        testing::check_consistent("second moment", cell(p, Statistic::second_moment, Signal::x_out, l),
                                   1.0 + static_cast<double>(l) * std::pow(spec.model.gamma, 2));
       }
     }
@@ -152,8 +152,8 @@ TEST_CASE("what small weights and the default ε take off a B-only branch is see
   spec.init.std = 0.02;
   spec.input.correlation = 0.0;
   const Prediction p = at_width(spec, 2000);
-  const testing::Estimate chain = cell(p, Statistic::second_moment, Site::B_out, 1);
-  CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Site::B_out)->value[1]) < -10.0);
+  const testing::Estimate chain = cell(p, Statistic::second_moment, Signal::B_out, 1);
+  CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Signal::B_out)->value[1]) < -10.0);
 }
 
 TEST_CASE("T20: the chain nears its limit like 1/width") {
@@ -173,8 +173,8 @@ TEST_CASE("T20: the chain nears its limit like 1/width") {
     spec.init.qk_factor = 2.0;
     Prediction p = predict(spec, {}, {.tolerance = 5e-4, .most_samples = 1 << 17});
     predict_at_width(spec, {}, {.replicates = 12000}, p);
-    const testing::Estimate chain = cell(p, Statistic::second_moment, Site::f_out, 0);
-    const Curve& limit = *p.limit.find(Statistic::second_moment, Site::f_out);
+    const testing::Estimate chain = cell(p, Statistic::second_moment, Signal::f_out, 0);
+    const Curve& limit = *p.limit.find(Statistic::second_moment, Signal::f_out);
     const double bias = chain.mean - limit.value[0];
     x.push_back(std::log(width));
     y.push_back(std::log(std::abs(bias)));
@@ -200,15 +200,15 @@ TEST_CASE("T20: the chain nears its limit like 1/width") {
 
 TEST_CASE("a fault of the limit is one of the chain too") {
   const StackSpec spec = small("pre");
-  const auto top = [&](Fault fault, Site site) {
+  const auto top = [&](Fault fault, Signal site) {
     Prediction p = predict(spec, {}, {.most_samples = 8, .fault = fault});
     predict_at_width(spec, {}, {.replicates = 8, .fault = fault}, p);
     return p.profile.find(Statistic::second_moment, site)->value;
   };
-  const std::vector<double> right = top(Fault::none, Site::f_out);
-  CHECK(top(Fault::attention_output, Site::f_out)[0] == Approx(1.05 * right[0]).epsilon(1e-12));
-  const std::vector<double> branch = top(Fault::none, Site::B_out);
-  const std::vector<double> wrong = top(Fault::beta0, Site::B_out);
+  const std::vector<double> right = top(Fault::none, Signal::f_out);
+  CHECK(top(Fault::attention_output, Signal::f_out)[0] == Approx(1.05 * right[0]).epsilon(1e-12));
+  const std::vector<double> branch = top(Fault::none, Signal::B_out);
+  const std::vector<double> wrong = top(Fault::beta0, Signal::B_out);
   CHECK(wrong[1] == branch[1]);
   CHECK(wrong[2] == Approx(1.05 * branch[2]).epsilon(1e-12));
 }
@@ -237,7 +237,7 @@ TEST_CASE("where a replicate overflows there is no prediction, and a refusal sta
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 1e25;
   Prediction p;
-  p.profile.curves[{Statistic::second_moment, Site::x_out}] = {};
+  p.profile.curves[{Statistic::second_moment, Signal::x_out}] = {};
   predict_at_width(spec, {}, {.replicates = 8}, p);
   CHECK(p.refusal.find("overflows at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());

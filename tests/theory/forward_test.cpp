@@ -69,11 +69,11 @@ StackSpec one_token(std::string_view placement) {
   return spec;
 }
 
-void check_curve(const Profile& profile, Site site, const std::vector<double>& expected) {
+void check_curve(const Profile& profile, Signal site, const std::vector<double>& expected) {
   const Curve* curve = profile.find(Statistic::second_moment, site);
   REQUIRE(curve != nullptr);
   REQUIRE(curve->value.size() == expected.size());
-  CAPTURE(site_names[static_cast<std::size_t>(site)]);
+  CAPTURE(name_of(site));
   for (std::size_t i = 0; i < expected.size(); ++i) CHECK(curve->value[i] == Approx(expected[i]).epsilon(1e-6));
 }
 
@@ -81,13 +81,13 @@ void check_one_token(const StackSpec& spec, const std::vector<SublayerRule>& rul
   CAPTURE(spec.model.placement.name);
   const OneToken expected(spec, rules, branch_gain);
   const Profile profile = forward_profile(spec, {});
-  check_curve(profile, Site::x_in, expected.x_in);
-  check_curve(profile, Site::A_out, expected.A_out);
-  check_curve(profile, Site::f_out, expected.f_out);
-  check_curve(profile, Site::B_out, expected.B_out);
-  check_curve(profile, Site::x_out, expected.x_out);
-  CHECK((profile.find(Statistic::second_moment, Site::r_out) != nullptr) == spec.model.placement.two_streams);
-  if (spec.model.placement.two_streams) check_curve(profile, Site::r_out, expected.r_out);
+  check_curve(profile, Signal::x_in, expected.x_in);
+  check_curve(profile, Signal::A_out, expected.A_out);
+  check_curve(profile, Signal::f_out, expected.f_out);
+  check_curve(profile, Signal::B_out, expected.B_out);
+  check_curve(profile, Signal::x_out, expected.x_out);
+  CHECK((profile.find(Statistic::second_moment, Signal::r_out) != nullptr) == spec.model.placement.two_streams);
+  if (spec.model.placement.two_streams) check_curve(profile, Signal::r_out, expected.r_out);
 }
 
 TEST_CASE("T1 for one token: the recursion of numbers, at every site of every placement") {
@@ -135,11 +135,11 @@ TEST_CASE("variance is the second moment less the mean's, which LayerNorm remove
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     spec.model.norm = kind;
     const Profile p = forward_profile(spec, {});
-    CHECK(p.find(Statistic::variance, Site::x_out)->value[0] == exactly(2.0 * 63 / 64));
+    CHECK(p.find(Statistic::variance, Signal::x_out)->value[0] == exactly(2.0 * 63 / 64));
     const double module_input = kind == NormKind::rms ? 63.0 / 64 : 1.0;
-    CHECK(p.find(Statistic::variance, Site::A_out)->value[0] == exactly(module_input));
-    CHECK(p.find(Statistic::second_moment, Site::A_out)->value[0] == exactly(1.0));
-    CHECK(p.find(Statistic::mean, Site::x_out)->value[0] == 0.0);
+    CHECK(p.find(Statistic::variance, Signal::A_out)->value[0] == exactly(module_input));
+    CHECK(p.find(Statistic::second_moment, Signal::A_out)->value[0] == exactly(1.0));
+    CHECK(p.find(Statistic::mean, Signal::x_out)->value[0] == 0.0);
   }
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("kurtosis of D normal entries, against a simulation") {
       kurtosis.push_back(fourth / (second * second));
     }
     testing::check_consistent("kurtosis, width " + std::to_string(width), testing::estimate(kurtosis),
-                              predicted(spec, Statistic::kurtosis, Site::x_out)[0]);
+                              predicted(spec, Statistic::kurtosis, Signal::x_out)[0]);
   }
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q
   StackSpec spec = xiong_stack("pre");
   spec.input.tokens = 1;
   const Profile p = forward_profile(spec, {});
-  const std::vector<double>& q = p.find(Statistic::second_moment, Site::x_out)->value;
+  const std::vector<double>& q = p.find(Statistic::second_moment, Signal::x_out)->value;
   REQUIRE(p.angular_distance.size() == 13 * 13);
   for (std::size_t i = 0; i < 13; ++i) {
     for (std::size_t j = 0; j < 13; ++j) {
@@ -192,7 +192,7 @@ TEST_CASE("angular distances: a negative alpha turns the stream past a right ang
   const testing::RecordedStack record = testing::record_stack(testing::truth_target(), spec, 1);
   const auto n = static_cast<std::size_t>(spec.model.width);
   for (std::size_t depth = 1; depth < 5; ++depth) {
-    const std::vector<double>& x = record.at(static_cast<int>(depth) - 1, Site::x_out);
+    const std::vector<double>& x = record.at(static_cast<int>(depth) - 1, Signal::x_out);
     double measured = 0.0;
     for (std::size_t t = 0; t < 5; ++t) {
       const auto dot = [&](const std::vector<double>& a, const std::vector<double>& b) {

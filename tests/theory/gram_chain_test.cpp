@@ -50,7 +50,7 @@ void check_same_law(const std::string& what, const StackSpec& spec, const std::v
   CAPTURE(what);
   std::vector<Profile> measured = dense(spec, ids);
   if (spec.model.width == 1) {  // a quotient of two normal numbers has no mean
-    for (Profile& p : measured) p.curves.erase({Statistic::branch_ratio, Site::B_out});
+    for (Profile& p : measured) p.curves.erase({Statistic::branch_ratio, Signal::B_out});
   }
   for (const std::string& difference : differences(chain(spec, ids), measured, limit)) FAIL_CHECK(difference);
 }
@@ -169,7 +169,7 @@ TEST_CASE("a replicate is named by seed and number alone") {
   const StackSpec spec = narrow("peri");
   const auto top = [&](std::uint64_t seed, std::uint64_t replicate) {
     return gram_chain(spec, {}, {.seed = seed, .replicate = replicate})
-        .find(Statistic::second_moment, Site::f_out)
+        .find(Statistic::second_moment, Signal::f_out)
         ->value.back();
   };
   CHECK(top(1, 2) == top(1, 2));

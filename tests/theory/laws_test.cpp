@@ -16,7 +16,7 @@ using doctest::Approx;
 
 Approx exactly(double x) { return Approx(x).epsilon(1e-12); }
 
-std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Site::x_out); }
+std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Signal::x_out); }
 
 TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, whatever the modules are") {
   for (const char* placement : {"peri", "b-only"}) {
@@ -45,7 +45,7 @@ TEST_CASE("T12b: Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per lay
     StackSpec spec = xiong_stack("pre");
     spec.input.correlation = correlation;
     const std::vector<double> q = stream(spec);
-    const std::vector<double> cosine = predicted(spec, Statistic::token_cosine, Site::x_in);
+    const std::vector<double> cosine = predicted(spec, Statistic::token_cosine, Signal::x_in);
     CHECK(cosine[0] == exactly(correlation));
     for (std::size_t layer = 0; layer < 6; ++layer) {
       const double increment = q[2 * layer + 2] - q[2 * layer];
@@ -64,7 +64,7 @@ TEST_CASE("T12c: Post-LN stands at gamma^2; the sum before the second norm has m
     spec.model.gamma = gamma;
     spec.input.second_moment = 7.0;
     const std::vector<double> q = stream(spec);
-    const std::vector<double> branch = predicted(spec, Statistic::second_moment, Site::B_out);
+    const std::vector<double> branch = predicted(spec, Statistic::second_moment, Signal::B_out);
     CHECK(q[0] == exactly(7.0));
     for (std::size_t l = 1; l < q.size(); ++l) CHECK(q[l] == exactly(gamma * gamma));
     for (std::size_t l = 1; l < branch.size(); l += 2) {
@@ -95,7 +95,7 @@ TEST_CASE("T12e holds for modules of degree one only: a gated MLP's branch falls
   spec.model.mlp = MlpKind::swiglu;
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 1e-4;  // so small that SiLU(x) is x/2, to the order of the factor
-  const std::vector<double> branch = predicted(spec, Statistic::second_moment, Site::f_out);
+  const std::vector<double> branch = predicted(spec, Statistic::second_moment, Signal::f_out);
   for (std::size_t layer = 1; layer <= 6; ++layer) {
     const double scaled = branch[2 * layer - 1] * static_cast<double>(layer * layer);
     CHECK(scaled == Approx(branch[1]).epsilon(1e-3));
@@ -110,7 +110,7 @@ TEST_CASE("T12g: dilution, each branch's share falls like 1/sqrt(l)") {
   spec.init.std = 0.125;
   spec.input.correlation = 1.0;
   spec.input.second_moment = 3.0;
-  const std::vector<double> ratio = predicted(spec, Statistic::branch_ratio, Site::B_out);
+  const std::vector<double> ratio = predicted(spec, Statistic::branch_ratio, Signal::B_out);
   for (int l = 0; l < 12; ++l) {
     CHECK(ratio[static_cast<std::size_t>(l)] == exactly(std::sqrt(1.0 / (3.0 + l))));
     CHECK(ratio[static_cast<std::size_t>(l)] == exactly(pre_branch_ratio(3.0, 1.0, l)));

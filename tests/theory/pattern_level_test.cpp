@@ -55,7 +55,7 @@ TEST_CASE("a level that grows is the level that began with as many chains; level
   const std::vector<std::vector<int>> inputs(1);
   const PredictionOptions options;
   const auto top = [](const PatternLevel& level) {
-    return level.mean().find(Statistic::second_moment, Site::x_out)->value.back();
+    return level.mean().find(Statistic::second_moment, Signal::x_out)->value.back();
   };
   PatternLevel grown(spec, inputs, options, 1, 2, 2);
   grown.grow(3);

@@ -48,8 +48,8 @@ TEST_CASE("another seed is another sample of the same prediction") {
   const auto run = [](std::uint64_t seed) {
     return predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 256, .seed = seed});
   };
-  const Curve a = *run(1).profile.find(Statistic::second_moment, Site::x_out);
-  const Curve b = *run(2).profile.find(Statistic::second_moment, Site::x_out);
+  const Curve a = *run(1).profile.find(Statistic::second_moment, Signal::x_out);
+  const Curve b = *run(2).profile.find(Statistic::second_moment, Signal::x_out);
   CHECK(a.value != b.value);
   CHECK(a.value.back() == doctest::Approx(b.value.back()).epsilon(0.02));
 }
@@ -59,7 +59,7 @@ double replicate_variance(int samples) {
   std::vector<double> values;
   for (std::uint64_t r = 0; r < 64; ++r) {
     const ForwardChain chain{.ids = {}, .samples = samples, .seed = 5, .replicate = r};
-    values.push_back(predicted(softmax_stack("pre"), Statistic::second_moment, Site::x_out, chain)[1]);
+    values.push_back(predicted(softmax_stack("pre"), Statistic::second_moment, Signal::x_out, chain)[1]);
   }
   return 64.0 * std::pow(testing::estimate(values).standard_error, 2);
 }
@@ -75,7 +75,7 @@ TEST_CASE("predictions are unbiased, and vary by their stated standard errors") 
   const StackSpec spec = softmax_stack("pre");
   const auto top = [&](int samples, std::uint64_t seed) {
     const Prediction p = predict(spec, {}, {.tolerance = 1e-9, .most_samples = samples, .seed = seed});
-    const Curve& q = *p.profile.find(Statistic::second_moment, Site::x_out);
+    const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
     return testing::Estimate{q.value.back(), q.standard_error.back()};
   };
   std::vector<double> values;
@@ -95,7 +95,7 @@ TEST_CASE("predictions are unbiased, and vary by their stated standard errors") 
 
 TEST_CASE("there are more chains until the tolerance is reached, or the limit of patterns; two levels at least") {
   const Prediction p = predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .most_samples = 1 << 14});
-  const Curve& q = *p.profile.find(Statistic::second_moment, Site::x_out);
+  const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
   for (std::size_t i = 0; i < q.value.size(); ++i) CHECK(q.standard_error[i] <= 0.01 * q.value[i]);
   CHECK(p.samples < 1 << 14);
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 512}).samples == 512);
@@ -119,9 +119,8 @@ const std::vector<std::vector<int>> some_labels{{0, 1, 2, 3, 1, 4}, {5, 0, 0, 3,
 template <class Visit>
 void for_curves(const Profile& profile, const Visit& visit) {
   for (const auto& [key, curve] : profile.curves) {
-    visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)],
-                      site_names[static_cast<std::size_t>(key.second)]),
-          key.first, curve);
+    visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second)), key.first,
+          curve);
   }
   for (const auto& [key, curve] : profile.weight_curves) {
     visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)],
@@ -238,9 +237,9 @@ TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, 
 TEST_CASE("without softmax a prediction is exact, and says so") {
   const Prediction p = predict(xiong_stack("pre"), {}, {});
   CHECK(p.refusal.empty());
-  const Curve& q = *p.profile.find(Statistic::second_moment, Site::x_out);
+  const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
   for (const double error : q.standard_error) CHECK(error < 1e-14);
-  CHECK(q.value == predicted(xiong_stack("pre"), Statistic::second_moment, Site::x_out));
+  CHECK(q.value == predicted(xiong_stack("pre"), Statistic::second_moment, Signal::x_out));
   CHECK(p.finite_width.size() == 13);
 }
 
@@ -250,7 +249,7 @@ TEST_CASE("token ids: sequences are averaged over, repeated tokens and all") {
   const std::vector<int> distinct{0, 1, 2, 3, 4};
   const std::vector<int> repeated{7, 7, 7, 7, 7};
   const auto top = [&](const std::vector<std::vector<int>>& ids) {
-    return predict(spec, ids, {}).profile.find(Statistic::second_moment, Site::x_out)->value.back();
+    return predict(spec, ids, {}).profile.find(Statistic::second_moment, Signal::x_out)->value.back();
   };
   CHECK(top({distinct}) < top({repeated}));
   CHECK(top({repeated}) == doctest::Approx(1.0 + 6 * 1.5).epsilon(1e-12));
@@ -263,7 +262,7 @@ TEST_CASE("of many token sequences 64 are taken, and the error covers what the o
   std::vector<std::vector<int>> ids(64, {0, 1, 2, 3, 4});
   for (std::size_t i = 0; i < 64; i += 4) ids[i] = {7, 7, 7, 7, 7};
   const auto top = [&] {
-    return *predict(spec, ids, {.tolerance = 1.0}).profile.find(Statistic::second_moment, Site::x_out);
+    return *predict(spec, ids, {.tolerance = 1.0}).profile.find(Statistic::second_moment, Signal::x_out);
   };
   const Curve whole = top();
   CHECK(whole.standard_error.back() < 1e-12);
@@ -273,7 +272,7 @@ TEST_CASE("of many token sequences 64 are taken, and the error covers what the o
   // Uniform attention is exact for each: 16 sequences of the one value and 48 of the other.
   const double difference =
       1.0 + 6 * 1.5 -
-      predict(spec, {{0, 1, 2, 3, 4}}, {}).profile.find(Statistic::second_moment, Site::x_out)->value.back();
+      predict(spec, {{0, 1, 2, 3, 4}}, {}).profile.find(Statistic::second_moment, Signal::x_out)->value.back();
   const double variance = 16.0 * 48.0 / (64.0 * 63.0) * difference * difference;
   CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }

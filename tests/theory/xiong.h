@@ -29,7 +29,7 @@ inline StackSpec xiong_stack(std::string_view placement) {
 }
 
 /// One curve of the recursion.
-inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Site site,
+inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
                                      const ForwardChain& chain = {}) {
   return forward_profile(spec, chain).find(statistic, site)->value;
 }

@@ -32,8 +32,8 @@ class DownRecorder final : public IdleGradientObserver {
 /// Keeps the stream in front of the MLP.
 class StreamRecorder final : public IdleObserver {
  public:
-  void on_site(int sublayer, Site site, const Tensor& x) override {
-    if (sublayer == 1 && site == Site::x_in) stream = host(x);
+  void on_site(int sublayer, Signal site, const Tensor& x) override {
+    if (sublayer == 1 && site == Signal::x_in) stream = host(x);
   }
   std::vector<double> stream;
 };
