@@ -18,57 +18,47 @@ namespace {
 
 using Entries = std::vector<SafetensorsEntry>;
 
-/// A parameter of the stack under its name. Gains and biases are vectors.
-struct Parameter {
-  std::string name;
-  std::vector<std::int64_t> shape;
-};
-
-std::vector<Parameter> parameters_of(const StackSpec& spec, const WeightSource& weights) {
-  std::vector<Parameter> all;
-  for (const MatrixPlace place : matrices_of(spec)) {
-    const auto [rows, cols] = shape_of(spec.model, place.weight);
-    all.push_back({name_of(place), {rows, cols}});
-  }
-  for (const NormPlace place : norms_of(spec.model)) {
-    const NormWeights w = weights.norm(place.sublayer, place.site);
-    all.push_back({name_of(place) + ".gain", {w.gain.cols()}});
-    if (!w.bias.empty()) all.push_back({name_of(place) + ".bias", {w.bias.cols()}});
+/// Every parameter that the stack has, matrices first.
+std::vector<ParameterId> parameters_of(const StackSpec& spec) {
+  std::vector<ParameterId> all = matrices_of(spec);
+  for (const ParameterId& gain : gains_of(spec.model)) {
+    all.push_back(gain);
+    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
+    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
   }
   return all;
 }
 
-class GradientDump final : public StreamGradientDump {
+/// Gains and biases are vectors.
+std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
+  if (is_norm(id.weight)) return {norm_width(model, id.weight)};
+  const auto [rows, cols] = shape_of(model, id.weight);
+  return {rows, cols};
+}
+
+/// Writes every gradient that the file has room for.
+class GradientDump final : public GradientRecorder {
  public:
-  using StreamGradientDump::StreamGradientDump;
-  void on_weight(int layer, Weight weight, const Tensor& dw) override {
-    file_.put("grad.weight." + name_of(MatrixPlace{layer, weight}), dw);
+  explicit GradientDump(TensorFile& file) : file_(file) {}
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    file_.put("grad.weight." + name_of(parameter), gradient.whole());
   }
-  void on_norm(int sublayer, NormSite site, const Tensor& dgain, const Tensor& dbias) override {
-    const std::string name = "grad.weight." + name_of(NormPlace{sublayer, site});
-    file_.put(name + ".gain", dgain);
-    if (!dbias.empty()) file_.put(name + ".bias", dbias);
-  }
+
+ private:
+  TensorFile& file_;
 };
 
 void write_model(const StackContext& c, const StackSpec& spec, const std::string& path) {
   Entries entries;
-  for (const auto& [name, shape] : parameters_of(spec, c.weights)) {
-    entries.push_back({name, SafetensorsType::f64, shape});
+  for (const ParameterId& id : parameters_of(spec)) {
+    entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
   TensorFile file(c.ops, path, entries);
-  for (const MatrixPlace place : matrices_of(spec)) {
-    file.put(name_of(place), c.weights.matrix(place.layer, place.weight));
-  }
-  for (const NormPlace place : norms_of(spec.model)) {
-    const NormWeights w = c.weights.norm(place.sublayer, place.site);
-    file.put(name_of(place) + ".gain", w.gain);
-    if (!w.bias.empty()) file.put(name_of(place) + ".bias", w.bias);
-  }
+  for (const ParameterId& id : parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
   file.close();
 }
 
-Entries activation_entries(const StackSpec& spec, const WeightSource& weights, bool backward) {
+Entries activation_entries(const StackSpec& spec, bool backward) {
   const ModelSpec& m = spec.model;
   const std::int64_t tokens = spec.input.tokens;
   Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
@@ -79,30 +69,31 @@ Entries activation_entries(const StackSpec& spec, const WeightSource& weights, b
   entries.push_back({"loss", SafetensorsType::f64, {1}});
   if (!backward) return entries;
   add_stream_entries(m, tokens, "grad.", entries);
-  for (const auto& [name, shape] : parameters_of(spec, weights)) {
-    entries.push_back({"grad.weight." + name, SafetensorsType::f64, shape});
+  for (const ParameterId& id : parameters_of(spec)) {
+    entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
   return entries;
 }
 
 void write_activations(const StackContext& c, const StackSpec& spec, DType dtype, const RunOptions& run,
                        const std::string& path) {
-  TensorFile file(c.ops, path, activation_entries(spec, c.weights, run.backward));
+  TensorFile file(c.ops, path, activation_entries(spec, run.backward));
+  StreamDump streams(file);
+  GradientDump gradients(file);
+  const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
   const Tensor input = stack_input(c, spec, dtype, run.seed);
   const std::vector<int> ids = token_ids(spec, run.seed);
   const std::vector<int> labels = label_ids(spec, run.seed);
   file.put("input", input);
   if (!ids.empty()) file.put("tokens", ids);
   file.put("labels", labels);
-  StreamDump streams(file);
   if (run.backward) {
-    GradientDump gradients(file);
-    const Backpropagated pass = backpropagate(c, input, labels, streams, gradients);
-    if (!ids.empty()) embedding_backward(c, ids, pass.dinput, gradients);
+    const Backpropagated pass = backpropagate(c, input, labels, hooks);
+    if (!ids.empty()) embedding_backward(c, ids, pass.dinput, hooks);
     file.put("logits", pass.logits);
     file.put("loss", pass.loss);
   } else {
-    const Tensor logits = logits_forward(c, stack_forward(c, input, streams).output);
+    const Tensor logits = logits_forward(c, stack_forward(c, input, hooks).output);
     file.put("logits", logits);
     file.put("loss", c.ops.cross_entropy(logits, labels).loss);
   }

@@ -52,7 +52,7 @@ HeadInputs head_inputs(const ModelSpec& m, const Parameters& p, int layer, Weigh
   HeadInputs inputs{ops.linear(w, bias, x), {}, {}};
   std::optional<NormBound> norm;
   if (m.qk_norm != QkNorm::none) {
-    const NormParameters n = p.norm(2 * layer, query ? NormSite::q : NormSite::k);
+    const NormParameters n = p.norm(2 * layer, query ? Weight::q_norm : Weight::k_norm);
     norm = NormBound{NormKind::rms, m.norm_eps, n.gain, n.bias};
   }
   BoundedSet whole;

@@ -53,7 +53,7 @@ class Walk {
 
   std::vector<SignalBound> run(const InputDomain& domain) {
     note(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
-    x_ = m_.embedding_norm ? normed(0, NormSite::embedding, last_) : last_;
+    x_ = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
     BoundedSet r = x_;
     note_steps(-1);
     note(Signal::x_out, -1, x_);
@@ -97,7 +97,7 @@ class Walk {
     }
   }
 
-  [[nodiscard]] BoundedSet normed(int sublayer, NormSite site, const BoundedSet& x) {
+  [[nodiscard]] BoundedSet normed(int sublayer, Weight site, const BoundedSet& x) {
     const NormParameters n = p_.norm(sublayer, site);
     return ops_.normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
   }
@@ -158,7 +158,7 @@ class Walk {
   /// Notes everything of one sublayer, moves x_ to its output and returns the branch.
   BoundedSet sublayer(int l) {
     const SublayerRule rule = m_.rule(l);
-    BoundedSet a = rule.norm_a ? normed(l, NormSite::a, x_) : x_;
+    BoundedSet a = rule.norm_a ? normed(l, Weight::norm_a, x_) : x_;
     if (rule.input_gain != 1.0) a = ops_.scaled(rule.input_gain, a);
     if (rule.norm_a || rule.input_gain != 1.0) note(Signal::A_out, l, a);
     const bool with_norm = !rule.norm_b && !rule.norm_c && is_read_raw_after(l);
@@ -166,13 +166,13 @@ class Walk {
     note(Signal::f_out, l, f);
     BoundedSet branch = f;
     if (rule.norm_b) {
-      branch = normed(l, NormSite::b, f);
+      branch = normed(l, Weight::norm_b, f);
       note(Signal::B_out, l, branch);
     }
     x_ = ops_.weighted_sum(rule.alpha, x_, rule.beta, branch);
     if (rule.norm_c) {
       note(Signal::sum, l, x_);
-      x_ = normed(l, NormSite::c, x_);
+      x_ = normed(l, Weight::norm_c, x_);
     }
     note_steps(l);
     note(Signal::x_out, l, x_);
@@ -207,7 +207,7 @@ class Walk {
   void head(const BoundedSet& r) {
     const int end = m_.sublayers();
     const BoundedSet& read = m_.placement.two_streams ? r : x_;
-    BoundedSet y = m_.final_norm ? normed(end, NormSite::final, read) : read;
+    BoundedSet y = m_.final_norm ? normed(end, Weight::final_norm, read) : read;
     if (m_.placement.two_streams) y = ops_.weighted_sum(1.0, x_, 1.0, y);
     note(Signal::output, end, y);
     if (!m_.unembedding) return;
@@ -215,7 +215,7 @@ class Walk {
     if (m_.head.transform) {
       note(Signal::dense, end, mapped(Weight::head_dense, last_));
       note(Signal::activated, end, ops_.activated(activation_of(m_.mlp), last_).set);
-      note(Signal::transformed, end, normed(end, NormSite::head, last_));
+      note(Signal::transformed, end, normed(end, Weight::head_norm, last_));
     }
     BoundedSet scores = unembedded(last_);
     if (m_.head.soft_cap > 0.0) {

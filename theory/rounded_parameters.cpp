@@ -50,7 +50,7 @@ Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
   return b;
 }
 
-NormParameters RoundedParameters::norm(int sublayer, NormSite site) const {
+NormParameters RoundedParameters::norm(int sublayer, Weight site) const {
   NormParameters n = parameters_.norm(sublayer, site);
   // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
   // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.

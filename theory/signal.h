@@ -7,12 +7,18 @@
 
 namespace periscope::theory {
 
-/// The signals that a certificate bounds: all but x_in, which is the x_out before it.
+/// Whether a certificate bounds it: not x_in, which is the x_out before it, nor A_out once more as each matrix reads
+/// it.
+[[nodiscard]] constexpr bool is_certified(Signal signal) {
+  return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
+}
+
+/// The signals that a certificate bounds, in the order of the dataflow.
 inline constexpr auto certified_signals = [] {
-  std::array<Signal, signal_names.size() - 1> all{};
+  std::array<Signal, signal_names.size() - 6> all{};
   std::size_t next = 0;
   for (std::size_t i = 0; i < signal_names.size(); ++i) {
-    if (static_cast<Signal>(i) != Signal::x_in) all[next++] = static_cast<Signal>(i);
+    if (is_certified(static_cast<Signal>(i))) all[next++] = static_cast<Signal>(i);
   }
   return all;
 }();

@@ -8,7 +8,6 @@
 #include "sim/spec/first_exception.h"
 
 namespace periscope {
-
 namespace {
 
 constexpr std::uint32_t attack_stream = 0x61747461;
@@ -132,7 +131,7 @@ std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const theory::SignalBound* worst = nullptr;
     for (const theory::SignalBound& b : certificate.bounds) {
-      if (static_cast<std::size_t>(theory::class_of(b.signal)) != k || !has_gradient(b.signal)) continue;
+      if (static_cast<std::size_t>(theory::class_of(b.signal)) != k || !can_climb(b.signal)) continue;
       if (worst == nullptr || b.largest > worst->largest) worst = &b;
     }
     if (worst != nullptr) places.push_back({worst->signal, worst->sublayer, worst->channel});

@@ -201,7 +201,7 @@ Arithmetic parse_arithmetic(const std::string& word) {
 /// What certify reads; a random stack's weights are hashed on the way.
 void certify_all(const Subject& s, const CertifyOptions& own, const std::vector<NumberFormat>& formats,
                  CertifyResult& result) {
-  const TheoryParameters parameters(*s.backend, *s.weights);
+  const TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {

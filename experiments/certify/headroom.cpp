@@ -4,12 +4,10 @@
 #include <cmath>
 
 #include "experiments/certify/theory_parameters.h"
-#include "sim/model/head.h"
 #include "sim/model/input.h"
-#include "sim/model/stack.h"
+#include "sim/model/loss.h"
 
 namespace periscope {
-
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -48,9 +46,7 @@ Reach reach_of(const ModelSpec& m, const theory::Certificate& certificate) {
 }
 
 std::vector<double> logits_of(const StackContext& c, std::span<const int> ids) {
-  IdleObserver silent;
-  const StackOutput out = stack_forward(c, embedding_forward(c, ids), silent);
-  return c.ops.to_host(head_forward(c, out.output).logits);
+  return c.ops.to_host(logits_forward(c, stack_forward(c, embedding_forward(c, ids)).output));
 }
 
 /// max |a − b| / max |a|.
@@ -116,7 +112,7 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   run.gains_alone = compare({.stream = scale.stream, .branch = 1.0, .gains_only = true}, c.model.norm_eps);
   const ScaledWeights weights(c.ops, c.model, c.weights, scale);
   const theory::InputDomain tokens;
-  const TheoryParameters parameters(c.ops, weights);
+  const TheoryParameters parameters(c.ops, run.model, weights);
   run.certificate = theory::certify(run.model, parameters, tokens);
   for (const theory::Certificate& of : runs) {
     run.runs.push_back(theory::certify(run.model, parameters, tokens, of.arithmetic, of.longest));

@@ -3,12 +3,6 @@
 namespace periscope {
 namespace {
 
-/// Sublayer of a matrix that a layer owns.
-int sublayer_of(int layer, Weight weight) {
-  const bool mlp = weight == Weight::gate || weight == Weight::up || weight == Weight::down;
-  return 2 * layer + (mlp ? 1 : 0);
-}
-
 bool is_writer(Weight weight) { return weight == Weight::o || weight == Weight::down; }
 
 /// Whether the head reads a stream that was multiplied by c.
@@ -32,14 +26,14 @@ ModelSpec scaled_model(ModelSpec model, const StackScale& scale) {
   return model;
 }
 
-double ScaledWeights::matrix_factor(int layer, Weight weight) const {
+double ScaledWeights::matrix_factor(int sublayer, Weight weight) const {
   const double c = scale_.stream;
   if (weight == Weight::positions || weight == Weight::token_types) return model_.embedding_norm ? 1.0 : c;
   if (scale_.gains_only) return 1.0;
   if (!is_of_layer(weight)) {
     return is_first_of_head(model_, weight) && head_reads_scaled(model_) ? 1.0 / c : 1.0;
   }
-  const SublayerRule rule = model_.rule(sublayer_of(layer, weight));
+  const SublayerRule rule = model_.rule(sublayer);
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;
   if (!is_writer(weight) && !rule.norm_a) factor /= c;
@@ -47,11 +41,11 @@ double ScaledWeights::matrix_factor(int layer, Weight weight) const {
   return factor;
 }
 
-double ScaledWeights::bias_factor(int layer, Weight weight) const {
+double ScaledWeights::bias_factor(int sublayer, Weight weight) const {
   const double c = scale_.stream;
   if (weight == Weight::project_in) return model_.embedding_norm ? 1.0 : c;
   if (!is_of_layer(weight) || scale_.gains_only) return 1.0;
-  const SublayerRule rule = model_.rule(sublayer_of(layer, weight));
+  const SublayerRule rule = model_.rule(sublayer);
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;
   // The bias of a gated W_down is added to what W_up has made k times as large.
@@ -59,12 +53,12 @@ double ScaledWeights::bias_factor(int layer, Weight weight) const {
   return factor;
 }
 
-double ScaledWeights::norm_factor(NormSite site) const {
-  switch (site) {
-    case NormSite::embedding:
-    case NormSite::b:
-    case NormSite::c: return scale_.stream;
-    case NormSite::final: return model_.placement.two_streams ? scale_.stream : 1.0;
+double ScaledWeights::norm_factor(Weight norm) const {
+  switch (norm) {
+    case Weight::embedding_norm:
+    case Weight::norm_b:
+    case Weight::norm_c: return scale_.stream;
+    case Weight::final_norm: return model_.placement.two_streams ? scale_.stream : 1.0;
     default: return 1.0;
   }
 }
@@ -73,21 +67,24 @@ Tensor ScaledWeights::times(double factor, const Tensor& x) const {
   return x.empty() || factor == 1.0 ? x : backend_.scale(factor, x);
 }
 
-Tensor ScaledWeights::matrix(int layer, Weight weight) const {
-  return times(matrix_factor(layer, weight), source_.matrix(layer, weight));
+SublayerWeights ScaledWeights::fetch(int sublayer) const {
+  SublayerWeights all = source_.fetch(sublayer);
+  for (auto& [weight, linear] : all.linear) {
+    const double factor = matrix_factor(sublayer, weight);
+    if (factor != 1.0) {
+      linear.map = dense_map([this, factor, map = linear.map] { return times(factor, map->dense()); });
+    }
+    linear.bias = times(bias_factor(sublayer, weight), linear.bias);
+  }
+  for (auto& [weight, norm] : all.norms) {
+    norm.gain = times(norm_factor(weight), norm.gain);
+    norm.bias = times(norm_factor(weight), norm.bias);
+  }
+  return all;
 }
 
 Tensor ScaledWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
-  return times(matrix_factor(0, table), source_.rows(ops, table, ids));
-}
-
-Tensor ScaledWeights::bias(int layer, Weight weight) const {
-  return times(bias_factor(layer, weight), source_.bias(layer, weight));
-}
-
-NormWeights ScaledWeights::norm(int sublayer, NormSite site) const {
-  const NormWeights w = source_.norm(sublayer, site);
-  return {.gain = times(norm_factor(site), w.gain), .bias = times(norm_factor(site), w.bias), .plus = w.plus};
+  return times(matrix_factor(-1, table), source_.rows(ops, table, ids));
 }
 
 ScaleRecipe recipe_of(const ModelSpec& m) {

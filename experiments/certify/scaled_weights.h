@@ -33,15 +33,13 @@ class ScaledWeights final : public WeightSource {
   ScaledWeights(const Backend& backend, const ModelSpec& model, const WeightSource& source, const StackScale& scale)
       : backend_(backend), model_(model), source_(source), scale_(scale) {}
 
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:
-  [[nodiscard]] double matrix_factor(int layer, Weight weight) const;
-  [[nodiscard]] double bias_factor(int layer, Weight weight) const;
-  [[nodiscard]] double norm_factor(NormSite site) const;
+  [[nodiscard]] double matrix_factor(int sublayer, Weight weight) const;
+  [[nodiscard]] double bias_factor(int sublayer, Weight weight) const;
+  [[nodiscard]] double norm_factor(Weight norm) const;
   [[nodiscard]] Tensor times(double factor, const Tensor& x) const;
 
   const Backend& backend_;

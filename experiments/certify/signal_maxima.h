@@ -7,7 +7,7 @@
 
 #include "experiments/certify/inner_log.h"
 #include "sim/model/context.h"
-#include "theory/certificate.h"
+#include "sim/spec/signal.h"
 
 namespace periscope {
 
@@ -18,7 +18,7 @@ class SignalMaxima {
   using Key = std::pair<Signal, int>;
 
   /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen. Of an emulated run `log` is what the
-  /// context's backend tells of numbers inside its ops: they are signals too, and scores are those that it computed.
+  /// context's backend tells of numbers inside its ops: they are signals too.
   void add(const StackContext& context, const Tensor& input, InnerLog* log = nullptr);
   /// Runs token ids, adds what is seen.
   void add(const StackContext& context, std::span<const int> ids, InnerLog* log = nullptr);
@@ -30,18 +30,11 @@ class SignalMaxima {
   /// Signals seen.
   [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 
- private:
-  void note(const StackContext& context, Signal signal, int sublayer, const Tensor& x);
-  void run(const StackContext& context, const Tensor& input, InnerLog* log);
-  /// What was told since the last call, as signals of `sublayer`.
-  void note_inner(const StackContext& context, int sublayer, InnerLog* log);
-  /// Largest of magnitudes that are seen one by one, or (`one`) of all of them.
-  void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes, bool one);
+  /// Raises the maxima of a signal to magnitudes that are seen one by one, or (`one`) all as one.
+  void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes, bool one = false);
 
+ private:
   std::map<Key, std::vector<double>> maxima_;
 };
-
-/// Every query head's largest |score| that enters the softmax, of q [N, H·e] and k [N, kv_heads·e] as heads read them.
-std::vector<double> largest_scores(const StackContext& context, int layer, const Tensor& q, const Tensor& k);
 
 }  // namespace periscope

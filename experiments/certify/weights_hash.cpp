@@ -81,7 +81,7 @@ Eigen::VectorXd HashedParameters::bias(int layer, Weight weight) const {
   return b;
 }
 
-theory::NormParameters HashedParameters::norm(int sublayer, NormSite site) const {
+theory::NormParameters HashedParameters::norm(int sublayer, Weight site) const {
   theory::NormParameters n = parameters_.norm(sublayer, site);
   digest_->add(n.gain.data(), bytes_of(n.gain));
   digest_->add(n.bias.data(), bytes_of(n.bias));

@@ -26,7 +26,7 @@ class HashedParameters final : public theory::Parameters {
   [[nodiscard]] theory::RowMatrix matrix(int layer, Weight weight) const override;
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
-  [[nodiscard]] theory::NormParameters norm(int sublayer, NormSite site) const override;
+  [[nodiscard]] theory::NormParameters norm(int sublayer, Weight site) const override;
 
   /// Once, at the end.
   [[nodiscard]] std::string hash() const;

@@ -79,7 +79,7 @@ std::string architecture_of(const Checkpoint& c) {
 std::vector<NameRow> name_map_of(const Checkpoint& c) {
   std::map<std::string, StoredPart> by_parameter;
   for (const auto& [tensor, uses] : c.uses()) {
-    for (const ParameterMap::Use& use : uses) by_parameter[use.parameter] = use.part;
+    for (const ParameterMap::Use& use : uses) by_parameter[name_of(use.parameter)] = use.part;
   }
   std::vector<NameRow> rows;
   const auto add = [&](const std::string& parameter) {
@@ -90,15 +90,15 @@ std::vector<NameRow> name_map_of(const Checkpoint& c) {
     if (of_layer) part.tensor = pattern(part.tensor);
     rows.push_back({of_layer ? pattern(parameter) : parameter, std::move(part)});
   };
-  for (const NormPlace place : norms_of(c.model())) {
-    if (place.site < NormSite::embedding && place.sublayer > 1) continue;
-    add(name_of(place) + ".gain");
-    add(name_of(place) + ".bias");
+  for (const ParameterId& gain : gains_of(c.model())) {
+    if (gain.sublayer > 1) continue;
+    add(name_of(gain));
+    add(name_of(bias_of(gain)));
   }
-  for (const MatrixPlace place : matrices_of(token_stack(c.model()))) {
-    if (place.layer > 0) continue;
-    add(name_of(place));
-    add(bias_name_of(place));
+  for (const ParameterId& matrix : matrices_of(token_stack(c.model()))) {
+    if (matrix.layer() > 0) continue;
+    add(name_of(matrix));
+    add(name_of(bias_of(matrix)));
   }
   return rows;
 }

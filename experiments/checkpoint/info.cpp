@@ -1,6 +1,7 @@
 #include "experiments/checkpoint/info.h"
 
 #include "experiments/checkpoint/facts.h"
+#include "sim/model/parameters.h"
 
 namespace periscope {
 
@@ -64,7 +65,7 @@ Json info_json(const Checkpoint& c) {
     const SafetensorsView& view = c.files().find(tensor);
     Json& entry =
         json["tensors"][tensor] = {{"type", name_of(view.type)}, {"shape", view.shape}, {"parameters", Json::array()}};
-    for (const ParameterMap::Use& use : uses) entry["parameters"].push_back(use.parameter);
+    for (const ParameterMap::Use& use : uses) entry["parameters"].push_back(name_of(use.parameter));
   }
   json["unused"] = c.unused();
   json["defaults"] = c.defaults();

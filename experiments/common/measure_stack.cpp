@@ -15,11 +15,11 @@ Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOption
   const Tensor input = stack_input(context, spec, run.dtype, seed);
   Probe probe(context);
   if (!run.backward) {
-    stack_forward(context, input, probe);
+    stack_forward(context, input, {.recorders = {&probe}});
     return probe.take();
   }
   GradientProbe gradients(context);
-  backpropagate(context, input, label_ids(spec, seed), probe, gradients);
+  backpropagate(context, input, label_ids(spec, seed), {.recorders = {&probe, &gradients}, .gradients = {&gradients}});
   Reading reading = probe.take();
   gradients.take_into(reading.profile);
   return reading;

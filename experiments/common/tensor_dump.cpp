@@ -11,16 +11,9 @@ void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::
   }
 }
 
-void StreamDump::on_input(const Tensor& x) { file_.put("stream.0", x); }
-
-void StreamDump::on_site(int sublayer, Signal site, const Tensor& x) {
-  if (site == Signal::x_out) file_.put(fmt::format("stream.{}", sublayer + 1), x);
-}
-
-void StreamGradientDump::on_input(const Tensor& dx) { file_.put("grad.stream.0", dx); }
-
-void StreamGradientDump::on_site(int sublayer, Signal site, const Tensor& dx) {
-  if (site == Signal::x_out) file_.put(fmt::format("grad.stream.{}", sublayer + 1), dx);
+void StreamDump::on_signal(const Emission& at, const Tensor& x) {
+  if (at.signal != Signal::x_out) return;
+  file_.put(fmt::format("{}stream.{}", at.pass == Pass::backward ? "grad." : "", at.sublayer + 1), x);
 }
 
 }  // namespace periscope

@@ -6,7 +6,7 @@
 
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/core/backend.h"
-#include "sim/model/observer.h"
+#include "sim/model/hooks.h"
 
 namespace periscope {
 
@@ -32,25 +32,13 @@ class TensorFile {
 void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::string& prefix,
                         std::vector<SafetensorsEntry>& entries);
 
-/// Writes stream.0 … stream.2L.
-class StreamDump final : public IdleObserver {
+/// Writes stream.0 … stream.2L of a forward pass and grad.stream.0 … grad.stream.2L of a backward pass.
+class StreamDump final : public SignalRecorder {
  public:
   explicit StreamDump(TensorFile& file) : file_(file) {}
-  void on_input(const Tensor& x) override;
-  void on_site(int sublayer, Signal site, const Tensor& x) override;
+  void on_signal(const Emission& at, const Tensor& x) override;
 
  private:
-  TensorFile& file_;
-};
-
-/// Writes grad.stream.0 … grad.stream.2L.
-class StreamGradientDump : public IdleGradientObserver {
- public:
-  explicit StreamGradientDump(TensorFile& file) : file_(file) {}
-  void on_input(const Tensor& dx) override;
-  void on_site(int sublayer, Signal site, const Tensor& dx) override;
-
- protected:
   TensorFile& file_;
 };
 

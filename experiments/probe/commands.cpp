@@ -44,22 +44,15 @@ struct ProbeOptions : CheckpointOptions {
 };
 
 /// Steps once per sublayer, forward and back.
-class ProgressObserver final : public IdleObserver {
+class ProgressRecorder final : public SignalRecorder {
  public:
-  explicit ProgressObserver(Progress& progress) : progress_(progress) {}
-  void on_site(int sublayer, Signal site, const Tensor& /*x*/) override {
-    if (site == Signal::x_out) progress_.step(fmt::format("sublayer {}", sublayer));
-  }
-
- private:
-  Progress& progress_;
-};
-
-class ProgressBack final : public IdleGradientObserver {
- public:
-  explicit ProgressBack(Progress& progress) : progress_(progress) {}
-  void on_site(int sublayer, Signal site, const Tensor& /*dx*/) override {
-    if (site == Signal::x_in) progress_.step(fmt::format("back, sublayer {}", sublayer));
+  explicit ProgressRecorder(Progress& progress) : progress_(progress) {}
+  void on_signal(const Emission& at, const Tensor& /*x*/) override {
+    if (at.sublayer < 0) return;
+    if (at.pass == Pass::forward && at.signal == Signal::x_out) progress_.step(fmt::format("sublayer {}", at.sublayer));
+    if (at.pass == Pass::backward && at.signal == Signal::x_in) {
+      progress_.step(fmt::format("back, sublayer {}", at.sublayer));
+    }
   }
 
  private:
@@ -89,14 +82,12 @@ std::string name_of(const Checkpoint& checkpoint) {
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
                      const ProbeOptions& own, bool quiet) {
   Progress progress("probe", context.model.sublayers() * (own.backward ? 2 : 1), quiet);
-  ProgressObserver forward(progress);
-  ProgressBack back(progress);
+  ProgressRecorder steps(progress);
   const ModelPass pass{.ids = input.ids,
                        .labels = input.labels,
                        .backward = own.backward,
                        .top = own.top,
-                       .observers = {&forward},
-                       .gradients = {&back}};
+                       .hooks = {.recorders = {&steps}}};
   if (own.dump.empty()) return read_model(context, pass);
   ModelReading reading;
   write_atomically(own.dump + "/activations.safetensors",

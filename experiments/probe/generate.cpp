@@ -11,9 +11,8 @@ namespace periscope {
 
 std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
                                    const std::function<void(int)>& on_token) {
-  IdleObserver nobody;
   for (int i = 0; i < count; ++i) {
-    const Tensor output = stack_forward(c, embedding_forward(c, ids), nobody).output;
+    const Tensor output = stack_forward(c, embedding_forward(c, ids)).output;
     const std::vector<int> last{static_cast<int>(ids.size()) - 1};
     const std::vector<double> logits = c.ops.to_host(logits_forward(c, c.ops.gather(output, last)));
     if (std::ranges::any_of(logits, [](double z) { return std::isnan(z); })) {

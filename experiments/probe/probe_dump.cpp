@@ -31,13 +31,12 @@ ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, Mod
   const bool has_loss = std::ranges::any_of(pass.labels, [](int label) { return label != no_label; });
   TensorFile file(c.ops, path, entries_of(checkpoint, pass, has_loss));
   StreamDump streams(file);
-  StreamGradientDump stream_gradients(file);
   CheckpointGradients gradients(c.ops, checkpoint.map(), checkpoint.model(),
                                 [&](const std::string& tensor, const std::vector<double>& gradient) {
                                   file.put("grad.weight." + tensor, gradient);
                                 });
-  pass.observers.push_back(&streams);
-  pass.gradients.insert(pass.gradients.end(), {&stream_gradients, &gradients});
+  pass.hooks.recorders.push_back(&streams);
+  pass.hooks.gradients.push_back(&gradients);
   ModelReading reading = read_model(c, pass);
   file.put("input", reading.input);
   file.put("tokens", pass.ids);

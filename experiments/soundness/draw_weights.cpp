@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-using Part = ParameterPlace::Part;
+using Part = ParameterId::Part;
 using Values = std::vector<double>;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -113,46 +113,43 @@ class Writer {
   void write() {
     StackSpec spec{.model = s_.model, .init = {}, .input = {}};
     spec.input.kind = s_.domain.tokens ? InputKind::tokens : InputKind::gaussian;
-    for (const NormPlace& place : norms_of(s_.model)) norm(place);
-    for (const MatrixPlace& place : matrices_of(spec)) matrix(place);
+    for (const ParameterId& gain : gains_of(s_.model)) norm(gain);
+    for (const ParameterId& id : matrices_of(spec)) matrix(id);
     relate();
   }
 
  private:
-  void norm(const NormPlace& p) {
-    const ModelSpec& m = s_.model;
-    int n = p.site == NormSite::head ? m.embedding_width() : m.width;
-    const bool qk = p.site == NormSite::q || p.site == NormSite::k;
-    if (qk) n = m.head_dim * (m.qk_norm == QkNorm::head ? 1 : p.site == NormSite::q ? m.heads : m.kv_heads);
-    put(gain_place(p.sublayer, p.site), 1, n, draw_gain(draw_, n, format_));
-    if (qk || m.norm != NormKind::layer) return;
+  void norm(const ParameterId& gain) {
+    const int n = norm_width(s_.model, gain.weight);
+    put(gain, 1, n, draw_gain(draw_, n, format_));
+    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
+    if (of_heads || s_.model.norm != NormKind::layer) return;
     const double scale = draw_.chance(0.3) ? 0.0 : draw_.magnitude(-3.0, 1.5);
     const bool constant = draw_.chance(0.2);
-    put(norm_bias_place(p.sublayer, p.site), 1, n, constant ? Values(at(n), scale) : draw_.normals(n, scale));
+    put(bias_of(gain), 1, n, constant ? Values(at(n), scale) : draw_.normals(n, scale));
   }
 
-  void matrix(const MatrixPlace& p) {
-    const auto [rows, cols] = shape_of(s_.model, p.weight);
+  void matrix(const ParameterId& id) {
+    const auto [rows, cols] = shape_of(s_.model, id.weight);
     Shaped w = draw_matrix(draw_, rows, cols, format_);
-    if (w.structure != nullptr) s_.structure.push_back(fmt::format("{}: {}", name_of(p), w.structure));
-    put(matrix_place(p.layer, p.weight), rows, cols, std::move(w.values));
-    const bool projects = p.weight == Weight::project_in || p.weight == Weight::project_out;
-    if (is_table(p.weight) || projects || !biased_ || draw_.chance(0.1)) return;
-    put(bias_place(p.layer, p.weight), 1, rows,
-        draw_.normals(rows, draw_.chance(0.3) ? 0.0 : draw_.magnitude(-2.0, 1.5)));
+    if (w.structure != nullptr) s_.structure.push_back(fmt::format("{}: {}", name_of(id), w.structure));
+    put(id, rows, cols, std::move(w.values));
+    const bool projects = id.weight == Weight::project_in || id.weight == Weight::project_out;
+    if (is_table(id.weight) || projects || !biased_ || draw_.chance(0.1)) return;
+    put(bias_of(id), 1, rows, draw_.normals(rows, draw_.chance(0.3) ? 0.0 : draw_.magnitude(-2.0, 1.5)));
   }
 
   /// What makes parameters of different places conspire.
   void relate() {
     const ModelSpec& m = s_.model;
     for (int l = 0; l < m.layers; ++l) {
-      if (is_gated(m.mlp) && draw_.chance(0.25)) copy(matrix_place(l, Weight::up), matrix_place(l, Weight::gate));
-      if (m.heads == m.kv_heads && draw_.chance(0.25)) copy(matrix_place(l, Weight::q), matrix_place(l, Weight::k));
+      if (is_gated(m.mlp) && draw_.chance(0.25)) copy(matrix_id(l, Weight::up), matrix_id(l, Weight::gate));
+      if (m.heads == m.kv_heads && draw_.chance(0.25)) copy(matrix_id(l, Weight::q), matrix_id(l, Weight::k));
       if (draw_.chance(0.25)) cancel_bias(2 * l, l, Weight::v);
       if (draw_.chance(0.25)) cancel_bias(2 * l + 1, l, Weight::up);
     }
     if (m.unembedding && s_.domain.tokens && draw_.chance(0.3)) {
-      copy(matrix_place(0, Weight::embedding), matrix_place(0, Weight::unembedding));
+      copy(matrix_id(0, Weight::embedding), matrix_id(0, Weight::unembedding));
     }
     if (s_.domain.tokens && m.embedding.positions > 0 && m.embedding_width() == m.width && draw_.chance(0.2)) {
       cancel_positions();
@@ -161,10 +158,10 @@ class Writer {
 
   /// The bias takes away what the matrix makes of norm A's bias.
   void cancel_bias(int sublayer, int layer, Weight weight) {
-    const auto shift = s_.numbers.find(norm_bias_place(sublayer, NormSite::a));
-    const auto bias = s_.numbers.find(bias_place(layer, weight));
+    const auto shift = s_.numbers.find(bias_of(gain_id(sublayer, Weight::norm_a)));
+    const auto bias = s_.numbers.find(bias_of(matrix_id(layer, weight)));
     if (shift == s_.numbers.end() || bias == s_.numbers.end()) return;
-    const Numbers& w = s_.numbers.at(matrix_place(layer, weight));
+    const Numbers& w = s_.numbers.at(matrix_id(layer, weight));
     for (Tensor::Index i = 0; i < w.rows; ++i) {
       double sum = 0.0;
       for (Tensor::Index j = 0; j < w.cols; ++j) {
@@ -172,13 +169,13 @@ class Writer {
       }
       bias->second.values[static_cast<std::size_t>(i)] = -sum;
     }
-    s_.structure.push_back(bias_name_of(MatrixPlace{layer, weight}) + ": cancels");
+    s_.structure.push_back(name_of(bias->first) + ": cancels");
   }
 
   /// Every position takes one token's row away, scaled as it enters.
   void cancel_positions() {
-    Numbers& positions = s_.numbers.at(matrix_place(0, Weight::positions));
-    const Numbers& table = s_.numbers.at(matrix_place(0, Weight::embedding));
+    Numbers& positions = s_.numbers.at(matrix_id(0, Weight::positions));
+    const Numbers& table = s_.numbers.at(matrix_id(0, Weight::embedding));
     for (Tensor::Index i = 0; i < positions.rows * positions.cols; ++i) {
       const Tensor::Index row = i / positions.cols % table.rows;
       positions.values[static_cast<std::size_t>(i)] =
@@ -187,13 +184,12 @@ class Writer {
     s_.structure.emplace_back("positions: cancel the embedding");
   }
 
-  void copy(const ParameterPlace& from, const ParameterPlace& to) {
+  void copy(const ParameterId& from, const ParameterId& to) {
     s_.numbers[to] = s_.numbers.at(from);
-    s_.structure.push_back(fmt::format("{} = {}", weight_names[static_cast<std::size_t>(to.which)],
-                                       weight_names[static_cast<std::size_t>(from.which)]));
+    s_.structure.push_back(fmt::format("{} = {}", name_of(to.weight), name_of(from.weight)));
   }
-  void put(const ParameterPlace& place, int rows, int cols, Values values) {
-    s_.numbers[place] = {rows, cols, std::move(values)};
+  void put(const ParameterId& id, int rows, int cols, Values values) {
+    s_.numbers[id] = {rows, cols, std::move(values)};
   }
 
   Draw& draw_;
@@ -202,17 +198,15 @@ class Writer {
   bool biased_;
 };
 
-bool belongs(const ParameterPlace& place, Knob knob) {
-  const bool matrix = place.part == Part::matrix;
+bool belongs(const ParameterId& id, Knob knob) {
+  const bool matrix = id.part == Part::matrix;
   switch (knob) {
-    case Knob::tables: return matrix && is_table(place.weight());
-    case Knob::gains: return place.part == Part::gain || place.part == Part::norm_bias;
-    case Knob::outputs: return matrix && (place.weight() == Weight::o || place.weight() == Weight::down);
-    case Knob::all_matrices: return matrix && !is_table(place.weight());
-    case Knob::biases: return place.part == Part::bias || place.part == Part::norm_bias;
-    case Knob::head:
-      return (matrix || place.part == Part::bias) &&
-             (place.weight() == Weight::unembedding || place.weight() == Weight::head_dense);
+    case Knob::tables: return matrix && is_table(id.weight);
+    case Knob::gains: return is_norm(id.weight);
+    case Knob::outputs: return matrix && (id.weight == Weight::o || id.weight == Weight::down);
+    case Knob::all_matrices: return matrix && !is_table(id.weight);
+    case Knob::biases: return id.part == Part::bias;
+    case Knob::head: return id.weight == Weight::unembedding || id.weight == Weight::head_dense;
   }
   return false;
 }
@@ -238,9 +232,9 @@ Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const Number
   return s;
 }
 
-std::map<ParameterPlace, Numbers> turned(const Specimen& s, Knob knob, double factor, const NumberFormat& format) {
+std::map<ParameterId, Numbers> turned(const Specimen& s, Knob knob, double factor, const NumberFormat& format) {
   const Rounding round(format);
-  std::map<ParameterPlace, Numbers> numbers = s.numbers;
+  std::map<ParameterId, Numbers> numbers = s.numbers;
   for (auto& [place, n] : numbers) {
     const double by = belongs(place, knob) ? factor : 1.0;
     for (double& v : n.values) v = round(by * v);

@@ -29,11 +29,11 @@ struct Claim {
 
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
                                    const Claim& claim) {
-  const HeldWeights weights(ops, turned(s, knob, factor, claim.unrounded ? fp64 : claim.arithmetic.stored));
-  return theory::certify(s.model, TheoryParameters(ops, weights), s.domain, claim.arithmetic, claim.longest);
+  const HeldWeights weights(ops, s.model, turned(s, knob, factor, claim.unrounded ? fp64 : claim.arithmetic.stored));
+  return theory::certify(s.model, TheoryParameters(ops, s.model, weights), s.domain, claim.arithmetic, claim.longest);
 }
 
-bool is_finite(const std::map<ParameterPlace, Numbers>& numbers) {
+bool is_finite(const std::map<ParameterId, Numbers>& numbers) {
   return std::ranges::all_of(numbers, [](const auto& entry) {
     return std::ranges::all_of(entry.second.values, [](double v) { return std::isfinite(v); });
   });
@@ -103,9 +103,9 @@ class Trial {
     reached_.fill(0.0);
     if (result.specimen.model.embedding.token_types > 1) {
       auto numbers = result.specimen.numbers;
-      std::vector<double>& rows = numbers.at(matrix_place(0, Weight::token_types)).values;
+      std::vector<double>& rows = numbers.at(matrix_id(0, Weight::token_types)).values;
       std::rotate(rows.begin(), rows.begin() + result.specimen.model.width, rows.end());
-      other_types_.emplace(ops, numbers);
+      other_types_.emplace(ops, result.specimen.model, numbers);
     }
     result.claims = static_cast<std::size_t>(std::ranges::count(claims_, true));
     result.all_certified = theory::verdict(certificate, std::nullopt).certified;
@@ -221,7 +221,7 @@ SpecimenResult examine(const SoundnessOptions& options, std::uint32_t index) {
   if (!claim.unrounded && !is_finite(rounded)) return r;
   const theory::Certificate certificate = certificate_of(r.specimen, *ops, r.knob, r.factor, claim);
   r.specimen.numbers = std::move(rounded);
-  const HeldWeights weights(*ops, r.specimen.numbers);
+  const HeldWeights weights(*ops, r.specimen.model, r.specimen.numbers);
   Trial trial(options, *ops, weights, certificate, r);
   if (r.claims == 0) return r;
   const StackContext exact{.ops = *ops, .model = r.specimen.model, .weights = weights};

@@ -49,17 +49,7 @@ std::string breach_text(const SoundnessResult& r, const SpecimenResult& v) {
 
 Json values_json(const Specimen& s) {
   Json json = Json::object();
-  for (const auto& [place, n] : s.numbers) {
-    using Part = ParameterPlace::Part;
-    std::string name;
-    switch (place.part) {
-      case Part::matrix: name = name_of(MatrixPlace{place.at, place.weight()}); break;
-      case Part::bias: name = bias_name_of(MatrixPlace{place.at, place.weight()}); break;
-      case Part::gain: name = name_of(NormPlace{place.at, place.site()}) + ".gain"; break;
-      case Part::norm_bias: name = name_of(NormPlace{place.at, place.site()}) + ".bias"; break;
-    }
-    json[name] = {{"shape", {n.rows, n.cols}}, {"values", n.values}};
-  }
+  for (const auto& [id, n] : s.numbers) json[name_of(id)] = {{"shape", {n.rows, n.cols}}, {"values", n.values}};
   return json;
 }
 

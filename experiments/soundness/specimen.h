@@ -23,7 +23,7 @@ struct Specimen {
   ModelSpec model;
   theory::InputDomain domain;
   int tokens = 1;  ///< length of the sequences that are run
-  std::map<ParameterPlace, Numbers> numbers;
+  std::map<ParameterId, Numbers> numbers;
   std::vector<std::string> structure;  ///< what is special, for people
 
   [[nodiscard]] std::int64_t parameters() const;
@@ -50,7 +50,6 @@ inline constexpr std::array<std::string_view, 6> knob_names{"tables",       "gai
                                                             "all matrices", "biases", "head"};
 
 /// The numbers with those that belong to the knob multiplied by a factor, then all rounded to the format.
-std::map<ParameterPlace, Numbers> turned(const Specimen& specimen, Knob knob, double factor,
-                                         const NumberFormat& format);
+std::map<ParameterId, Numbers> turned(const Specimen& specimen, Knob knob, double factor, const NumberFormat& format);
 
 }  // namespace periscope

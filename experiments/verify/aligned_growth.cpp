@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/model/parameters.h"
 #include "sim/model/stack.h"
 #include "sim/reference/backend.h"
 
@@ -12,10 +13,26 @@ namespace {
 /// x̂ x̂ᵀ for every matrix; W_up and W_down through the first of the hidden units alone.
 class AlignedWeights final : public WeightSource {
  public:
-  AlignedWeights(const Backend& ops, std::vector<double> direction, double gain)
-      : ops_(ops), direction_(std::move(direction)), gain_(gain) {}
+  AlignedWeights(const Backend& ops, const ModelSpec& model, std::vector<double> direction, double gain)
+      : ops_(ops), model_(model), direction_(std::move(direction)), gain_(gain) {}
 
-  [[nodiscard]] Tensor matrix(int /*layer*/, Weight weight) const override {
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
+    SublayerWeights all;
+    for (const Weight weight : weights_in(model_, sublayer)) {
+      if (is_norm(weight)) {
+        all.norms[weight] = {ops_.constant(1, model_.width, DType::f64, gain_), {}};
+      } else {
+        all.linear[weight] = {dense_map([this, weight] { return matrix(weight); }), {}};
+      }
+    }
+    return all;
+  }
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(*this, ops, table, ids);
+  }
+
+ private:
+  [[nodiscard]] Tensor matrix(Weight weight) const {
     const std::size_t d = direction_.size();
     std::vector<double> w(d * d, 0.0);
     for (std::size_t i = 0; i < d; ++i) {
@@ -25,28 +42,21 @@ class AlignedWeights final : public WeightSource {
         w[i * d + j] = row * column;
       }
     }
-    return ops_.from_host(static_cast<Tensor::Index>(d), static_cast<Tensor::Index>(d), DType::f64, w);
-  }
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(ops, table, ids);
-  }
-  [[nodiscard]] Tensor bias(int /*layer*/, Weight /*weight*/) const override { return {}; }
-  [[nodiscard]] NormWeights norm(int /*sublayer*/, NormSite /*site*/) const override {
-    return {ops_.constant(1, static_cast<Tensor::Index>(direction_.size()), DType::f64, gain_), {}};
+    return ops_.from_host(model_.width, model_.width, DType::f64, w);
   }
 
- private:
   const Backend& ops_;
+  const ModelSpec& model_;
   std::vector<double> direction_;
   double gain_;
 };
 
-class RmsObserver final : public IdleObserver {
+/// √(mean square) of the stream at every depth.
+class RmsRecorder final : public SignalRecorder {
  public:
-  explicit RmsObserver(const Backend& ops) : ops_(ops) {}
-  void on_input(const Tensor& x) override { rms.push_back(std::sqrt(ops_.row_moments(x).second_moment[0])); }
-  void on_site(int /*sublayer*/, Signal site, const Tensor& x) override {
-    if (site == Signal::x_out) on_input(x);
+  explicit RmsRecorder(const Backend& ops) : ops_(ops) {}
+  void on_signal(const Emission& at, const Tensor& x) override {
+    if (at.signal == Signal::x_out) rms.push_back(std::sqrt(ops_.row_moments(x).second_moment[0]));
   }
   std::vector<double> rms;
 
@@ -71,11 +81,11 @@ AlignedGrowth grow_aligned(int layers, int width, double gain) {
   for (const double v : x) square += v * v;
   std::vector<double> direction = x;
   for (double& v : direction) v /= std::sqrt(square);
-  const AlignedWeights weights(*ops, direction, gain);
-  RmsObserver observer(*ops);
+  const AlignedWeights weights(*ops, model, direction, gain);
+  RmsRecorder recorder(*ops);
   const StackContext context{.ops = *ops, .model = model, .weights = weights};
-  (void)stack_forward(context, ops->from_host(1, width, DType::f64, x), observer);
-  AlignedGrowth g{.rms = observer.rms, .bound = {}};
+  (void)stack_forward(context, ops->from_host(1, width, DType::f64, x), {.recorders = {&recorder}});
+  AlignedGrowth g{.rms = recorder.rms, .bound = {}};
   for (std::size_t depth = 0; depth < g.rms.size(); ++depth) {
     g.bound.push_back(g.rms[0] + static_cast<double>(depth) * gain);
     g.worst = std::max(g.worst, g.rms[depth] / g.bound[depth] - 1.0);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "sim/model/parameters.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -194,7 +195,7 @@ BoundCase case_from_json(const Json& json, const std::string& file) {
   return c;
 }
 
-Tensor CaseWeights::matrix(int /*layer*/, Weight weight) const {
+Tensor CaseWeights::matrix(Weight weight) const {
   const Tensor::Index d = case_.model.width;
   const Tensor::Index h = case_.model.mlp_width;
   switch (weight) {
@@ -206,7 +207,7 @@ Tensor CaseWeights::matrix(int /*layer*/, Weight weight) const {
   }
 }
 
-Tensor CaseWeights::bias(int /*layer*/, Weight weight) const {
+Tensor CaseWeights::bias(Weight weight) const {
   const std::vector<double>* b = weight == Weight::gate   ? &case_.gate_bias
                                  : weight == Weight::up   ? &case_.up_bias
                                  : weight == Weight::down ? &case_.down_bias
@@ -215,14 +216,30 @@ Tensor CaseWeights::bias(int /*layer*/, Weight weight) const {
   return ops_.from_host(1, static_cast<Tensor::Index>(b->size()), DType::f64, *b);
 }
 
-NormWeights CaseWeights::norm(int /*sublayer*/, NormSite site) const {
-  const CaseNorm& n = site == NormSite::a   ? case_.a
-                      : site == NormSite::b ? case_.b
-                      : site == NormSite::c ? case_.c
-                                            : case_.final;
+NormWeights CaseWeights::norm(Weight weight) const {
+  const CaseNorm& n = weight == Weight::norm_a   ? case_.a
+                      : weight == Weight::norm_b ? case_.b
+                      : weight == Weight::norm_c ? case_.c
+                                                 : case_.final;
   const Tensor::Index d = case_.model.width;
   return {ops_.from_host(1, d, DType::f64, n.gain),
           n.bias.empty() ? Tensor{} : ops_.from_host(1, d, DType::f64, n.bias)};
+}
+
+SublayerWeights CaseWeights::fetch(int sublayer) const {
+  SublayerWeights all;
+  for (const Weight weight : weights_in(case_.model, sublayer)) {
+    if (is_norm(weight)) {
+      all.norms[weight] = norm(weight);
+    } else {
+      all.linear[weight] = {dense_map([this, weight] { return matrix(weight); }), bias(weight)};
+    }
+  }
+  return all;
+}
+
+Tensor CaseWeights::rows(const Backend& /*ops*/, Weight /*table*/, std::span<const int> /*ids*/) const {
+  throw std::logic_error("a case has no tables");
 }
 
 }  // namespace periscope

@@ -50,14 +50,15 @@ BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& 
 class CaseWeights final : public WeightSource {
  public:
   CaseWeights(const Backend& ops, const BoundCase& c) : ops_(ops), case_(c) {}
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(ops, table, ids);
-  }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
+  /// Throws std::logic_error: a case has no tables.
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
+  [[nodiscard]] Tensor matrix(Weight weight) const;
+  [[nodiscard]] Tensor bias(Weight weight) const;
+  [[nodiscard]] NormWeights norm(Weight weight) const;
+
   const Backend& ops_;
   const BoundCase& case_;
 };

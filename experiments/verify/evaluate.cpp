@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
-#include "sim/model/primitives.h"
-#include "sim/model/sublayer.h"
 #include "sim/reference/backend.h"
 
 namespace periscope {
 namespace {
 
 constexpr int mlp_sublayer = 1;
-constexpr int final_site = 2;
 constexpr double unit_roundoff = 0x1p-53;
 
 const Backend& reference() {
@@ -21,10 +19,10 @@ const Backend& reference() {
 }
 
 /// Keeps the gradient of W2.
-class DownGradient final : public IdleGradientObserver {
+class DownGradient final : public GradientRecorder {
  public:
-  void on_weight(int /*layer*/, Weight weight, const Tensor& dw) override {
-    if (weight == Weight::down) gradient = dw;
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& of_parameter) override {
+    if (parameter == matrix_id(0, Weight::down)) gradient = of_parameter.whole();
   }
   Tensor gradient;
 };
@@ -79,10 +77,10 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   return unit_roundoff * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.miss * roundings);
 }
 
-void fill_probabilities(const BoundCase& c, const Tensor& logits, Evaluation& e) {
+void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, Evaluation& e) {
   const auto classes = static_cast<std::size_t>(c.classes());
   for (std::size_t t = 0; t < c.labels.size(); ++t) {
-    const double* row = logits.data<double>() + t * classes;
+    const double* row = logits.data() + t * classes;
     const auto label = static_cast<std::size_t>(c.labels[t]);
     const double largest = *std::max_element(row, row + classes);
     double wrong = 0.0;
@@ -99,12 +97,13 @@ void fill_probabilities(const BoundCase& c, const Tensor& logits, Evaluation& e)
 }
 
 /// The terms of T15: αx, β·branch and their sum, before norm C.
-void fill_growth(const BoundCase& c, const SublayerSignals& s, const Tensor& x, Evaluation& e) {
+void fill_growth(const BoundCase& c, const std::vector<double>& branches, const std::vector<double>& sums,
+                 Evaluation& e) {
   const auto d = static_cast<std::size_t>(c.model.width);
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
   for (std::size_t t = 0; t < c.labels.size(); ++t) {
-    const std::span stream(x.data<double>() + t * d, d);
-    const std::span branch(s.b_out.data<double>() + t * d, d);
+    const std::span stream(c.x.data() + t * d, d);
+    const std::span branch(branches.data() + t * d, d);
     const double stream_norm = length(stream);
     const double branch_norm = length(branch);
     double dot = 0.0;
@@ -112,7 +111,7 @@ void fill_growth(const BoundCase& c, const SublayerSignals& s, const Tensor& x, 
     TokenFacts& token = e.tokens[t];
     token.stream_rms = std::abs(c.rule().alpha) * stream_norm * scale;
     token.branch_rms = std::abs(c.rule().beta) * branch_norm * scale;
-    token.out_rms = length({s.sum.data<double>() + t * d, d}) * scale;
+    token.out_rms = length({sums.data() + t * d, d}) * scale;
     const double magnitude = stream_norm * branch_norm;
     if (magnitude > 0.0) token.cosine = std::copysign(1.0, c.rule().alpha * c.rule().beta) * dot / magnitude;
   }
@@ -134,37 +133,41 @@ Evaluation evaluate(const BoundCase& c) {
   const Backend& ops = reference();
   const CaseWeights weights(ops, c);
   const StackContext context{.ops = ops, .model = c.model, .weights = weights};
+  SignalKeeper signals(Pass::forward);
+  DownGradient down;
+  const Hooks hooks{.recorders = {&signals}, .gradients = {&down}};
+  StackTape tape;
+  tape.context = &context;
   const Tensor x = ops.from_host(c.tokens(), c.model.width, DType::f64, c.x);
-  const SublayerSignals s = sublayer_forward(context, mlp_sublayer, x);
-  const Tensor output = c.model.final_norm ? norm_forward(context, final_site, NormSite::final, s.x_out) : s.x_out;
-  DownGradient observer;
-  const Loss loss = loss_of(context, output, c.labels, observer);
-  const Tensor dx = c.model.final_norm
-                        ? norm_backward(context, final_site, NormSite::final, s.x_out, loss.doutput, observer)
-                        : loss.doutput;
-  (void)sublayer_backward(context, mlp_sublayer, x, dx, {}, observer);
+  const Streams out = pass_sublayers(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
+  const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels);
+  (void)sublayer_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
+  const auto host = [&](Signal signal) { return ops.to_host(signals.at(mlp_sublayer, signal)); };
+  const std::vector<double> f_out = host(Signal::f_out);
+  const std::vector<double> sum = host(Signal::sum);
+  const std::vector<double> x_out = host(Signal::x_out);
 
   Evaluation e;
   e.tokens.resize(c.labels.size());
   e.beta = c.rule().beta;
   if (c.model.unembedding) e.unembedding = theory::spectral_norm(c.unembedding, c.model.vocab, c.model.width);
-  e.module = ops.to_host(s.f_out);
-  fill_gradient(c, s.mlp.hidden, observer.gradient, e);
-  fill_probabilities(c, loss.logits, e);
-  fill_growth(c, s, x, e);
+  e.module = f_out;
+  fill_gradient(c, signals.at(mlp_sublayer, Signal::hidden), down.gradient, e);
+  fill_probabilities(c, ops.to_host(loss.logits), e);
+  fill_growth(c, host(Signal::B_out), sum, e);
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     TokenFacts& token = e.tokens[t];
     double conditions = 0.0;
-    const auto add = [&](bool present, const CaseNorm& norm, const Tensor& input) {
+    const auto add = [&](bool present, const CaseNorm& norm, const std::vector<double>& input) {
       if (!present) return;
       double condition = 0.0;
       token.norms[token.passes++] =
-          pass_of(c.model, norm, input.data<double>() + t * static_cast<std::size_t>(c.model.width), condition);
+          pass_of(c.model, norm, input.data() + t * static_cast<std::size_t>(c.model.width), condition);
       conditions += condition;
     };
-    add(c.rule().norm_b, c.b, s.f_out);
-    add(c.rule().norm_c, c.c, s.sum);
-    add(c.model.final_norm, c.final, s.x_out);
+    add(c.rule().norm_b, c.b, f_out);
+    add(c.rule().norm_c, c.c, sum);
+    add(c.model.final_norm, c.final, x_out);
     token.rounding = rounding_of(c, token, conditions);
   }
   return e;

@@ -9,6 +9,7 @@
 
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/strict_json.h"
+#include "sim/model/parameters.h"
 
 namespace periscope {
 namespace {
@@ -98,7 +99,7 @@ void Checkpoint::check_tensors() {
   const std::string more = missing.size() > 1 ? fmt::format("; {} more are missing", missing.size() - 1) : "";
   throw malformed(folder(),
                   fmt::format("no tensor \"{}\": expected {} ({}){}", first, shape_text(stored_shape(uses_.at(first))),
-                              uses_.at(first).front().parameter, more));
+                              name_of(uses_.at(first).front().parameter), more));
 }
 
 void Checkpoint::check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const {
@@ -107,7 +108,7 @@ void Checkpoint::check_shape(const std::string& tensor, const std::vector<Parame
   if (view.shape != expected) {
     throw malformed(files_.file_of(tensor),
                     fmt::format("tensor \"{}\": shape {}, expected {} ({})", tensor, shape_text(view.shape),
-                                shape_text(expected), uses.front().parameter));
+                                shape_text(expected), name_of(uses.front().parameter)));
   }
   if (!is_floating(view.type)) {
     throw unsupported(files_.file_of(tensor), fmt::format("tensor \"{}\": type {}, expected a floating-point type",

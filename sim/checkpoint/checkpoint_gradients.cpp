@@ -13,19 +13,8 @@ CheckpointGradients::CheckpointGradients(const Backend& backend, const Parameter
   }
 }
 
-void CheckpointGradients::on_weight(int layer, Weight weight, const Tensor& dw) {
-  if (const StoredPart* part = map_.find(layer, weight)) add(*part, dw);
-}
-
-void CheckpointGradients::on_bias(int layer, Weight weight, const Tensor& dbias) {
-  if (const StoredPart* part = map_.find_bias(layer, weight)) add(*part, dbias);
-}
-
-void CheckpointGradients::on_norm(int sublayer, NormSite site, const Tensor& dgain, const Tensor& dbias) {
-  const StoredNorm* norm = map_.find(sublayer, site);
-  if (norm == nullptr) return;
-  if (norm->gain) add(*norm->gain, dgain);
-  if (norm->bias) add(*norm->bias, dbias);
+void CheckpointGradients::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
+  if (const StoredPart* part = map_.find(parameter)) add(*part, gradient.whole());
 }
 
 void CheckpointGradients::add(const StoredPart& part, const Tensor& gradient) {

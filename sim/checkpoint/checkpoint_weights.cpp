@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "sim/model/parameters.h"
+
 namespace periscope {
 namespace {
 
@@ -24,15 +26,15 @@ void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t f
 
 }  // namespace
 
-const StoredPart& CheckpointWeights::part(int layer, Weight weight) const {
-  const StoredPart* found = checkpoint_.map().find(layer, weight);
-  if (found == nullptr) throw std::logic_error("the checkpoint has no such matrix");
+const StoredPart& CheckpointWeights::part(const ParameterId& id) const {
+  const StoredPart* found = checkpoint_.map().find(id);
+  if (found == nullptr) throw std::logic_error("the checkpoint has no " + name_of(id));
   return *found;
 }
 
-Tensor CheckpointWeights::matrix(int layer, Weight weight) const {
-  const StoredPart& stored = part(layer, weight);
-  const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), weight);
+Tensor CheckpointWeights::matrix(const ParameterId& id) const {
+  const StoredPart& stored = part(id);
+  const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), id.weight);
   const auto cols = static_cast<std::size_t>(fan_in);
   const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
     read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), cols,
@@ -42,7 +44,7 @@ Tensor CheckpointWeights::matrix(int layer, Weight weight) const {
 }
 
 Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
-  const StoredPart& stored = part(0, table);
+  const StoredPart& stored = part(matrix_id(0, table));
   const auto cols = static_cast<std::size_t>(shape_of(checkpoint_.model(), table).fan_in);
   const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -53,17 +55,28 @@ Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const
   return ops.from_rows(static_cast<Tensor::Index>(ids.size()), static_cast<Tensor::Index>(cols), dtype_, fill);
 }
 
-Tensor CheckpointWeights::bias(int layer, Weight weight) const {
-  const StoredPart* part = checkpoint_.map().find_bias(layer, weight);
-  return part == nullptr ? Tensor{} : vector(*part, shape_of(checkpoint_.model(), weight).fan_out);
+NormWeights CheckpointWeights::norm(const ParameterId& gain) const {
+  const StoredPart* gains = checkpoint_.map().find(gain);
+  const StoredPart* bias = checkpoint_.map().find(bias_of(gain));
+  const int width = norm_width(checkpoint_.model(), gain.weight);
+  return {gains != nullptr ? vector(*gains, width) : backend_.constant(1, width, dtype_, 1.0),
+          bias != nullptr ? vector(*bias, width) : Tensor{}, gains != nullptr ? gains->plus : 0.0};
 }
 
-NormWeights CheckpointWeights::norm(int sublayer, NormSite site) const {
-  const StoredNorm* norm = checkpoint_.map().find(sublayer, site);
-  if (norm == nullptr) throw std::logic_error("the checkpoint has no such norm");
-  const int width = norm_width(checkpoint_.model(), site);
-  return {norm->gain ? vector(*norm->gain, width) : backend_.constant(1, width, dtype_, 1.0),
-          norm->bias ? vector(*norm->bias, width) : Tensor{}, norm->gain ? norm->gain->plus : 0.0};
+SublayerWeights CheckpointWeights::fetch(int sublayer) const {
+  SublayerWeights weights;
+  for (const Weight weight : weights_in(checkpoint_.model(), sublayer)) {
+    if (is_norm(weight)) {
+      weights.norms[weight] = norm(gain_id(sublayer, weight));
+      continue;
+    }
+    const ParameterId id = matrix_id(sublayer / 2, weight);
+    const StoredPart* bias = checkpoint_.map().find(bias_of(id));
+    weights.linear[weight] = {
+        dense_map([this, id] { return matrix(id); }),
+        bias == nullptr ? Tensor{} : vector(*bias, shape_of(checkpoint_.model(), weight).fan_out)};
+  }
+  return weights;
 }
 
 Tensor CheckpointWeights::vector(const StoredPart& part, int length) const {

@@ -7,8 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
 
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
@@ -48,42 +46,12 @@ class StoredTensor {
   std::vector<bool> filled_;
 };
 
-/// Every parameter by its name, fetched when it is asked for.
-class ParameterReader {
- public:
-  ParameterReader(const CheckpointLayout& layout, const Backend& ops, const WeightSource& weights)
-      : ops_(ops), weights_(weights) {
-    for (const MatrixPlace place : matrices_of(token_stack(layout.model))) {
-      matrices_.insert({name_of(place), place});
-      biases_.insert({bias_name_of(place), place});
-    }
-    for (const NormPlace place : norms_of(layout.model)) norms_.insert({name_of(place), place});
-  }
-
-  [[nodiscard]] std::vector<double> values(const ParameterMap::Use& use) const {
-    const Tensor x = fetch(use.parameter);
-    return x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops_.to_host(x);
-  }
-
- private:
-  [[nodiscard]] Tensor fetch(const std::string& name) const {
-    if (const auto it = matrices_.find(name); it != matrices_.end()) {
-      return weights_.matrix(it->second.layer, it->second.weight);
-    }
-    if (const auto it = biases_.find(name); it != biases_.end()) {
-      return weights_.bias(it->second.layer, it->second.weight);
-    }
-    const std::size_t dot = name.rfind('.');
-    const NormPlace place = norms_.at(name.substr(0, dot));
-    const NormWeights norm = weights_.norm(place.sublayer, place.site);
-    return name.substr(dot) == ".gain" ? norm.gain : norm.bias;
-  }
-
-  const Backend& ops_;
-  const WeightSource& weights_;
-  std::map<std::string, MatrixPlace> matrices_, biases_;
-  std::map<std::string, NormPlace> norms_;
-};
+/// What a tensor holds of a parameter: zeros for a bias that the stack does not have.
+std::vector<double> values_of(const ParameterMap::Use& use, const ModelSpec& model, const Backend& ops,
+                              const WeightSource& weights) {
+  const Tensor x = parameter_of(weights, model, use.parameter);
+  return x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops.to_host(x);
+}
 
 void put(SafetensorsWriter& writer, const std::string& tensor, const std::vector<double>& values,
          SafetensorsType type) {
@@ -97,13 +65,12 @@ void write_weights(const std::string& path, const CheckpointLayout& layout, cons
   std::vector<SafetensorsEntry> entries;
   for (const auto& [tensor, uses] : tensors) entries.push_back({tensor, type, stored_shape(uses)});
   SafetensorsWriter writer(path, entries, {{"format", "pt"}});
-  const ParameterReader parameters(layout, backend, weights);
   for (const auto& [tensor, uses] : tensors) {
     StoredTensor stored(stored_shape(uses));
     for (const ParameterMap::Use& use : uses) {
-      if (stored.put(use, parameters.values(use))) continue;
-      throw Error(ExitCode::runtime_failure,
-                  fmt::format("{}: tensor \"{}\" is also {}, but the weights differ", path, tensor, use.parameter));
+      if (stored.put(use, values_of(use, layout.model, backend, weights))) continue;
+      throw Error(ExitCode::runtime_failure, fmt::format("{}: tensor \"{}\" is also {}, but the weights differ", path,
+                                                         tensor, name_of(use.parameter)));
     }
     put(writer, tensor, stored.values(), type);
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,31 +32,26 @@ struct StoredNorm {
 class ParameterMap {
  public:
   /// The layer of what no layer owns does not matter, nor the sublayer of a norm that no sublayer owns.
-  void set(int layer, Weight weight, StoredPart part) { matrices_[key(layer, weight)] = std::move(part); }
-  void set_bias(int layer, Weight weight, StoredPart part) { biases_[key(layer, weight)] = std::move(part); }
-  void set(int sublayer, NormSite site, StoredNorm norm) { norms_[key(sublayer, site)] = std::move(norm); }
+  void set(int layer, Weight matrix, StoredPart part) { parts_[matrix_id(layer, matrix)] = std::move(part); }
+  void set_bias(int layer, Weight matrix, StoredPart part) {
+    parts_[bias_of(matrix_id(layer, matrix))] = std::move(part);
+  }
+  void set_norm(int sublayer, Weight norm, StoredNorm stored);
 
   /// Null for what is not stored.
-  [[nodiscard]] const StoredPart* find(int layer, Weight weight) const;
-  [[nodiscard]] const StoredPart* find_bias(int layer, Weight weight) const;
-  [[nodiscard]] const StoredNorm* find(int sublayer, NormSite site) const;
+  [[nodiscard]] const StoredPart* find(const ParameterId& id) const;
 
   /// The same map with other names of tensors.
   template <class Rename>
   [[nodiscard]] ParameterMap renamed(const Rename& rename) const {
     ParameterMap all = *this;
-    for (auto& [place, part] : all.matrices_) part.tensor = rename(part.tensor);
-    for (auto& [place, part] : all.biases_) part.tensor = rename(part.tensor);
-    for (auto& [place, norm] : all.norms_) {
-      if (norm.gain) norm.gain->tensor = rename(norm.gain->tensor);
-      if (norm.bias) norm.bias->tensor = rename(norm.bias->tensor);
-    }
+    for (auto& [id, part] : all.parts_) part.tensor = rename(part.tensor);
     return all;
   }
 
   /// What one tensor holds.
   struct Use {
-    std::string parameter;  ///< named as sim/model/parameters.h does: "layers.0.attention.q.weight"
+    ParameterId parameter;
     StoredPart part;
     std::int64_t rows;  ///< fan_out
     std::int64_t cols;  ///< fan_in; 0 for a vector
@@ -64,23 +60,12 @@ class ParameterMap {
   [[nodiscard]] std::map<std::string, std::vector<Use>> uses(const ModelSpec& model) const;
 
  private:
-  [[nodiscard]] static std::pair<int, Weight> key(int layer, Weight weight) {
-    return {is_of_layer(weight) ? layer : 0, weight};
-  }
-  [[nodiscard]] static std::pair<int, NormSite> key(int sublayer, NormSite site) {
-    return {site < NormSite::embedding ? sublayer : 0, site};
-  }
-
-  std::map<std::pair<int, Weight>, StoredPart> matrices_;
-  std::map<std::pair<int, Weight>, StoredPart> biases_;
-  std::map<std::pair<int, NormSite>, StoredNorm> norms_;
+  std::map<ParameterId, StoredPart> parts_;
+  std::set<ParameterId> norms_;  ///< gains of all norms, stored or not
 };
 
 /// The shape of a tensor with these uses: all output features that any of them needs.
 [[nodiscard]] std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses);
-
-/// Features that a norm has: D, those of a head or of a whole projection, or the head's.
-[[nodiscard]] int norm_width(const ModelSpec& model, NormSite site);
 
 /// Every matrix and norm that a pass from token ids to logits uses.
 [[nodiscard]] StackSpec token_stack(const ModelSpec& model);

@@ -15,7 +15,7 @@ std::vector<double> branch_size_from_gains(const StackContext& c) {
       sizes.push_back(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    const NormWeights w = c.weights.norm(l, NormSite::b);
+    const NormWeights w = c.weights.fetch(l).norm(Weight::norm_b);
     sizes.push_back(rule.beta * rule.beta * (mean_square(w.gain) + mean_square(w.bias)));
   }
   return sizes;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sim/model/context.h"
-#include "sim/model/observer.h"
+#include "sim/model/hooks.h"
 
 namespace periscope {
 
@@ -18,14 +18,10 @@ struct StreamExtremes {
 [[nodiscard]] bool is_massive(const Entry& entry, double median);
 
 /// Records the extremes of the stream at depths 0 … 2L of one forward pass, and the largest |x| inside its modules.
-class ExtremesProbe final : public Observer {
+class ExtremesProbe final : public SignalRecorder {
  public:
   ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count) {}
-  void on_input(const Tensor& x) override { record(0, x); }
-  void on_site(int sublayer, Signal site, const Tensor& x) override {
-    if (site == Signal::x_out) record(sublayer + 1, x);
-  }
-  void on_inside(int sublayer, Signal place, const Tensor& x) override;
+  void on_signal(const Emission& at, const Tensor& x) override;
   /// By depth.
   [[nodiscard]] const std::vector<StreamExtremes>& depths() const { return depths_; }
   /// By sublayer, NaN where the module has no such signal.
@@ -33,6 +29,7 @@ class ExtremesProbe final : public Observer {
 
  private:
   void record(int depth, const Tensor& x);
+  void record_inside(int sublayer, Signal signal, const Tensor& x);
 
   const StackContext& context_;
   int count_;

@@ -2,8 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <vector>
 
 namespace periscope {
 namespace {
@@ -15,43 +13,39 @@ void set(Curve& curve, int length, int index, double value) {
 
 }  // namespace
 
-double GradientProbe::squares(const Tensor& x) const {
-  const std::vector<double> rows = context_.ops.row_dots(x, x);
-  return std::accumulate(rows.begin(), rows.end(), 0.0);
-}
-
 void GradientProbe::record(int index, Signal site, const Tensor& dx) {
   const bool stream = site == Signal::x_out || site == Signal::r_out;
   const int length = context_.model.sublayers() + (stream ? 1 : 0);
-  const double value = squares(dx) / static_cast<double>(dx.rows());
+  const double value = sum_of_squares(context_.ops, dx) / static_cast<double>(dx.rows());
   set(profile_.curves[{Statistic::grad_sq, site}], length, index, value);
   set(profile_.curves[{Statistic::log_grad_sq, site}], length, index, std::log(value));
 }
 
-void GradientProbe::on_input(const Tensor& dx) {
-  record(0, Signal::x_out, dx);
-  if (context_.model.placement.two_streams) record(0, Signal::r_out, dx);
+void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
+  if (at.pass != Pass::backward) return;
+  if (at.signal == Signal::q_in) through_queries_ = dx;
+  if (at.signal == Signal::k_in) through_keys_ = dx;
+  if (at.signal == Signal::v_in) record_score_share(at.sublayer, dx);
+  if (!is_stream_signal(at.signal)) return;
+  const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
+  record(stream ? at.sublayer + 1 : at.sublayer, at.signal, dx);
+  if (at.sublayer < 0 && context_.model.placement.two_streams) record(0, Signal::r_out, dx);
 }
 
-void GradientProbe::on_site(int sublayer, Signal site, const Tensor& dx) {
-  const bool stream = site == Signal::x_out || site == Signal::r_out;
-  record(stream ? sublayer + 1 : sublayer, site, dx);
+void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
+  if (!is_layer_matrix(parameter.weight) || parameter.part != ParameterId::Part::matrix) return;
+  const double value = gradient.squares();
+  const auto record_weight = [&](Statistic statistic, double number) {
+    set(profile_.weight_curves[{statistic, parameter.weight}], context_.model.layers, parameter.layer(), number);
+  };
+  record_weight(Statistic::grad_sq, value);
+  record_weight(Statistic::log_grad_sq, std::log(value));
 }
 
-void GradientProbe::on_weight(int layer, Weight weight, const Tensor& dw) {
-  if (!is_of_layer(weight)) return;
-  const double value = squares(dw);
-  set(profile_.weight_curves[{Statistic::grad_sq, weight}], context_.model.layers, layer, value);
-  set(profile_.weight_curves[{Statistic::log_grad_sq, weight}], context_.model.layers, layer, std::log(value));
-}
-
-void GradientProbe::on_weight_input(int layer, Weight weight, const Tensor& dx) {
-  if (weight == Weight::q) through_queries_ = dx;
-  if (weight == Weight::k) through_keys_ = dx;
-  if (weight != Weight::v) return;
-  const double scores = squares(context_.ops.axpby(1.0, through_queries_, 1.0, through_keys_));
-  set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), 2 * layer,
-      scores / (scores + squares(dx)));
+void GradientProbe::record_score_share(int sublayer, const Tensor& through_values) {
+  const double scores = sum_of_squares(context_.ops, context_.ops.axpby(1.0, through_queries_, 1.0, through_keys_));
+  set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), sublayer,
+      scores / (scores + sum_of_squares(context_.ops, through_values)));
 }
 
 void GradientProbe::take_into(Profile& profile) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/model/context.h"
-#include "sim/model/observer.h"
+#include "sim/model/hooks.h"
 #include "sim/spec/profile.h"
 
 namespace periscope {
@@ -10,20 +10,17 @@ namespace periscope {
 /// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of
 /// every attention module's gradient. In ResiDual's curves entry 0 of both streams is the gradient of the tensor with
 /// which both begin.
-class GradientProbe final : public IdleGradientObserver {
+class GradientProbe final : public SignalRecorder, public GradientRecorder {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context) {}
-  void on_input(const Tensor& dx) override;
-  void on_site(int sublayer, Signal site, const Tensor& dx) override;
-  void on_weight(int layer, Weight weight, const Tensor& dw) override;
-  void on_weight_input(int layer, Weight weight, const Tensor& dx) override;
+  void on_signal(const Emission& at, const Tensor& dx) override;
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
   /// Moves what was seen into `profile`.
   void take_into(Profile& profile);
 
  private:
-  /// Sum of the squares of all entries.
-  [[nodiscard]] double squares(const Tensor& x) const;
   void record(int index, Signal site, const Tensor& dx);
+  void record_score_share(int sublayer, const Tensor& through_values);
 
   const StackContext& context_;
   Profile profile_;

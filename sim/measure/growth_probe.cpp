@@ -15,14 +15,13 @@ double growth_rounding(DType dtype, Tensor::Index width) {
   return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, 0x1p-53);
 }
 
-void GrowthProbe::on_site(int sublayer, Signal site, const Tensor& x) {
-  if (site == Signal::x_in) stream_ = x;
-  if (site == Signal::B_out) branch_ = x;
-  if (site != Signal::x_out) return;
-  const SublayerRule rule = context_.model.rule(sublayer);
-  const Tensor sum = rule.norm_c ? context_.ops.axpby(rule.alpha, stream_, rule.beta, branch_) : x;
+void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {
+  if (at.pass != Pass::forward) return;
+  if (at.signal == Signal::x_in) stream_ = x;
+  if (at.signal == Signal::B_out) branch_ = x;
+  if (at.signal != Signal::sum) return;
   sublayers_.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  sublayers_[static_cast<std::size_t>(sublayer)] = growth(rule, sum);
+  sublayers_[static_cast<std::size_t>(at.sublayer)] = growth(context_.model.rule(at.sublayer), x);
 }
 
 Growth GrowthProbe::growth(const SublayerRule& rule, const Tensor& sum) const {

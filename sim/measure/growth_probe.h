@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "sim/model/context.h"
-#include "sim/model/observer.h"
+#include "sim/model/hooks.h"
 
 namespace periscope {
 
@@ -27,10 +27,10 @@ struct Growth {
 [[nodiscard]] double growth_rounding(DType dtype, Tensor::Index width);
 
 /// Records Growth for every sublayer of one forward pass.
-class GrowthProbe final : public IdleObserver {
+class GrowthProbe final : public SignalRecorder {
  public:
   explicit GrowthProbe(const StackContext& context) : context_(context) {}
-  void on_site(int sublayer, Signal site, const Tensor& x) override;
+  void on_signal(const Emission& at, const Tensor& x) override;
   /// By sublayer.
   [[nodiscard]] const std::vector<Growth>& sublayers() const { return sublayers_; }
 

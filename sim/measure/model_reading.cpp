@@ -4,7 +4,6 @@
 
 #include "sim/measure/branch_size.h"
 #include "sim/measure/gradient_probe.h"
-#include "sim/measure/observer_group.h"
 #include "sim/measure/running.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -16,20 +15,19 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   GrowthProbe growth(context);
   ExtremesProbe extremes(context, pass.top);
   GradientProbe gradients(context);
-  std::vector<Observer*> observers{&probe, &growth, &extremes};
-  observers.insert(observers.end(), pass.observers.begin(), pass.observers.end());
-  ObserverGroup forward(std::move(observers));
+  Hooks hooks{.recorders = {&probe, &growth, &extremes, &gradients}, .gradients = {&gradients}};
+  const auto append = [](auto& all, const auto& more) { all.insert(all.end(), more.begin(), more.end()); };
+  append(hooks.recorders, pass.hooks.recorders);
+  append(hooks.gradients, pass.hooks.gradients);
+  append(hooks.replacers, pass.hooks.replacers);
   ModelReading r;
-  r.input = embedding_forward(context, pass.ids);
+  r.input = embedding_forward(context, pass.ids, hooks);
   if (pass.backward) {
-    std::vector<GradientObserver*> all{&gradients};
-    all.insert(all.end(), pass.gradients.begin(), pass.gradients.end());
-    GradientObserverGroup backward(std::move(all));
-    const Backpropagated back = backpropagate(context, r.input, pass.labels, forward, backward);
-    embedding_backward(context, pass.ids, back.dinput, backward);
+    const Backpropagated back = backpropagate(context, r.input, pass.labels, hooks);
+    embedding_backward(context, pass.ids, back.dinput, hooks);
     r.logits = back.logits;
   } else {
-    r.logits = logits_forward(context, stack_forward(context, r.input, forward).output);
+    r.logits = logits_forward(context, stack_forward(context, r.input, hooks).output, hooks);
   }
   r.token_losses = context.ops.token_losses(r.logits, pass.labels);
   Running mean;

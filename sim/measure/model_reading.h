@@ -12,11 +12,10 @@ namespace periscope {
 /// One pass through a model from token ids.
 struct ModelPass {
   std::vector<int> ids;
-  std::vector<int> labels;                     ///< one per token, no_label for none
-  bool backward = false;                       ///< gradients too; then there must be a label
-  int top = 10;                                ///< largest entries of the stream kept per depth
-  std::vector<Observer*> observers{};          ///< told besides the probes
-  std::vector<GradientObserver*> gradients{};  ///< told besides the probes, of every parameter
+  std::vector<int> labels;  ///< one per token, no_label for none
+  bool backward = false;    ///< gradients too; then there must be a label
+  int top = 10;             ///< largest entries of the stream kept per depth
+  Hooks hooks = {};         ///< told besides the probes, after them
 };
 
 /// What the pass showed, whatever the weights.

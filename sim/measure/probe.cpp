@@ -28,26 +28,26 @@ Curve& Probe::curve(Statistic statistic, Signal site) {
   return c;
 }
 
-void Probe::on_input(const Tensor& x) {
-  const auto tokens = static_cast<int>(x.rows());
-  const int kept = std::min(tokens, angular_tokens);
-  for (int i = 0; i < kept; ++i) {
-    kept_tokens_.push_back(static_cast<int>((i + 0.5) * tokens / kept));
-  }
-  record(0, Signal::x_out, x);
-  if (context_.model.placement.two_streams) record(0, Signal::r_out, x);
-  keep_for_angles(x);
+void Probe::on_signal(const Emission& at, const Tensor& x) {
+  if (at.pass != Pass::forward || !is_stream_signal(at.signal)) return;
+  const bool of_input = at.sublayer < 0;
+  const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
+  if (of_input && at.signal == Signal::x_out) choose_tokens(x.rows());
+  record(stream ? at.sublayer + 1 : at.sublayer, at.signal, x);
+  if (at.signal == Signal::x_out) keep_for_angles(x);
+  if (of_input) return;
+  auto& top = reading_.top[at.signal];
+  top.resize(static_cast<std::size_t>(context_.model.sublayers()));
+  top[static_cast<std::size_t>(at.sublayer)] = read(x).top;
+  if (at.signal == Signal::x_in) stream_ = x;
+  if (at.signal == Signal::B_out) record_branch(at.sublayer, x);
 }
 
-void Probe::on_site(int sublayer, Signal site, const Tensor& x) {
-  const bool stream = site == Signal::x_out || site == Signal::r_out;
-  record(stream ? sublayer + 1 : sublayer, site, x);
-  auto& top = reading_.top[site];
-  top.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  top[static_cast<std::size_t>(sublayer)] = read(x).top;
-  if (site == Signal::x_in) stream_ = x;
-  if (site == Signal::B_out) record_branch(sublayer, x);
-  if (site == Signal::x_out) keep_for_angles(x);
+void Probe::choose_tokens(Tensor::Index tokens) {
+  const auto kept = static_cast<int>(std::min<Tensor::Index>(tokens, angular_tokens));
+  for (int i = 0; i < kept; ++i) {
+    kept_tokens_.push_back(static_cast<int>((i + 0.5) * static_cast<int>(tokens) / kept));
+  }
 }
 
 const Probe::SignalReading& Probe::read(const Tensor& x) {

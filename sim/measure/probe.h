@@ -4,7 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "sim/model/stack.h"
+#include "sim/model/context.h"
+#include "sim/model/hooks.h"
 #include "sim/spec/profile.h"
 
 namespace periscope {
@@ -26,11 +27,10 @@ struct Reading {
 
 /// Records one forward pass. The estimators are those of Statistic; angular distances use at most
 /// `angular_tokens` tokens, evenly spaced, so that memory stays bounded by depth · 32 · D.
-class Probe final : public IdleObserver {
+class Probe final : public SignalRecorder {
  public:
   explicit Probe(const StackContext& context);
-  void on_input(const Tensor& x) override;
-  void on_site(int sublayer, Signal site, const Tensor& x) override;
+  void on_signal(const Emission& at, const Tensor& x) override;
   /// What was seen. Call once, after the pass.
   Reading take();
 
@@ -43,6 +43,7 @@ class Probe final : public IdleObserver {
   };
 
   const SignalReading& read(const Tensor& x);
+  void choose_tokens(Tensor::Index tokens);
   void record(int index, Signal site, const Tensor& x);
   void record_branch(int sublayer, const Tensor& branch);
   void keep_for_angles(const Tensor& x);

@@ -1,56 +1,65 @@
 #include "sim/model/attention.h"
 
-#include "sim/model/primitives.h"
-
 namespace periscope {
 namespace {
 
-AttentionShape shape_of(const StackContext& c, int layer) {
-  return {c.model.heads, c.model.kv_heads, c.model.head_dim, c.sequences, c.model.causal, c.model.scores_at(layer)};
+AttentionShape shape_of(const SublayerPass& p) {
+  const StackContext& c = p.context();
+  const ModelSpec& m = c.model;
+  return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(p.sublayer() / 2)};
 }
 
-/// From a projection to what the heads read: QK-norm, then RoPE.
-Tensor heads_forward(const StackContext& c, int layer, NormSite site, int heads, const Tensor& projected) {
-  const bool normed = c.model.qk_norm != QkNorm::none;
-  const Tensor x = normed ? norm_forward(c, 2 * layer, site, projected) : projected;
-  return c.model.rope ? c.ops.rope(x, heads, c.sequences, c.model.rope_frequencies_at(layer)) : x;
+/// What turns a projection into what the heads read: QK-norm, then RoPE.
+struct Heads {
+  Weight norm;
+  int count;
+};
+
+Heads query_heads(const SublayerPass& p) { return {Weight::q_norm, p.context().model.heads}; }
+Heads key_heads(const SublayerPass& p) { return {Weight::k_norm, p.context().model.kv_heads}; }
+
+Tensor heads_forward(SublayerPass& p, const Heads& heads, const Tensor& projected) {
+  const StackContext& c = p.context();
+  const Tensor x = c.model.qk_norm != QkNorm::none ? p.norm(heads.norm, projected) : projected;
+  if (!c.model.rope) return x;
+  return c.ops.rope(x, heads.count, c.sequences, c.model.rope_frequencies_at(p.sublayer() / 2));
 }
 
-Tensor heads_backward(const StackContext& c, int layer, NormSite site, int heads, const Tensor& projected,
-                      const Tensor& dy, GradientObserver& observer) {
-  const Tensor dx = c.model.rope ? c.ops.rope_backward(dy, heads, c.sequences, c.model.rope_frequencies_at(layer)) : dy;
-  const bool normed = c.model.qk_norm != QkNorm::none;
-  return normed ? norm_backward(c, 2 * layer, site, projected, dx, observer) : dx;
+Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
+  const StackContext& c = p.context();
+  const Tensor dx =
+      c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(p.sublayer() / 2))
+                   : dy;
+  return c.model.qk_norm != QkNorm::none ? p.norm_back(heads.norm, dx) : dx;
 }
 
 }  // namespace
 
-AttentionSignals attention_signals(const StackContext& c, int layer, const Tensor& x) {
-  AttentionSignals s;
-  s.q_projected = linear_forward(c, layer, Weight::q, x);
-  s.k_projected = linear_forward(c, layer, Weight::k, x);
-  s.v = linear_forward(c, layer, Weight::v, x);
-  s.q = heads_forward(c, layer, NormSite::q, c.model.heads, s.q_projected);
-  s.k = heads_forward(c, layer, NormSite::k, c.model.kv_heads, s.k_projected);
-  s.mixed = c.ops.attention(s.q, s.k, s.v, shape_of(c, layer)).mixed;
-  s.out = linear_forward(c, layer, Weight::o, s.mixed);
-  return s;
+Tensor attention_forward(SublayerPass& p, const Tensor& a_out) {
+  const Tensor q_projected = p.emit(Signal::q_projected, p.linear(Weight::q, p.emit(Signal::q_in, a_out)));
+  const Tensor k_projected = p.emit(Signal::k_projected, p.linear(Weight::k, p.emit(Signal::k_in, a_out)));
+  const Tensor v = p.emit(Signal::v, p.linear(Weight::v, p.emit(Signal::v_in, a_out)));
+  const Tensor q = p.emit(Signal::q, heads_forward(p, query_heads(p), q_projected));
+  const Tensor k = p.emit(Signal::k, heads_forward(p, key_heads(p), k_projected));
+  const Attended attended = p.context().ops.attention(q, k, v, shape_of(p));
+  p.emit(Signal::scores, attended.scores);
+  return p.linear(Weight::o, p.emit(Signal::mixed, attended.mixed));
 }
 
-Tensor attention_forward(const StackContext& c, int layer, const Tensor& x) {
-  return attention_signals(c, layer, x).out;
-}
-
-Tensor attention_backward(const StackContext& c, int layer, const Tensor& x, const AttentionSignals& s,
-                          const Tensor& dy, GradientObserver& observer) {
-  const Tensor dmixed = linear_backward(c, layer, Weight::o, s.mixed, dy, observer);
-  const AttentionGradient g = c.ops.attention_backward(s.q, s.k, s.v, dmixed, shape_of(c, layer));
-  const Tensor dq = heads_backward(c, layer, NormSite::q, c.model.heads, s.q_projected, g.dq, observer);
-  const Tensor dk = heads_backward(c, layer, NormSite::k, c.model.kv_heads, s.k_projected, g.dk, observer);
-  const Tensor from_q = linear_backward(c, layer, Weight::q, x, dq, observer);
-  const Tensor from_k = linear_backward(c, layer, Weight::k, x, dk, observer);
-  const Tensor from_v = linear_backward(c, layer, Weight::v, x, g.dv, observer);
-  return c.ops.axpby(1.0, from_v, 1.0, c.ops.axpby(1.0, from_q, 1.0, from_k));
+Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
+  const Backend& ops = p.context().ops;
+  const Tensor dmixed = p.emit_back(Signal::mixed, p.linear_back(Weight::o, df_out));
+  const AttentionGradient g =
+      ops.attention_backward(p.at(Signal::q), p.at(Signal::k), p.at(Signal::v), dmixed, shape_of(p));
+  const Tensor dq = heads_backward(p, query_heads(p), p.emit_back(Signal::q, g.dq));
+  const Tensor dk = heads_backward(p, key_heads(p), p.emit_back(Signal::k, g.dk));
+  const auto through = [&](Weight weight, Signal projected, Signal read, const Tensor& dy) {
+    return p.emit_back(read, p.linear_back(weight, p.emit_back(projected, dy)));
+  };
+  const Tensor from_q = through(Weight::q, Signal::q_projected, Signal::q_in, dq);
+  const Tensor from_k = through(Weight::k, Signal::k_projected, Signal::k_in, dk);
+  const Tensor from_v = through(Weight::v, Signal::v, Signal::v_in, g.dv);
+  return ops.axpby(1.0, from_v, 1.0, ops.axpby(1.0, from_q, 1.0, from_k));
 }
 
 }  // namespace periscope

@@ -1,38 +1,35 @@
 #include "sim/model/head.h"
 
-#include "sim/model/primitives.h"
-
 namespace periscope {
 
-HeadSignals head_forward(const StackContext& c, const Tensor& output) {
+Tensor head_forward(SublayerPass& p, const Tensor& output) {
+  const StackContext& c = p.context();
   const ModelSpec& m = c.model;
-  HeadSignals s;
-  s.projected = s.dense = s.activated = s.transformed = s.scores = s.logits = output;
-  if (!m.unembedding) return s;
-  if (m.projects_embedding()) s.projected = linear_forward(c, 0, Weight::project_out, output);
-  s.transformed = s.projected;
+  if (!m.unembedding) return p.emit(Signal::logits, output);
+  Tensor x = output;
+  if (m.projects_embedding()) x = p.emit(Signal::projected, p.linear(Weight::project_out, x));
   if (m.head.transform) {
-    s.dense = linear_forward(c, 0, Weight::head_dense, s.projected);
-    s.activated = c.ops.activate(activation_of(m.mlp), s.dense);
-    s.transformed = norm_forward(c, m.sublayers(), NormSite::head, s.activated);
+    const Tensor dense = p.emit(Signal::dense, p.linear(Weight::head_dense, x));
+    const Tensor activated = p.emit(Signal::activated, c.ops.activate(activation_of(m.mlp), dense));
+    x = p.emit(Signal::transformed, p.norm(Weight::head_norm, activated));
   }
-  s.scores = linear_forward(c, 0, Weight::unembedding, s.transformed);
-  s.logits = m.head.soft_cap > 0.0 ? c.ops.soft_cap(m.head.soft_cap, s.scores) : s.scores;
-  return s;
+  const Tensor scores = p.emit(Signal::head_scores, p.linear(Weight::unembedding, x));
+  return p.emit(Signal::logits, m.head.soft_cap > 0.0 ? c.ops.soft_cap(m.head.soft_cap, scores) : scores);
 }
 
-Tensor head_backward(const StackContext& c, const Tensor& output, const HeadSignals& s, const Tensor& dlogits,
-                     GradientObserver& observer) {
+Tensor head_backward(SublayerPass& p, const Tensor& dlogits) {
+  const StackContext& c = p.context();
   const ModelSpec& m = c.model;
-  if (!m.unembedding) return dlogits;
-  Tensor d = m.head.soft_cap > 0.0 ? c.ops.soft_cap_backward(m.head.soft_cap, s.scores, dlogits) : dlogits;
-  d = linear_backward(c, 0, Weight::unembedding, s.transformed, d, observer);
+  Tensor d = p.emit_back(Signal::logits, dlogits);
+  if (!m.unembedding) return d;
+  if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.at(Signal::head_scores), d);
+  d = p.linear_back(Weight::unembedding, p.emit_back(Signal::head_scores, d));
   if (m.head.transform) {
-    d = norm_backward(c, m.sublayers(), NormSite::head, s.activated, d, observer);
-    d = c.ops.activate_backward(activation_of(m.mlp), s.dense, d);
-    d = linear_backward(c, 0, Weight::head_dense, s.projected, d, observer);
+    d = p.norm_back(Weight::head_norm, p.emit_back(Signal::transformed, d));
+    d = c.ops.activate_backward(activation_of(m.mlp), p.at(Signal::dense), p.emit_back(Signal::activated, d));
+    d = p.linear_back(Weight::head_dense, p.emit_back(Signal::dense, d));
   }
-  return m.projects_embedding() ? linear_backward(c, 0, Weight::project_out, output, d, observer) : d;
+  return m.projects_embedding() ? p.linear_back(Weight::project_out, p.emit_back(Signal::projected, d)) : d;
 }
 
 }  // namespace periscope

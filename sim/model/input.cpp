@@ -3,8 +3,6 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/model/primitives.h"
-
 namespace periscope {
 
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -39,34 +37,35 @@ Tensor looked_up(const StackContext& c, std::span<const int> ids) {
 
 }  // namespace
 
-Tensor embedding_forward(const StackContext& c, std::span<const int> ids) {
+Tensor embedding_forward(const StackContext& c, std::span<const int> ids, const Hooks& hooks) {
   const EmbeddingSpec& e = c.model.embedding;
   const auto add_rows = [&](const Tensor& x, Weight table, const std::vector<int>& rows) {
     return c.ops.axpby(1.0, x, 1.0, c.weights.rows(c.ops, table, rows));
   };
-  Tensor x = looked_up(c, ids);
-  if (c.model.projects_embedding()) x = linear_forward(c, 0, Weight::project_in, x);
+  SublayerPass pass(c, hooks, -1, Pass::forward, Keep::nothing);
+  Tensor x = pass.emit(Signal::embedding, looked_up(c, ids));
+  if (c.model.projects_embedding()) x = pass.linear(Weight::project_in, x);
   if (e.positions > 0) x = add_rows(x, Weight::positions, positions_of(c, ids.size()));
   if (e.token_types > 0) x = add_rows(x, Weight::token_types, std::vector<int>(ids.size(), 0));
   return x;
 }
 
-void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput,
-                        GradientObserver& observer) {
+void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput, const Hooks& hooks) {
   const EmbeddingSpec& e = c.model.embedding;
-  if (e.positions > 0) {
-    observer.on_weight(0, Weight::positions, c.ops.scatter_add(dinput, positions_of(c, ids.size()), e.positions));
-  }
-  if (e.token_types > 0) {
-    observer.on_weight(0, Weight::token_types,
-                       c.ops.scatter_add(dinput, std::vector<int>(ids.size(), 0), e.token_types));
-  }
+  SublayerPass pass(c, hooks, -1, Pass::recomputation, Keep::for_the_way_back);
+  const auto tell = [&](Weight table, const Tensor& drows, const std::vector<int>& rows, Tensor::Index count) {
+    pass.table_back(table, [&] { return c.ops.scatter_add(drows, rows, count); });
+  };
+  if (e.positions > 0) tell(Weight::positions, dinput, positions_of(c, ids.size()), e.positions);
+  if (e.token_types > 0) tell(Weight::token_types, dinput, std::vector<int>(ids.size(), 0), e.token_types);
   Tensor drows = dinput;
   if (c.model.projects_embedding()) {
-    drows = linear_backward(c, 0, Weight::project_in, looked_up(c, ids), dinput, observer);
+    (void)pass.linear(Weight::project_in, pass.emit(Signal::embedding, looked_up(c, ids)));
+    drows = pass.linear_back(Weight::project_in, dinput);
   }
+  drows = pass.emit_back(Signal::embedding, drows);
   if (e.scale != 1.0) drows = c.ops.scale(e.scale, drows);
-  observer.on_weight(0, Weight::embedding, c.ops.scatter_add(drows, ids, c.model.vocab));
+  tell(Weight::embedding, drows, {ids.begin(), ids.end()}, c.model.vocab);
 }
 
 }  // namespace periscope

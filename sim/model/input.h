@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/model/context.h"
-#include "sim/model/observer.h"
+#include "sim/model/sublayer_pass.h"
 
 namespace periscope {
 
@@ -13,11 +12,11 @@ namespace periscope {
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed);
 
 /// Token input [ids.size(), D] as EmbeddingSpec says: rows of the source's tables.
-Tensor embedding_forward(const StackContext& context, std::span<const int> ids);
+Tensor embedding_forward(const StackContext& context, std::span<const int> ids, const Hooks& hooks = {});
 
-/// Tells the observer the gradients of the embedding's tables and of its projection from that of the token input
+/// Tells the hooks the gradients of the embedding's tables and of its projection from that of the token input
 /// [ids.size(), D].
 void embedding_backward(const StackContext& context, std::span<const int> ids, const Tensor& dinput,
-                        GradientObserver& observer);
+                        const Hooks& hooks);
 
 }  // namespace periscope

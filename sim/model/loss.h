@@ -6,8 +6,8 @@
 
 namespace periscope {
 
-/// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding: head_forward's.
-Tensor logits_forward(const StackContext& context, const Tensor& output);
+/// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
+Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
 /// A loss, what it was computed from, and where its gradient goes on.
 struct Loss {
@@ -18,8 +18,7 @@ struct Loss {
 
 /// Cross-entropy of a stack's output [N, D] with labels (below V, or below D without an unembedding; no_label leaves
 /// a token out), and back.
-Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels,
-             GradientObserver& observer);
+Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
 /// What a pass through a stack and back ends with.
 struct Backpropagated {
@@ -28,8 +27,8 @@ struct Backpropagated {
   Tensor dinput;  ///< gradient of the stack's input, before the embedding norm [N, D]
 };
 
-/// Forward pass, loss and backward pass. Between them only the sublayers' inputs are kept.
+/// Forward pass, loss and backward pass.
 Backpropagated backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels,
-                             Observer& observer, GradientObserver& gradients);
+                             const Hooks& hooks);
 
 }  // namespace periscope

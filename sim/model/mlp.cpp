@@ -1,35 +1,37 @@
 #include "sim/model/mlp.h"
 
-#include "sim/model/primitives.h"
-
 namespace periscope {
 
-MlpSignals mlp_signals(const StackContext& c, int layer, const Tensor& x) {
+Tensor mlp_forward(SublayerPass& p, const Tensor& a_out) {
+  const StackContext& c = p.context();
   const Activation activation = activation_of(c.model.mlp);
-  MlpSignals s;
-  s.up = linear_forward(c, layer, Weight::up, x);
+  const auto read = [&](Weight weight, Signal input, Signal output) {
+    return p.emit(output, p.linear(weight, p.emit(input, a_out)));
+  };
+  const Tensor up = read(Weight::up, Signal::up_in, Signal::up);
+  Tensor hidden;
   if (is_gated(c.model.mlp)) {
-    s.gate = linear_forward(c, layer, Weight::gate, x);
-    s.hidden = c.ops.gated(activation, s.gate, s.up);
+    hidden = c.ops.gated(activation, read(Weight::gate, Signal::gate_in, Signal::gate), up);
   } else {
-    s.hidden = c.ops.activate(activation, s.up);
+    hidden = c.ops.activate(activation, up);
   }
-  s.out = linear_forward(c, layer, Weight::down, s.hidden);
-  return s;
+  return p.linear(Weight::down, p.emit(Signal::hidden, hidden));
 }
 
-Tensor mlp_forward(const StackContext& c, int layer, const Tensor& x) { return mlp_signals(c, layer, x).out; }
-
-Tensor mlp_backward(const StackContext& c, int layer, const Tensor& x, const MlpSignals& s, const Tensor& dy,
-                    GradientObserver& observer) {
+Tensor mlp_backward(SublayerPass& p, const Tensor& df_out) {
+  const StackContext& c = p.context();
   const Activation activation = activation_of(c.model.mlp);
-  const Tensor dhidden = linear_backward(c, layer, Weight::down, s.hidden, dy, observer);
+  const Tensor dhidden = p.emit_back(Signal::hidden, p.linear_back(Weight::down, df_out));
+  const auto back = [&](Weight weight, Signal input, Signal output, const Tensor& dy) {
+    return p.emit_back(input, p.linear_back(weight, p.emit_back(output, dy)));
+  };
   if (!is_gated(c.model.mlp)) {
-    return linear_backward(c, layer, Weight::up, x, c.ops.activate_backward(activation, s.up, dhidden), observer);
+    const Tensor dup = c.ops.activate_backward(activation, p.at(Signal::up), dhidden);
+    return back(Weight::up, Signal::up_in, Signal::up, dup);
   }
-  const GatedGradient g = c.ops.gated_backward(activation, s.gate, s.up, dhidden);
-  const Tensor from_gate = linear_backward(c, layer, Weight::gate, x, g.dgate, observer);
-  return c.ops.axpby(1.0, from_gate, 1.0, linear_backward(c, layer, Weight::up, x, g.dup, observer));
+  const GatedGradient g = c.ops.gated_backward(activation, p.at(Signal::gate), p.at(Signal::up), dhidden);
+  const Tensor from_gate = back(Weight::gate, Signal::gate_in, Signal::gate, g.dgate);
+  return c.ops.axpby(1.0, from_gate, 1.0, back(Weight::up, Signal::up_in, Signal::up, g.dup));
 }
 
 }  // namespace periscope

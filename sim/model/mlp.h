@@ -1,26 +1,13 @@
 #pragma once
 
-#include "sim/model/context.h"
-#include "sim/model/observer.h"
+#include "sim/model/sublayer_pass.h"
 
 namespace periscope {
 
-/// What an MLP module computes on the way from its input to its output.
-struct MlpSignals {
-  Tensor gate;    ///< x W_gateᵀ [N, h]; empty if the MLP has no gate
-  Tensor up;      ///< x W_upᵀ [N, h]
-  Tensor hidden;  ///< φ(up), or φ(gate) ∘ up [N, h]
-  Tensor out;     ///< hidden W_downᵀ [N, D]
-};
+/// MLP module of a sublayer: from its (normalised) input A_out [N, D] to f_out [N, D].
+Tensor mlp_forward(SublayerPass& pass, const Tensor& a_out);
 
-/// MLP module of `layer` on its (normalised) input x [N, D].
-MlpSignals mlp_signals(const StackContext& context, int layer, const Tensor& x);
-
-/// The module's output alone [N, D].
-Tensor mlp_forward(const StackContext& context, int layer, const Tensor& x);
-
-/// Gradient of x from that of the output, dy [N, D]. `signals` are those of x.
-Tensor mlp_backward(const StackContext& context, int layer, const Tensor& x, const MlpSignals& signals,
-                    const Tensor& dy, GradientObserver& observer);
+/// Gradient of A_out from that of f_out.
+Tensor mlp_backward(SublayerPass& pass, const Tensor& df_out);
 
 }  // namespace periscope

@@ -1,76 +1,90 @@
 #include "sim/model/parameters.h"
 
-#include <stdexcept>
-
 namespace periscope {
-
-std::vector<MatrixPlace> matrices_of(const StackSpec& spec) {
-  std::vector<MatrixPlace> all;
-  const ModelSpec& m = spec.model;
-  if (spec.input.kind != InputKind::gaussian) {
-    all.push_back({0, Weight::embedding});
-    if (m.projects_embedding()) all.push_back({0, Weight::project_in});
-    if (m.embedding.positions > 0) all.push_back({0, Weight::positions});
-    if (m.embedding.token_types > 0) all.push_back({0, Weight::token_types});
-  }
-  for (int layer = 0; layer < m.layers; ++layer) {
-    for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back({layer, weight});
-    if (is_gated(m.mlp)) all.push_back({layer, Weight::gate});
-    for (const Weight weight : {Weight::up, Weight::down}) all.push_back({layer, weight});
-  }
-  if (!m.unembedding) return all;
-  if (m.projects_embedding()) all.push_back({0, Weight::project_out});
-  if (m.head.transform) all.push_back({0, Weight::head_dense});
-  all.push_back({0, Weight::unembedding});
-  return all;
-}
-
-std::vector<NormPlace> norms_of(const ModelSpec& m) {
-  std::vector<NormPlace> all;
-  if (m.embedding_norm) all.push_back({0, NormSite::embedding});
-  for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = m.rule(l);
-    if (rule.norm_a) all.push_back({l, NormSite::a});
-    if (ModelSpec::is_attention(l) && m.qk_norm != QkNorm::none) {
-      all.push_back({l, NormSite::q});
-      all.push_back({l, NormSite::k});
-    }
-    if (rule.norm_b) all.push_back({l, NormSite::b});
-    if (rule.norm_c) all.push_back({l, NormSite::c});
-  }
-  if (m.final_norm) all.push_back({m.sublayers(), NormSite::final});
-  if (m.unembedding && m.head.transform) all.push_back({m.sublayers(), NormSite::head});
-  return all;
-}
-
 namespace {
 
-std::string stem_of(MatrixPlace place) {
-  const std::string name(weight_names[static_cast<std::size_t>(place.weight)]);
-  if (!is_of_layer(place.weight)) return name;
-  const bool mlp = place.weight == Weight::gate || place.weight == Weight::up || place.weight == Weight::down;
-  return "layers." + std::to_string(place.layer) + (mlp ? ".mlp." : ".attention.") + name;
+std::vector<Weight> weights_before(const ModelSpec& m) {
+  std::vector<Weight> all{Weight::embedding};
+  if (m.projects_embedding()) all.push_back(Weight::project_in);
+  if (m.embedding.positions > 0) all.push_back(Weight::positions);
+  if (m.embedding.token_types > 0) all.push_back(Weight::token_types);
+  if (m.embedding_norm) all.push_back(Weight::embedding_norm);
+  return all;
+}
+
+std::vector<Weight> weights_after(const ModelSpec& m) {
+  std::vector<Weight> all;
+  if (m.final_norm) all.push_back(Weight::final_norm);
+  if (!m.unembedding) return all;
+  if (m.projects_embedding()) all.push_back(Weight::project_out);
+  if (m.head.transform) {
+    all.push_back(Weight::head_dense);
+    all.push_back(Weight::head_norm);
+  }
+  all.push_back(Weight::unembedding);
+  return all;
 }
 
 }  // namespace
 
-std::string name_of(MatrixPlace place) { return stem_of(place) + ".weight"; }
-std::string bias_name_of(MatrixPlace place) { return stem_of(place) + ".bias"; }
-
-std::string name_of(NormPlace place) {
-  const std::string module = ModelSpec::is_attention(place.sublayer) ? ".attention." : ".mlp.";
-  const std::string sublayer = "layers." + std::to_string(place.sublayer / 2) + module;
-  switch (place.site) {
-    case NormSite::a: return sublayer + "norm_a";
-    case NormSite::b: return sublayer + "norm_b";
-    case NormSite::c: return sublayer + "norm_c";
-    case NormSite::q: return sublayer + "q_norm";
-    case NormSite::k: return sublayer + "k_norm";
-    case NormSite::embedding: return "embedding_norm";
-    case NormSite::final: return "final_norm";
-    case NormSite::head: return "head_norm";
+std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
+  if (sublayer < 0) return weights_before(m);
+  if (sublayer >= m.sublayers()) return weights_after(m);
+  const SublayerRule rule = m.rule(sublayer);
+  std::vector<Weight> all;
+  if (rule.norm_a) all.push_back(Weight::norm_a);
+  if (ModelSpec::is_attention(sublayer)) {
+    for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back(weight);
+    if (m.qk_norm != QkNorm::none) {
+      for (const Weight weight : {Weight::q_norm, Weight::k_norm}) all.push_back(weight);
+    }
+  } else {
+    if (is_gated(m.mlp)) all.push_back(Weight::gate);
+    for (const Weight weight : {Weight::up, Weight::down}) all.push_back(weight);
   }
-  throw std::logic_error("unknown norm site");
+  if (rule.norm_b) all.push_back(Weight::norm_b);
+  if (rule.norm_c) all.push_back(Weight::norm_c);
+  return all;
+}
+
+int fetched_with(const ModelSpec& m, const ParameterId& id) {
+  if (is_of_layer(id.weight)) return id.sublayer;
+  const bool before = is_table(id.weight) || id.weight == Weight::project_in || id.weight == Weight::embedding_norm;
+  return before ? -1 : m.sublayers();
+}
+
+std::vector<ParameterId> matrices_of(const StackSpec& spec) {
+  std::vector<ParameterId> all;
+  for (int l = spec.input.kind == InputKind::gaussian ? 0 : -1; l <= spec.model.sublayers(); ++l) {
+    for (const Weight weight : weights_in(spec.model, l)) {
+      if (!is_norm(weight)) all.push_back(matrix_id(l / 2, weight));
+    }
+  }
+  return all;
+}
+
+std::vector<ParameterId> gains_of(const ModelSpec& m) {
+  std::vector<ParameterId> all;
+  for (int l = -1; l <= m.sublayers(); ++l) {
+    for (const Weight weight : weights_in(m, l)) {
+      if (is_norm(weight)) all.push_back(gain_id(l, weight));
+    }
+  }
+  return all;
+}
+
+std::string name_of(const ParameterId& id) {
+  std::string name(name_of(id.weight));
+  if (is_of_layer(id.weight)) {
+    const bool attention = ModelSpec::is_attention(id.sublayer);
+    name = "layers." + std::to_string(id.layer()) + (attention ? ".attention." : ".mlp.") + name;
+  }
+  switch (id.part) {
+    case ParameterId::Part::matrix: return name + ".weight";
+    case ParameterId::Part::gain: return name + ".gain";
+    case ParameterId::Part::bias: return name + ".bias";
+  }
+  return name;
 }
 
 }  // namespace periscope

@@ -3,30 +3,24 @@
 #include <string>
 #include <vector>
 
-#include "sim/model/weights.h"
+#include "sim/spec/weight.h"
 
 namespace periscope {
 
-/// Arguments of WeightSource::matrix and WeightSource::norm that name one parameter of a stack.
-struct MatrixPlace {
-  int layer;
-  Weight weight;
-};
-struct NormPlace {
-  int sublayer;
-  NormSite site;
-};
+/// The weights that sublayer 0 … 2L−1 uses, in the order of the dataflow; of −1: the embedding's and its norm; of 2L:
+/// the final norm and the head's.
+std::vector<Weight> weights_in(const ModelSpec& model, int sublayer);
 
-/// Every matrix that the stack uses, from its input to its output; the embedding table only for token input.
-std::vector<MatrixPlace> matrices_of(const StackSpec& spec);
-/// Every norm that the stack uses.
-std::vector<NormPlace> norms_of(const ModelSpec& model);
+/// The sublayer with which a parameter is fetched: its own, or −1 or 2L for what no layer owns.
+int fetched_with(const ModelSpec& model, const ParameterId& id);
 
-/// Names as in files: "layers.3.mlp.down.weight", "embedding.weight". A norm's name, "layers.3.attention.norm_a"
-/// or "final_norm", is followed by ".gain" or ".bias".
-std::string name_of(MatrixPlace place);
-/// "layers.3.mlp.down.bias".
-std::string bias_name_of(MatrixPlace place);
-std::string name_of(NormPlace place);
+/// Every matrix that the stack uses, from its input to its output; tables only for token input.
+std::vector<ParameterId> matrices_of(const StackSpec& spec);
+/// The gain of every norm that the stack uses.
+std::vector<ParameterId> gains_of(const ModelSpec& model);
+
+/// Names as in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight",
+/// "final_norm.bias".
+std::string name_of(const ParameterId& id);
 
 }  // namespace periscope

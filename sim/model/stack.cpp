@@ -2,69 +2,96 @@
 
 #include <utility>
 
-#include "sim/model/primitives.h"
-
 namespace periscope {
 namespace {
 
-void report(Observer& observer, int l, const Tensor& x_in, const SublayerSignals& s) {
-  observer.on_site(l, Signal::x_in, x_in);
-  observer.on_site(l, Signal::A_out, s.a_out);
-  const std::pair<Signal, const Tensor*> inside[] = {
-      {Signal::q, &s.attention.q},         {Signal::k, &s.attention.k}, {Signal::v, &s.attention.v},
-      {Signal::mixed, &s.attention.mixed}, {Signal::gate, &s.mlp.gate}, {Signal::up, &s.mlp.up},
-      {Signal::hidden, &s.mlp.hidden}};
-  for (const auto& [place, x] : inside) {
-    if (!x->empty()) observer.on_inside(l, place, *x);
-  }
-  observer.on_site(l, Signal::f_out, s.f_out);
-  observer.on_site(l, Signal::B_out, s.b_out);
-  observer.on_site(l, Signal::x_out, s.x_out);
-}
+Keep keep_for(const StackTape* tape) { return tape != nullptr ? Keep::for_the_way_back : Keep::nothing; }
 
 }  // namespace
 
-StackOutput stack_forward(const StackContext& c, const Tensor& input, Observer& observer, StackTape* tape) {
-  const ModelSpec& m = c.model;
-  Tensor x = m.embedding_norm ? norm_forward(c, 0, NormSite::embedding, input) : input;
-  Tensor r = m.placement.two_streams ? x : Tensor{};
-  observer.on_input(x);
-  if (tape != nullptr) *tape = {.input = input, .streams = {x}, .second_stream = {}};
-  for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerSignals s = sublayer_forward(c, l, x);
-    report(observer, l, x, s);
-    x = s.x_out;
-    if (tape != nullptr) tape->streams.push_back(x);
-    if (r.empty()) continue;
-    r = c.ops.axpby(1.0, r, m.rule(l).beta, s.b_out);
-    observer.on_site(l, Signal::r_out, r);
+Streams enter_stack(const StackContext& c, const Tensor& input, const Hooks& hooks, StackTape* tape) {
+  auto pass = std::make_unique<SublayerPass>(c, hooks, -1, Pass::forward, keep_for(tape));
+  Tensor x = pass->emit(Signal::input, input);
+  if (c.model.embedding_norm) x = pass->norm(Weight::embedding_norm, x);
+  x = pass->emit(Signal::x_out, x);
+  const Tensor r = c.model.placement.two_streams ? pass->emit(Signal::r_out, x) : Tensor{};
+  if (tape != nullptr) {
+    tape->context = &c;
+    tape->hooks = hooks;
+    tape->entry = std::move(pass);
   }
-  if (tape != nullptr) tape->second_stream = r;
-  if (!m.final_norm) return {x, r.empty() ? x : c.ops.axpby(1.0, x, 1.0, r)};
-  const Tensor normed = norm_forward(c, m.sublayers(), NormSite::final, r.empty() ? x : r);
-  return {x, r.empty() ? normed : c.ops.axpby(1.0, x, 1.0, normed)};
+  return {x, r};
+}
+
+Streams pass_sublayers(const StackContext& c, Streams streams, int first, int end, const Hooks& hooks,
+                       StackTape* tape) {
+  for (int l = first; l < end; ++l) {
+    const bool keep = tape != nullptr && tape->budget > 0;
+    auto pass =
+        std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_the_way_back : Keep::nothing);
+    if (tape != nullptr) tape->streams.push_back(streams);
+    streams = sublayer_forward(*pass, streams);
+    if (tape == nullptr) continue;
+    const bool fits = keep && pass->bytes() <= tape->budget;
+    tape->budget = fits ? tape->budget - pass->bytes() : 0;
+    pass->release_weights();
+    tape->passes.push_back(fits ? std::move(pass) : nullptr);
+  }
+  return streams;
+}
+
+Tensor leave_stack(const StackContext& c, const Streams& streams, const Hooks& hooks, StackTape* tape) {
+  auto pass = std::make_unique<SublayerPass>(c, hooks, c.model.sublayers(), Pass::forward, keep_for(tape));
+  const Tensor& r = streams.second;
+  Tensor output = r.empty() ? streams.x : r;
+  if (c.model.final_norm) output = pass->norm(Weight::final_norm, output);
+  if (!r.empty()) output = c.ops.axpby(1.0, streams.x, 1.0, output);
+  output = pass->emit(Signal::output, output);
+  if (tape != nullptr) tape->exit = std::move(pass);
+  return output;
+}
+
+StackOutput stack_forward(const StackContext& c, const Tensor& input, const Hooks& hooks, StackTape* tape) {
+  const Streams streams = pass_sublayers(c, enter_stack(c, input, hooks, tape), 0, c.model.sublayers(), hooks, tape);
+  return {streams.x, leave_stack(c, streams, hooks, tape)};
 }
 
 // ResiDual's output is x + N(r) and r = x_0 + Σ branches: the gradient of r is the same at every depth.
-Tensor stack_backward(const StackContext& c, StackTape tape, const Tensor& doutput, GradientObserver& observer) {
-  const ModelSpec& m = c.model;
-  const Tensor& r = tape.second_stream;
-  Tensor dnormed = doutput;
-  if (m.final_norm) {
-    dnormed = norm_backward(c, m.sublayers(), NormSite::final, r.empty() ? tape.streams.back() : r, doutput, observer);
-  }
-  Tensor dx = r.empty() ? dnormed : doutput;
-  const Tensor dr = r.empty() ? Tensor{} : dnormed;
-  for (int l = m.sublayers() - 1; l >= 0; --l) {
+Streams back_into_stack(StackTape& tape, const Tensor& doutput) {
+  SublayerPass& pass = *tape.exit;
+  const ModelSpec& m = pass.context().model;
+  const Tensor d = pass.emit_back(Signal::output, doutput);
+  const Tensor dnormed = m.final_norm ? pass.norm_back(Weight::final_norm, d) : d;
+  return m.placement.two_streams ? Streams{d, dnormed} : Streams{dnormed};
+}
+
+Streams back_through_sublayers(StackTape& tape, Streams gradients) {
+  while (!tape.streams.empty()) {
+    const int l = static_cast<int>(tape.streams.size()) - 1;
+    std::unique_ptr<SublayerPass> pass = std::move(tape.passes.back());
+    if (!pass) {
+      pass = std::make_unique<SublayerPass>(*tape.context, tape.hooks, l, Pass::recomputation, Keep::for_the_way_back);
+      (void)sublayer_forward(*pass, tape.streams.back());
+    }
+    gradients = sublayer_backward(*pass, gradients);
+    tape.passes.pop_back();
     tape.streams.pop_back();
-    if (!dr.empty()) observer.on_site(l, Signal::r_out, dr);
-    observer.on_site(l, Signal::x_out, dx);
-    dx = sublayer_backward(c, l, tape.streams.back(), dx, dr, observer);
-    observer.on_site(l, Signal::x_in, dx);
   }
-  if (!dr.empty()) dx = c.ops.axpby(1.0, dx, 1.0, dr);
-  observer.on_input(dx);
-  return m.embedding_norm ? norm_backward(c, 0, NormSite::embedding, tape.input, dx, observer) : dx;
+  return gradients;
+}
+
+Tensor back_to_input(StackTape& tape, const Streams& gradients) {
+  SublayerPass& pass = *tape.entry;
+  const StackContext& c = pass.context();
+  Tensor dx = gradients.x;
+  if (!gradients.second.empty()) dx = c.ops.axpby(1.0, dx, 1.0, gradients.second);
+  dx = pass.emit_back(Signal::x_out, dx);
+  if (c.model.embedding_norm) dx = pass.norm_back(Weight::embedding_norm, dx);
+  return pass.emit_back(Signal::input, dx);
+}
+
+Tensor stack_backward(StackTape& tape, const Tensor& doutput) {
+  return back_to_input(tape, back_through_sublayers(tape, back_into_stack(tape, doutput)));
 }
 
 }  // namespace periscope

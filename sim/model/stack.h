@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "sim/model/sublayer.h"
@@ -12,20 +14,36 @@ struct StackOutput {
   Tensor output;  ///< after the final norm; ResiDual: stream + N(r) [N, D]
 };
 
-/// What a backward pass needs of the forward pass; everything else is computed again.
+/// What a backward pass needs of the forward pass. Of every sublayer the streams that entered are kept, and the signals
+/// inside as long as the budget lasts; the other sublayers are computed again. Results do not depend on the budget.
 struct StackTape {
-  Tensor input;                 ///< before the embedding norm [N, D]
-  std::vector<Tensor> streams;  ///< x at depths 0 … 2L, each [N, D]
-  Tensor second_stream;         ///< ResiDual: r after the last sublayer
+  std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside sublayers
+  const StackContext* context = nullptr;
+  Hooks hooks = {};
+  std::unique_ptr<SublayerPass> entry;                ///< before the first sublayer
+  std::vector<Streams> streams;                       ///< before every sublayer that was passed
+  std::vector<std::unique_ptr<SublayerPass>> passes;  ///< of these sublayers, null if not kept
+  std::unique_ptr<SublayerPass> exit;                 ///< after the last one: final norm
 };
 
-/// T1 for every sublayer, from the embedding norm to the final norm. Only the stream is kept, unless a tape
-/// is given, which is then filled.
-StackOutput stack_forward(const StackContext& context, const Tensor& input, Observer& observer,
+/// T1 for every sublayer, from the embedding norm to the final norm, on input [N, D]. Only the streams are kept, unless
+/// a tape is given, which is then filled: the context must live as long as it.
+StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 
-/// Gradient of the input (before the embedding norm) from that of the output, both [N, D]. The tape is used
-/// up from its end.
-Tensor stack_backward(const StackContext& context, StackTape tape, const Tensor& doutput, GradientObserver& observer);
+/// Gradient of the input (before the embedding norm) from that of the output, both [N, D]. The hooks are those of the
+/// forward pass. The tape is used up.
+Tensor stack_backward(StackTape& tape, const Tensor& doutput);
+
+/// The parts of stack_forward: the embedding norm, the sublayers first … end − 1, the final norm.
+Streams enter_stack(const StackContext& context, const Tensor& input, const Hooks& hooks, StackTape* tape);
+Streams pass_sublayers(const StackContext& context, Streams streams, int first, int end, const Hooks& hooks,
+                       StackTape* tape);
+Tensor leave_stack(const StackContext& context, const Streams& streams, const Hooks& hooks, StackTape* tape);
+
+/// The parts of stack_backward: back through the final norm, through all sublayers on the tape, and to the input.
+Streams back_into_stack(StackTape& tape, const Tensor& doutput);
+Streams back_through_sublayers(StackTape& tape, Streams gradients);
+Tensor back_to_input(StackTape& tape, const Streams& gradients);
 
 }  // namespace periscope

@@ -1,46 +1,40 @@
 #include "sim/model/sublayer.h"
 
-#include "sim/model/kept_weights.h"
-#include "sim/model/primitives.h"
+#include "sim/model/attention.h"
+#include "sim/model/mlp.h"
 
 namespace periscope {
 
-SublayerSignals sublayer_forward(const StackContext& c, int l, const Tensor& x) {
-  const SublayerRule rule = c.model.rule(l);
-  SublayerSignals s;
-  s.a_out = rule.norm_a ? norm_forward(c, l, NormSite::a, x) : x;
-  if (rule.input_gain != 1.0) s.a_out = c.ops.scale(rule.input_gain, s.a_out);
-  if (ModelSpec::is_attention(l)) {
-    s.attention = attention_signals(c, l / 2, s.a_out);
-    s.f_out = s.attention.out;
-  } else {
-    s.mlp = mlp_signals(c, l / 2, s.a_out);
-    s.f_out = s.mlp.out;
-  }
-  s.b_out = rule.norm_b ? norm_forward(c, l, NormSite::b, s.f_out) : s.f_out;
-  s.sum = c.ops.axpby(rule.alpha, x, rule.beta, s.b_out);
-  s.x_out = rule.norm_c ? norm_forward(c, l, NormSite::c, s.sum) : s.sum;
-  return s;
+Streams sublayer_forward(SublayerPass& p, const Streams& in) {
+  const Backend& ops = p.context().ops;
+  const SublayerRule rule = p.context().model.rule(p.sublayer());
+  const Tensor x = p.emit(Signal::x_in, in.x);
+  Tensor a = rule.norm_a ? p.norm(Weight::norm_a, x) : x;
+  if (rule.input_gain != 1.0) a = ops.scale(rule.input_gain, a);
+  a = p.emit(Signal::A_out, a);
+  const bool attention = ModelSpec::is_attention(p.sublayer());
+  const Tensor f = p.emit(Signal::f_out, attention ? attention_forward(p, a) : mlp_forward(p, a));
+  const Tensor b = p.emit(Signal::B_out, rule.norm_b ? p.norm(Weight::norm_b, f) : f);
+  const Tensor sum = p.emit(Signal::sum, ops.axpby(rule.alpha, x, rule.beta, b));
+  Streams out{p.emit(Signal::x_out, rule.norm_c ? p.norm(Weight::norm_c, sum) : sum)};
+  if (!in.second.empty()) out.second = p.emit(Signal::r_out, ops.axpby(1.0, in.second, rule.beta, b));
+  return out;
 }
 
-Tensor sublayer_backward(const StackContext& context, int l, const Tensor& x, const Tensor& dx_out, const Tensor& dr,
-                         GradientObserver& observer) {
-  const KeptWeights weights(context.weights);
-  const StackContext c{context.ops, context.model, weights, context.sequences};
-  const SublayerRule rule = c.model.rule(l);
-  const SublayerSignals s = sublayer_forward(c, l, x);
-
-  const Tensor dsum = rule.norm_c ? norm_backward(c, l, NormSite::c, s.sum, dx_out, observer) : dx_out;
-  const Tensor db = dr.empty() ? c.ops.scale(rule.beta, dsum) : c.ops.axpby(rule.beta, dsum, rule.beta, dr);
-  observer.on_site(l, Signal::B_out, db);
-  const Tensor df = rule.norm_b ? norm_backward(c, l, NormSite::b, s.f_out, db, observer) : db;
-  observer.on_site(l, Signal::f_out, df);
-  const Tensor da = ModelSpec::is_attention(l) ? attention_backward(c, l / 2, s.a_out, s.attention, df, observer)
-                                               : mlp_backward(c, l / 2, s.a_out, s.mlp, df, observer);
-  observer.on_site(l, Signal::A_out, da);
-  Tensor through = rule.input_gain != 1.0 ? c.ops.scale(rule.input_gain, da) : da;
-  if (rule.norm_a) through = norm_backward(c, l, NormSite::a, x, through, observer);
-  return c.ops.axpby(rule.alpha, dsum, 1.0, through);
+Streams sublayer_backward(SublayerPass& p, const Streams& out) {
+  const Backend& ops = p.context().ops;
+  const SublayerRule rule = p.context().model.rule(p.sublayer());
+  const Tensor dr = out.second.empty() ? Tensor{} : p.emit_back(Signal::r_out, out.second);
+  const Tensor dx_out = p.emit_back(Signal::x_out, out.x);
+  const Tensor dsum = p.emit_back(Signal::sum, rule.norm_c ? p.norm_back(Weight::norm_c, dx_out) : dx_out);
+  const Tensor db =
+      p.emit_back(Signal::B_out, dr.empty() ? ops.scale(rule.beta, dsum) : ops.axpby(rule.beta, dsum, rule.beta, dr));
+  const Tensor df = p.emit_back(Signal::f_out, rule.norm_b ? p.norm_back(Weight::norm_b, db) : db);
+  const bool attention = ModelSpec::is_attention(p.sublayer());
+  const Tensor da = p.emit_back(Signal::A_out, attention ? attention_backward(p, df) : mlp_backward(p, df));
+  Tensor through = rule.input_gain != 1.0 ? ops.scale(rule.input_gain, da) : da;
+  if (rule.norm_a) through = p.norm_back(Weight::norm_a, through);
+  return {p.emit_back(Signal::x_in, ops.axpby(rule.alpha, dsum, 1.0, through)), dr};
 }
 
 }  // namespace periscope

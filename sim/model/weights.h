@@ -1,12 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
 
-#include "sim/core/backend.h"
+#include "sim/model/linear_map.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {
+
+/// A matrix of a stack with its bias [1, fan_out], which is empty if there is none, as in every random stack.
+struct LinearWeights {
+  std::shared_ptr<const LinearMap> map;
+  Tensor bias;
+};
 
 /// Gain [1, n] and bias [1, n] (empty for RMSNorm) of one norm.
 struct NormWeights {
@@ -15,9 +23,19 @@ struct NormWeights {
   double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
 };
 
-/// Weights as a function: where a stack's parameters come from. A matrix may be drawn at every call,
-/// so a stack of any depth needs the memory of one sublayer. No function has a default here: a source that edits or
-/// keeps another's weights would lose what it forgets.
+/// All that one sublayer needs, or what lies before the first one or after the last.
+struct SublayerWeights {
+  std::map<Weight, LinearWeights> linear;
+  std::map<Weight, NormWeights> norms;
+
+  /// Throw std::logic_error that names a weight which is not there.
+  [[nodiscard]] const LinearWeights& matrix(Weight weight) const;
+  [[nodiscard]] const NormWeights& norm(Weight weight) const;
+};
+
+/// Where a stack's parameters come from. Matrices may be drawn at every reading, so a stack of any depth needs the
+/// memory of one sublayer. No function has a default here: a source that edits another's weights would lose what it
+/// forgets.
 class WeightSource {
  public:
   WeightSource() = default;
@@ -25,22 +43,19 @@ class WeightSource {
   WeightSource& operator=(const WeightSource&) = delete;
   virtual ~WeightSource() = default;
 
-  /// W [fan_out, fan_in]. `layer` is ignored for what no layer owns (is_of_layer).
-  [[nodiscard]] virtual Tensor matrix(int layer, Weight weight) const = 0;
-  /// Rows `ids` of a table (is_table) [ids.size(), its width]: those alone if the source can, or else
-  /// rows_of_matrix.
+  /// Weights of sublayer 0 … 2L−1; of −1: tables, project_in and the embedding norm; of 2L: the final norm and the
+  /// head. Its maps may be read as long as the source lives.
+  [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;
+  /// Rows `ids` of a table (is_table) [ids.size(), its width], without the others if the source can.
   [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const = 0;
-  /// What is added to x Wᵀ [1, fan_out]; empty for none, as in every random stack.
-  [[nodiscard]] virtual Tensor bias(int layer, Weight weight) const = 0;
-  /// `sublayer` is ignored for the norms that no sublayer owns.
-  [[nodiscard]] virtual NormWeights norm(int sublayer, NormSite site) const = 0;
-
- protected:
-  /// Rows `ids` of the whole table: `rows` of a source that has no shorter way to them.
-  [[nodiscard]] Tensor rows_of_matrix(const Backend& ops, Weight table, std::span<const int> ids) const {
-    return ops.gather(matrix(0, table), ids);
-  }
 };
+
+/// One parameter, whole; empty for a bias that there is not.
+[[nodiscard]] Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id);
+
+/// Rows `ids` of a whole table: WeightSource::rows of a source that has no shorter way to them.
+[[nodiscard]] Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight table,
+                                    std::span<const int> ids);
 
 /// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
 /// the same on every backend, for any number of threads, now and later.
@@ -49,14 +64,15 @@ class GeneratedWeights final : public WeightSource {
   GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)
       : backend_(backend), spec_(std::move(spec)), dtype_(dtype), seed_(seed) {}
 
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(ops, table, ids);
+    return rows_of_matrix(*this, ops, table, ids);
   }
-  [[nodiscard]] Tensor bias(int /*layer*/, Weight /*weight*/) const override { return {}; }
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:
+  [[nodiscard]] Tensor matrix(int layer, Weight weight) const;
+  [[nodiscard]] NormWeights norm(Weight weight) const;
+
   const Backend& backend_;
   StackSpec spec_;
   DType dtype_;

@@ -11,10 +11,15 @@ namespace periscope {
 /// h = mlp_width, V = vocab, D' = the embedding table's width. "Sublayer" −1 stands for what is before the first one
 /// and 2L for what is after the last.
 enum class Signal {
-  embedding,    ///< scale·E[id] [N, D'], of sublayer −1
-  input,        ///< the stack's input [N, D], before the embedding norm, of sublayer −1
-  x_in,         ///< the stream that enters a sublayer [N, D]
-  A_out,        ///< input_gain·A(x_in), what the module reads [N, D]
+  embedding,  ///< scale·E[id] [N, D'], of sublayer −1
+  input,      ///< the stack's input [N, D], before the embedding norm, of sublayer −1
+  x_in,       ///< the stream that enters a sublayer [N, D]
+  A_out,      ///< input_gain·A(x_in), what the module reads [N, D]
+  q_in,       ///< A_out as W_q reads it [N, D]: its gradient is the part of A_out's that comes through W_q
+  k_in,       ///< likewise for W_k, and so on
+  v_in,
+  gate_in,
+  up_in,
   q_projected,  ///< W_q A_out [N, H·e], before QK-norm
   k_projected,  ///< [N, kv_heads·e]
   q,            ///< queries as the heads read them, after QK-norm and RoPE [N, H·e]
@@ -52,12 +57,13 @@ enum class Signal {
   reciprocals,  ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
   denominators  ///< of softmax
 };
-inline constexpr std::array<std::string_view, 38> signal_names{
-    "embedding",   "input",  "x_in",       "A_out",      "q_projected", "k_projected", "q",          "k",
-    "v",           "scores", "mixed",      "gate",       "up",          "hidden",      "f_out",      "B_out",
-    "sum",         "x_out",  "r_out",      "output",     "projected",   "dense",       "activated",  "transformed",
-    "head_scores", "logits", "dots",       "cap_inputs", "gated",       "products",    "normalised", "addends",
-    "weights",     "sums",   "deviations", "squares",    "reciprocals", "denominators"};
+inline constexpr std::array<std::string_view, 43> signal_names{
+    "embedding",  "input",       "x_in",        "A_out",      "q_in",        "k_in",        "v_in",   "gate_in",
+    "up_in",      "q_projected", "k_projected", "q",          "k",           "v",           "scores", "mixed",
+    "gate",       "up",          "hidden",      "f_out",      "B_out",       "sum",         "x_out",  "r_out",
+    "output",     "projected",   "dense",       "activated",  "transformed", "head_scores", "logits", "dots",
+    "cap_inputs", "gated",       "products",    "normalised", "addends",     "weights",     "sums",   "deviations",
+    "squares",    "reciprocals", "denominators"};
 
 [[nodiscard]] constexpr std::string_view name_of(Signal signal) {
   return signal_names[static_cast<std::size_t>(signal)];
@@ -66,6 +72,13 @@ inline constexpr std::array<std::string_view, 38> signal_names{
 /// The signals [N, D] of which every statistic is recorded and predicted. r_out only with two streams.
 inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_out, Signal::f_out,
                                                       Signal::B_out, Signal::x_out, Signal::r_out};
+
+[[nodiscard]] constexpr bool is_stream_signal(Signal signal) {
+  for (const Signal s : stream_signals) {
+    if (s == signal) return true;
+  }
+  return false;
+}
 
 /// Whether it is a sum on its way, which mixed arithmetic holds in its wider format.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }

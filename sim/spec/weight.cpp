@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 namespace periscope {
 
@@ -21,8 +22,17 @@ WeightShape shape_of(const ModelSpec& m, Weight weight) {
     case Weight::project_in: return {m.width, m.embedding_width()};
     case Weight::project_out: return {m.embedding_width(), m.width};
     case Weight::head_dense: return {m.embedding_width(), m.embedding_width()};
+    default: throw std::logic_error(std::string(name_of(weight)) + " is not a matrix");
   }
-  throw std::logic_error("unknown weight");
+}
+
+int norm_width(const ModelSpec& m, Weight norm) {
+  switch (norm) {
+    case Weight::q_norm: return m.qk_norm == QkNorm::full ? m.query_width() : m.head_dim;
+    case Weight::k_norm: return m.qk_norm == QkNorm::full ? m.key_width() : m.head_dim;
+    case Weight::head_norm: return m.embedding_width();
+    default: return m.width;
+  }
 }
 
 double stddev_of(const StackSpec& spec, Weight weight) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -8,7 +10,8 @@
 
 namespace periscope {
 
-/// The matrices of a stack. The numbers key the random streams: never renumber.
+/// The weights of a stack: its matrices and tables, and the gains of its norms. The numbers of the matrices and tables
+/// key the random streams: never renumber.
 enum class Weight : std::uint32_t {
   q,
   k,
@@ -24,22 +27,66 @@ enum class Weight : std::uint32_t {
   project_in,   ///< from the embedding table's width to the stack's
   project_out,  ///< from the stack's width to the unembedding's
   head_dense,   ///< of BERT's head transform
+  norm_a,       ///< of a sublayer, as norm_b and norm_c
+  norm_b,
+  norm_c,
+  q_norm,  ///< of an attention sublayer, as k_norm
+  k_norm,
+  embedding_norm,
+  final_norm,
+  head_norm,  ///< of BERT's head transform
 };
 
-inline constexpr std::array<std::string_view, 14> weight_names{
-    "q",         "k",           "v",         "o",           "gate",       "up",          "down",
-    "embedding", "unembedding", "positions", "token_types", "project_in", "project_out", "head_dense"};
+inline constexpr std::array<std::string_view, 22> weight_names{
+    "q",           "k",          "v",           "o",           "gate",
+    "up",          "down",       "embedding",   "unembedding", "positions",
+    "token_types", "project_in", "project_out", "head_dense",  "norm_a",
+    "norm_b",      "norm_c",     "q_norm",      "k_norm",      "embedding_norm",
+    "final_norm",  "head_norm"};
 
+[[nodiscard]] constexpr std::string_view name_of(Weight weight) {
+  return weight_names[static_cast<std::size_t>(weight)];
+}
+
+[[nodiscard]] constexpr bool is_norm(Weight weight) { return weight >= Weight::norm_a; }
 /// The matrices that every layer has: q … down.
-[[nodiscard]] constexpr bool is_of_layer(Weight weight) { return weight <= Weight::down; }
+[[nodiscard]] constexpr bool is_layer_matrix(Weight weight) { return weight <= Weight::down; }
+/// Whether every layer has its own: q … down, and the norms of its sublayers.
+[[nodiscard]] constexpr bool is_of_layer(Weight weight) {
+  return is_layer_matrix(weight) || (is_norm(weight) && weight < Weight::embedding_norm);
+}
 /// Tables, of which rows are looked up.
 [[nodiscard]] constexpr bool is_table(Weight weight) {
   return weight == Weight::embedding || weight == Weight::positions || weight == Weight::token_types;
 }
+[[nodiscard]] constexpr bool is_of_mlp(Weight weight) {
+  return weight == Weight::gate || weight == Weight::up || weight == Weight::down;
+}
 
-/// The norms of a stack: A, B, C of a sublayer, QK-norms of an attention sublayer, the stack's own, and that of
-/// BERT's head transform.
-enum class NormSite { a, b, c, q, k, embedding, final, head };
+/// Names one parameter of a stack, a tensor: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], or what is
+/// added to the product with the matrix or to the normalised vector, a bias [1, fan_out] or [1, n].
+struct ParameterId {
+  enum class Part { matrix, gain, bias };
+  int sublayer;  ///< 0 … 2L−1; 0 for what no layer owns
+  Weight weight;
+  Part part;
+
+  auto operator<=>(const ParameterId&) const = default;
+  [[nodiscard]] int layer() const { return sublayer / 2; }
+};
+
+/// Of the matrix `weight` of `layer`; the layer of what no layer owns does not matter.
+[[nodiscard]] constexpr ParameterId matrix_id(int layer, Weight weight) {
+  return {is_of_layer(weight) ? 2 * layer + (is_of_mlp(weight) ? 1 : 0) : 0, weight, ParameterId::Part::matrix};
+}
+/// Of the gain of the norm `weight` of `sublayer`.
+[[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
+  return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
+}
+/// Of the bias that goes with a matrix or a gain.
+[[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
+  return {id.sublayer, id.weight, ParameterId::Part::bias};
+}
 
 /// A matrix maps fan_in features to fan_out: y = x Wᵀ with W [fan_out, fan_in].
 struct WeightShape {
@@ -47,7 +94,11 @@ struct WeightShape {
   int fan_in;
 };
 
+/// Of a matrix or table. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight);
+
+/// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, or D' for the head's.
+int norm_width(const ModelSpec& model, Weight norm);
 
 /// Standard deviation of the entries of `weight` as `init` and the placement (DeepNorm) set it.
 /// Tables are inputs, not maps: their standard deviation is √input.second_moment.

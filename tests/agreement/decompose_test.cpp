@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
@@ -55,27 +56,32 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor x = gaussian_input(truth(), spec, DType::f64, 5);
     const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, 0}, 1.0);
-    IdleGradientObserver nobody;
+    const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
+      SignalKeeper signals(Pass::forward);
+      SublayerPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);
+      (void)sublayer_forward(pass, {in});
+      return signals.at(sublayer, signal);
+    };
     for (const int l : {2, 3}) {
       CAPTURE(name);
       CAPTURE(l);
       Tensor stream = x;
-      for (int i = 0; i < l; ++i) stream = sublayer_forward(context, i, stream).x_out;
+      for (int i = 0; i < l; ++i) stream = signal_of(i, stream, Signal::x_out);
       const SublayerRule rule = spec.model.rule(l);
       // From norm C's input on: the loss, and its gradient there by the model's own backward pass of an empty branch.
       const auto after = [&](const Tensor& sum) {
-        Tensor y = rule.norm_c
-                       ? truth().norm(spec.model.norm, sum, weights.norm(l, NormSite::c).gain, {}, spec.model.norm_eps)
-                       : sum;
-        for (int i = l + 1; i < 4; ++i) y = sublayer_forward(context, i, y).x_out;
+        Tensor y = rule.norm_c ? truth().norm(spec.model.norm, sum, weights.fetch(l).norm(Weight::norm_c).gain, {},
+                                              spec.model.norm_eps)
+                               : sum;
+        for (int i = l + 1; i < 4; ++i) y = signal_of(i, y, Signal::x_out);
         if (spec.model.final_norm) {
-          y = truth().norm(spec.model.norm, y, weights.norm(4, NormSite::final).gain, {}, spec.model.norm_eps);
+          y = truth().norm(spec.model.norm, y, weights.fetch(4).norm(Weight::final_norm).gain, {}, spec.model.norm_eps);
         }
-        return loss_of(context, y, labels, nobody).value;
+        return loss_of(context, y, labels).value;
       };
       const auto branch_at = [&](double step) {
         const Tensor moved = truth().axpby(1.0, stream, step, direction);
-        return truth().axpby(rule.alpha, stream, rule.beta, sublayer_forward(context, l, moved).b_out);
+        return truth().axpby(rule.alpha, stream, rule.beta, signal_of(l, moved, Signal::B_out));
       };
       const double numeric = derivative([&](double step) { return after(branch_at(step)); }, 1e-3);
       // The same derivative from b = Jᵀ dsum; dsum by finite differences of every entry.

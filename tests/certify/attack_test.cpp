@@ -20,7 +20,7 @@ constexpr double rounding = 1e-11;
 /// What theory is told, if it is to be told something else than the model.
 struct Planted final : theory::Parameters {
   const theory::Parameters& honest;
-  std::function<void(NormSite, theory::NormParameters&)> norms = [](auto, auto&) {};
+  std::function<void(Weight, theory::NormParameters&)> norms = [](auto, auto&) {};
   std::function<void(Weight, Eigen::VectorXd&)> biases = [](auto, auto&) {};
 
   explicit Planted(const theory::Parameters& parameters) : honest(parameters) {}
@@ -33,7 +33,7 @@ struct Planted final : theory::Parameters {
     biases(weight, b);
     return b;
   }
-  [[nodiscard]] theory::NormParameters norm(int sublayer, NormSite site) const override {
+  [[nodiscard]] theory::NormParameters norm(int sublayer, Weight site) const override {
     theory::NormParameters n = honest.norm(sublayer, site);
     norms(site, n);
     return n;
@@ -54,7 +54,7 @@ struct Victim {
         plain(ops, spec, DType::f64, 5),
         normed(plain, same_matrix, random_norms(ops)),
         weights(ops, normed, 0.5),
-        parameters(ops, weights) {}
+        parameters(ops, spec.model, weights) {}
   [[nodiscard]] StackContext context() const { return {.ops = ops, .model = spec.model, .weights = weights}; }
 };
 
@@ -114,9 +114,9 @@ TEST_CASE("the attack finds bounds that are too low") {
   };
   const auto nothing = [](Planted&) {};
   const auto smaller_dimension = [](Planted& p) {
-    p.norms = [](NormSite, theory::NormParameters& n) { n.gain *= std::sqrt(11.0 / 12.0); };
+    p.norms = [](Weight, theory::NormParameters& n) { n.gain *= std::sqrt(11.0 / 12.0); };
   };
-  const auto no_norm_bias = [](Planted& p) { p.norms = [](NormSite, theory::NormParameters& n) { n.bias.setZero(); }; };
+  const auto no_norm_bias = [](Planted& p) { p.norms = [](Weight, theory::NormParameters& n) { n.bias.setZero(); }; };
   const auto no_bias = [](Weight which) {
     return [which](Planted& p) {
       p.biases = [which](Weight weight, Eigen::VectorXd& b) {
@@ -161,7 +161,7 @@ TEST_CASE("the attack's gradients, against finite differences") {
     const Tensor input = gaussian_input(v.ops, v.spec, DType::f64, 2);
     const StackContext c = v.context();
     for (const theory::SignalBound& b : certificate.bounds) {
-      if (!has_gradient(b.signal)) continue;
+      if (!can_climb(b.signal)) continue;
       const SignalPlace place{b.signal, b.sublayer, b.channel};
       const Slope slope = slope_at(c, input, place, true);
       Differentiable f;

@@ -6,13 +6,17 @@
 
 namespace periscope::testing {
 
-Tensor BiasedWeights::bias(int layer, Weight weight) const {
-  const Tensor own = source_.bias(layer, weight);
-  if (is_table(weight)) return own;
-  const Tensor w = source_.matrix(layer, weight);
-  const StreamKey key{91, static_cast<std::uint32_t>(layer), 300 + static_cast<std::uint32_t>(weight)};
-  const Tensor added = backend_.normal(1, w.rows(), w.dtype(), key, scale_);
-  return own.empty() ? added : backend_.axpby(1.0, own, 1.0, added);
+SublayerWeights BiasedWeights::fetch(int sublayer) const {
+  SublayerWeights all = source_.fetch(sublayer);
+  for (auto& [weight, linear] : all.linear) {
+    if (is_table(weight)) continue;
+    const auto layer = static_cast<std::uint32_t>(is_of_layer(weight) ? sublayer / 2 : 0);
+    const StreamKey key{91, layer, 300 + static_cast<std::uint32_t>(weight)};
+    const Tensor w = linear.map->dense();
+    const Tensor added = backend_.normal(1, w.rows(), w.dtype(), key, scale_);
+    linear.bias = linear.bias.empty() ? added : backend_.axpby(1.0, linear.bias, 1.0, added);
+  }
+  return all;
 }
 
 Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima) {

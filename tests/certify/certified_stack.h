@@ -14,12 +14,10 @@ class BiasedWeights final : public WeightSource {
   BiasedWeights(const Backend& backend, const WeightSource& source, double scale)
       : backend_(backend), source_(source), scale_(scale) {}
 
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override { return source_.matrix(layer, weight); }
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return source_.rows(ops, table, ids);
   }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 
  private:
   const Backend& backend_;

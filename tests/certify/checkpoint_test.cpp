@@ -29,7 +29,7 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
       const CheckpointWeights weights(*target.backend, checkpoint, target.dtype);
       const StackContext c{.ops = *target.backend, .model = m, .weights = weights};
       const theory::InputDomain tokens;
-      const theory::Certificate certificate = theory::certify(m, TheoryParameters(*target.backend, weights), tokens);
+      const theory::Certificate certificate = theory::certify(m, TheoryParameters(*target.backend, m, weights), tokens);
       std::vector<int> ids(6);
       std::iota(ids.begin(), ids.end(), 0);
       SignalMaxima maxima;

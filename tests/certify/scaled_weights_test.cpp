@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "experiments/certify/theory_parameters.h"
-#include "sim/model/head.h"
 #include "sim/model/input.h"
+#include "sim/model/loss.h"
 #include "tests/certify/any_model.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/edited_weights.h"
@@ -27,7 +27,7 @@ Outcome outcome_of(const StackContext& c, const std::vector<int>& ids) {
   out.stack = record_stack(c, input);
   const auto tokens = static_cast<Tensor::Index>(ids.size());
   const Tensor output = c.ops.from_host(tokens, c.model.width, DType::f64, out.stack.output);
-  out.logits = c.ops.to_host(head_forward(c, output).logits);
+  out.logits = c.ops.to_host(logits_forward(c, output));
   return out;
 }
 
@@ -77,8 +77,9 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   const GeneratedWeights weights(ops, spec, DType::f64, 1);
   const StackScale scale{.stream = 0.25, .branch = 1.0};
   const ScaledWeights scaled(ops, spec.model, weights, scale);
-  const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, weights), {});
-  const theory::Certificate after = theory::certify(scaled_model(spec.model, scale), TheoryParameters(ops, scaled), {});
+  const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), {});
+  const theory::Certificate after =
+      theory::certify(scaled_model(spec.model, scale), TheoryParameters(ops, spec.model, scaled), {});
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));

@@ -16,13 +16,12 @@ namespace periscope::testing {
 namespace {
 
 std::vector<double> logits_of(const std::string& folder, const std::vector<int>& ids) {
-  IdleObserver nothing;
   const Checkpoint checkpoint(folder);
   const Target& target = targets().front();
   const CheckpointWeights weights(*target.backend, checkpoint, DType::f64);
   const StackContext context{.ops = *target.backend, .model = checkpoint.model(), .weights = weights};
   return target.backend->to_host(
-      logits_forward(context, stack_forward(context, embedding_forward(context, ids), nothing).output));
+      logits_forward(context, stack_forward(context, embedding_forward(context, ids)).output));
 }
 
 TEST_CASE("every fixture agrees with the public implementation, forward and back, on every backend") {
@@ -111,13 +110,13 @@ TEST_CASE("what the families say of their stacks") {
   CHECK(gemma.model().scores_at(0).window == 3);
   CHECK(gemma.model().scores_at(1).window == 0);
   CHECK(gemma.tied());
-  CHECK(gemma.map().find(1, NormSite::a)->gain->tensor == "model.layers.0.pre_feedforward_layernorm.weight");
-  CHECK(gemma.map().find(0, NormSite::b)->gain->tensor == "model.layers.0.post_attention_layernorm.weight");
-  CHECK(gemma.map().find(0, NormSite::b)->gain->plus == 1.0);
+  CHECK(gemma.map().find(gain_id(1, Weight::norm_a))->tensor == "model.layers.0.pre_feedforward_layernorm.weight");
+  CHECK(gemma.map().find(gain_id(0, Weight::norm_b))->tensor == "model.layers.0.post_attention_layernorm.weight");
+  CHECK(gemma.map().find(gain_id(0, Weight::norm_b))->plus == 1.0);
 
   const Checkpoint llama(fixture("llama"));
   CHECK(llama.model().placement.name == "pre");
-  CHECK(llama.map().find(1, NormSite::a)->gain->tensor == "model.layers.0.post_attention_layernorm.weight");
+  CHECK(llama.map().find(gain_id(1, Weight::norm_a))->tensor == "model.layers.0.post_attention_layernorm.weight");
   CHECK(Checkpoint(fixture("olmo2")).model().placement.name == "b-only");
   CHECK(Checkpoint(fixture("opt-post")).model().placement.name == "post");
 
@@ -143,7 +142,7 @@ TEST_CASE("an untied masked-token head has a bias of its own, beside one that is
   edited.add("cls.predictions.decoder.bias", {11});
   const Checkpoint checkpoint(edited.write());
   CHECK_FALSE(checkpoint.tied());
-  CHECK(checkpoint.map().find_bias(0, Weight::unembedding)->tensor == "cls.predictions.decoder.bias");
+  CHECK(checkpoint.map().find(bias_of(matrix_id(0, Weight::unembedding)))->tensor == "cls.predictions.decoder.bias");
   CHECK(std::ranges::count(checkpoint.unused(), "cls.predictions.bias") == 1);
 }
 

@@ -40,11 +40,9 @@ bool is_accepted(const std::string& folder) {
   try {
     const Checkpoint checkpoint(folder);
     const CheckpointWeights weights(truth(), checkpoint, DType::f64);
-    for (const MatrixPlace place : matrices_of(token_stack(checkpoint.model()))) {
-      (void)weights.matrix(place.layer, place.weight);
-      (void)weights.bias(place.layer, place.weight);
+    for (int l = -1; l <= checkpoint.model().sublayers(); ++l) {
+      for (const auto& [weight, linear] : weights.fetch(l).linear) (void)linear.map->dense();
     }
-    for (const NormPlace place : norms_of(checkpoint.model())) (void)weights.norm(place.sublayer, place.site);
     return true;
   } catch (const InputError& error) {
     const std::string message = error.what();

@@ -16,31 +16,13 @@
 namespace periscope::testing {
 namespace {
 
-class StreamRecord final : public IdleObserver {
+class StreamRecord final : public SignalRecorder {
  public:
   StreamRecord(const Backend& ops, NamedTensors& out) : ops_(ops), out_(out) {}
-  void on_input(const Tensor& x) override { out_["stream.0"] = ops_.to_host(x); }
-  void on_site(int sublayer, Signal site, const Tensor& x) override {
-    if (site == Signal::x_out) out_[fmt::format("stream.{}", sublayer + 1)] = ops_.to_host(x);
-  }
-
- private:
-  const Backend& ops_;
-  NamedTensors& out_;
-};
-
-class GradientRecord final : public CheckpointGradients {
- public:
-  GradientRecord(const Backend& ops, const Checkpoint& checkpoint, NamedTensors& out)
-      : CheckpointGradients(ops, checkpoint.map(), checkpoint.model(),
-                            [&out](const std::string& name, const std::vector<double>& gradient) {
-                              out["grad.weight." + name] = gradient;
-                            }),
-        ops_(ops),
-        out_(out) {}
-  void on_input(const Tensor& dx) override { out_["grad.stream.0"] = ops_.to_host(dx); }
-  void on_site(int sublayer, Signal site, const Tensor& dx) override {
-    if (site == Signal::x_out) out_[fmt::format("grad.stream.{}", sublayer + 1)] = ops_.to_host(dx);
+  void on_signal(const Emission& at, const Tensor& x) override {
+    if (at.signal != Signal::x_out) return;
+    const std::string prefix = at.pass == Pass::backward ? "grad." : "";
+    out_[fmt::format("{}stream.{}", prefix, at.sublayer + 1)] = ops_.to_host(x);
   }
 
  private:
@@ -60,11 +42,13 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
+bool is_key_bias(const ParameterId& id) { return id.weight == Weight::k && id.part == ParameterId::Part::bias; }
+
 /// The weights' tensor for a tensor that holds nothing but a key's bias.
 std::string weights_of_key_bias(const Checkpoint& checkpoint, const std::string& tensor) {
   const auto found = checkpoint.uses().find(tensor);
   if (found == checkpoint.uses().end() || found->second.size() != 1) return {};
-  if (!found->second.front().parameter.ends_with("attention.k.bias")) return {};
+  if (!is_key_bias(found->second.front().parameter)) return {};
   return tensor.substr(0, tensor.size() - std::string("bias").size()) + "weight";
 }
 
@@ -93,14 +77,17 @@ NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>
   const StackContext context{.ops = ops, .model = checkpoint.model(), .weights = weights};
   NamedTensors out;
   StreamRecord streams(ops, out);
-  GradientRecord gradients(ops, checkpoint, out);
+  CheckpointGradients gradients(
+      ops, checkpoint.map(), checkpoint.model(),
+      [&out](const std::string& name, const std::vector<double>& gradient) { out["grad.weight." + name] = gradient; });
+  const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
   const Tensor input = embedding_forward(context, ids);
   if (!checkpoint.model().unembedding) {
-    out["output"] = ops.to_host(stack_forward(context, input, streams).output);
+    out["output"] = ops.to_host(stack_forward(context, input, hooks).output);
     return out;
   }
-  const Backpropagated pass = backpropagate(context, input, labels, streams, gradients);
-  embedding_backward(context, ids, pass.dinput, gradients);
+  const Backpropagated pass = backpropagate(context, input, labels, hooks);
+  embedding_backward(context, ids, pass.dinput, hooks);
   out["logits"] = ops.to_host(pass.logits);
   out["loss"] = {pass.loss};
   for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};

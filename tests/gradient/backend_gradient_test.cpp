@@ -75,19 +75,23 @@ TEST_CASE("a whole backward pass gives the same bits for 1, 2 and 3 threads") {
   }
 }
 
-/// Counts how often each matrix is fetched.
+/// Counts how often each matrix is drawn.
 class CountedWeights final : public WeightSource {
  public:
   explicit CountedWeights(const WeightSource& source) : source_(source) {}
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
-    ++counts[{layer, weight}];
-    return source_.matrix(layer, weight);
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
+    SublayerWeights all = source_.fetch(sublayer);
+    for (auto& [weight, linear] : all.linear) {
+      linear.map = dense_map([this, place = std::pair(sublayer, weight), map = linear.map] {
+        ++counts[place];
+        return map->dense();
+      });
+    }
+    return all;
   }
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return source_.rows(ops, table, ids);
   }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override { return source_.norm(sublayer, site); }
 
   mutable std::map<std::pair<int, Weight>, int> counts;
 
@@ -100,31 +104,60 @@ TEST_CASE("counting changes no answer") {
   check_same_weights(CountedWeights(source), source);
 }
 
-TEST_CASE("a pass forward and back fetches every weight twice, the unembedding once") {
+TEST_CASE("a pass forward and back draws every weight twice, the unembedding once, whatever is kept") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
   const Target target = truth_target();
   const ParameterWeights source(target, problem);
-  const CountedWeights weights(source);
-  const StackContext context{truth(), problem.spec.model, weights};
-  IdleObserver nobody;
-  IdleGradientObserver nothing;
-  backpropagate(context, truth().from_host(5, 12, DType::f64, problem.input), problem.labels, nobody, nothing);
-  CHECK(weights.counts.size() == 2 * 7 + 1);
-  for (const auto& [place, count] : weights.counts) CHECK(count == (place.second == Weight::unembedding ? 1 : 2));
+  for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30U}) {
+    const CountedWeights weights(source);
+    const StackContext context{truth(), problem.spec.model, weights};
+    StackTape tape;
+    tape.budget = budget;
+    const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
+    const Tensor output = stack_forward(context, input, {}, &tape).output;
+    stack_backward(tape, loss_of(context, output, problem.labels).doutput);
+    CHECK(weights.counts.size() == 2 * 7 + 1);
+    for (const auto& [place, count] : weights.counts) CHECK(count == (place.second == Weight::unembedding ? 1 : 2));
+  }
 }
 
-TEST_CASE("between forward and backward pass the streams are kept, and nothing else") {
+TEST_CASE("gradients do not depend on how much of the forward pass is kept, to the last bit") {
+  for (const std::string_view placement : {"peri", "post", "residual-dual"}) {
+    const LossProblem problem = loss_problem(placed(tiny_stack(), placement), 9);
+    const Target target = truth_target();
+    const ParameterWeights weights(target, problem);
+    const StackContext context{truth(), problem.spec.model, weights};
+    const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
+    int kept = 0;
+    const auto gradient_with = [&](std::size_t budget) {
+      StackTape tape;
+      tape.budget = budget;
+      const Tensor output = stack_forward(context, input, {}, &tape).output;
+      kept = static_cast<int>(std::ranges::count_if(tape.passes, [](const auto& pass) { return pass != nullptr; }));
+      return truth().to_host(stack_backward(tape, loss_of(context, output, problem.labels).doutput));
+    };
+    const std::vector<double> recomputed = gradient_with(0);
+    CHECK(kept == 0);
+    CHECK(gradient_with(std::size_t{1} << 30U) == recomputed);
+    CHECK(kept == 4);
+    CHECK(gradient_with(10'000) == recomputed);
+    CHECK((kept > 0 && kept < 4));
+  }
+}
+
+TEST_CASE("without a budget the streams are kept between forward and backward pass, and nothing else") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "residual-dual"), 9);
   const Target target = truth_target();
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights};
-  IdleObserver nobody;
   StackTape tape;
-  const StackOutput out = stack_forward(context, truth().from_host(5, 12, DType::f64, problem.input), nobody, &tape);
-  CHECK(tape.streams.size() == 5);
-  CHECK(tape.streams.back().same_as(out.stream));
-  CHECK(tape.input.same_as(tape.streams.front()));  // no embedding norm
-  CHECK_FALSE(tape.second_stream.empty());
+  tape.budget = 0;
+  const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
+  (void)stack_forward(context, input, {}, &tape);
+  REQUIRE(tape.streams.size() == 4);
+  CHECK(tape.streams.front().x.same_as(input));  // no embedding norm
+  CHECK_FALSE(tape.streams.back().second.empty());
+  for (const auto& pass : tape.passes) CHECK(pass == nullptr);
 }
 
 }  // namespace

@@ -10,23 +10,14 @@
 namespace periscope::testing {
 namespace {
 
-class Recorder final : public IdleGradientObserver {
+class Recorder final : public SignalRecorder, public GradientRecorder {
  public:
   Recorder(const Backend& ops, Gradients& record) : ops_(ops), record_(record) {}
-  void on_input(const Tensor& dx) override { record_.depth_zero = ops_.to_host(dx); }
-  void on_site(int sublayer, Signal site, const Tensor& dx) override {
-    record_.site[{sublayer, site}] = ops_.to_host(dx);
+  void on_signal(const Emission& at, const Tensor& dx) override {
+    if (at.pass == Pass::backward) record_.site[{at.sublayer, at.signal}] = ops_.to_host(dx);
   }
-  void on_weight(int layer, Weight weight, const Tensor& dw) override {
-    record_.parameters[name_of(MatrixPlace{layer, weight})] = ops_.to_host(dw);
-  }
-  void on_bias(int layer, Weight weight, const Tensor& dbias) override {
-    record_.parameters[bias_name_of(MatrixPlace{layer, weight})] = ops_.to_host(dbias);
-  }
-  void on_norm(int sublayer, NormSite site, const Tensor& dgain, const Tensor& dbias) override {
-    const std::string name = name_of(NormPlace{sublayer, site});
-    record_.parameters[name + ".gain"] = ops_.to_host(dgain);
-    if (!dbias.empty()) record_.parameters[name + ".bias"] = ops_.to_host(dbias);
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    record_.parameters[name_of(parameter)] = ops_.to_host(gradient.whole());
   }
 
  private:
@@ -34,8 +25,8 @@ class Recorder final : public IdleGradientObserver {
   Gradients& record_;
 };
 
-Tensor input_of(const Target& target, const LossProblem& problem, const StackContext& context) {
-  if (!problem.ids.empty()) return embedding_forward(context, problem.ids);
+Tensor input_of(const Target& target, const LossProblem& problem, const StackContext& context, const Hooks& hooks) {
+  if (!problem.ids.empty()) return embedding_forward(context, problem.ids, hooks);
   const auto rows = static_cast<Tensor::Index>(problem.labels.size());
   return target.backend->from_host(rows, problem.spec.model.width, target.dtype, problem.input);
 }
@@ -44,11 +35,11 @@ Tensor input_of(const Target& target, const LossProblem& problem, const StackCon
 
 void add_biases(LossProblem& problem, std::uint64_t seed) {
   std::uint32_t number = 0;
-  for (const MatrixPlace place : matrices_of(problem.spec)) {
-    if (is_table(place.weight)) continue;
+  for (const ParameterId& id : matrices_of(problem.spec)) {
+    if (is_table(id.weight)) continue;
     const StreamKey key{seed, 1000 + number++, 0};
-    const int fan_out = shape_of(problem.spec.model, place.weight).fan_out;
-    problem.parameters[bias_name_of(place)] = truth().to_host(truth().normal(1, fan_out, DType::f64, key, 0.3));
+    const int fan_out = shape_of(problem.spec.model, id.weight).fan_out;
+    problem.parameters[name_of(bias_of(id))] = truth().to_host(truth().normal(1, fan_out, DType::f64, key, 0.3));
   }
 }
 
@@ -56,13 +47,14 @@ LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequence
   LossProblem problem{.spec = spec, .ids = {}, .labels = {}, .parameters = {}, .input = {}, .sequences = sequences};
   const GeneratedWeights drawn(truth(), spec, DType::f64, seed);
   const EditedWeights weights(drawn, same_matrix, random_norms(truth()));
-  for (const MatrixPlace place : matrices_of(spec)) {
-    problem.parameters[name_of(place)] = truth().to_host(weights.matrix(place.layer, place.weight));
-  }
-  for (const NormPlace place : norms_of(spec.model)) {
-    const NormWeights w = weights.norm(place.sublayer, place.site);
-    problem.parameters[name_of(place) + ".gain"] = truth().to_host(w.gain);
-    if (!w.bias.empty()) problem.parameters[name_of(place) + ".bias"] = truth().to_host(w.bias);
+  const auto add = [&](const ParameterId& id) {
+    const Tensor x = parameter_of(weights, spec.model, id);
+    if (!x.empty()) problem.parameters[name_of(id)] = truth().to_host(x);
+  };
+  for (const ParameterId& id : matrices_of(spec)) add(id);
+  for (const ParameterId& id : gains_of(spec.model)) {
+    add(id);
+    add(bias_of(id));
   }
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
   const int rows = spec.input.tokens * sequences;
@@ -76,26 +68,27 @@ LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequence
   return problem;
 }
 
-Tensor ParameterWeights::matrix(int layer, Weight weight) const {
-  const auto [rows, cols] = shape_of(problem_.spec.model, weight);
-  const auto& values = problem_.parameters.at(name_of(MatrixPlace{layer, weight}));
-  return target_.backend->from_host(rows, cols, target_.dtype, values);
+SublayerWeights ParameterWeights::fetch(int sublayer) const {
+  SublayerWeights all;
+  for (const Weight weight : weights_in(problem_.spec.model, sublayer)) {
+    if (is_norm(weight)) {
+      const ParameterId gain = gain_id(sublayer, weight);
+      all.norms[weight] = {tensor_of(gain), tensor_of(bias_of(gain))};
+    } else {
+      const ParameterId id = matrix_id(sublayer / 2, weight);
+      all.linear[weight] = {dense_map([this, id] { return tensor_of(id); }), tensor_of(bias_of(id))};
+    }
+  }
+  return all;
 }
 
-Tensor ParameterWeights::bias(int layer, Weight weight) const {
-  return vector_of(bias_name_of(MatrixPlace{layer, weight}));
-}
-
-NormWeights ParameterWeights::norm(int sublayer, NormSite site) const {
-  const std::string name = name_of(NormPlace{sublayer, site});
-  return {.gain = vector_of(name + ".gain"), .bias = vector_of(name + ".bias")};
-}
-
-Tensor ParameterWeights::vector_of(const std::string& name) const {
-  const auto found = problem_.parameters.find(name);
+Tensor ParameterWeights::tensor_of(const ParameterId& id) const {
+  const auto found = problem_.parameters.find(name_of(id));
   if (found == problem_.parameters.end()) return {};
+  const bool matrix = id.part == ParameterId::Part::matrix;
+  const Tensor::Index rows = matrix ? shape_of(problem_.spec.model, id.weight).fan_out : 1;
   const auto size = static_cast<Tensor::Index>(found->second.size());
-  return target_.backend->from_host(1, size, target_.dtype, found->second);
+  return target_.backend->from_host(rows, size / rows, target_.dtype, found->second);
 }
 
 Gradients gradients_of(const Target& target, const LossProblem& problem) {
@@ -103,22 +96,21 @@ Gradients gradients_of(const Target& target, const LossProblem& problem) {
   const StackContext context{*target.backend, problem.spec.model, weights, problem.sequences};
   Gradients record;
   Recorder recorder(*target.backend, record);
-  IdleObserver nobody;
-  const Backpropagated pass =
-      backpropagate(context, input_of(target, problem, context), problem.labels, nobody, recorder);
-  if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.dinput, recorder);
+  const Hooks hooks{.recorders = {&recorder}, .gradients = {&recorder}};
+  const Backpropagated pass = backpropagate(context, input_of(target, problem, context, hooks), problem.labels, hooks);
+  if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.dinput, hooks);
   record.loss = pass.loss;
   record.input = target.backend->to_host(pass.dinput);
+  record.depth_zero = record.site.at({-1, Signal::x_out});
   return record;
 }
 
-double loss_at(const LossProblem& problem) {
+double loss_at(const LossProblem& problem, const Hooks& hooks) {
   const Target target = truth_target();
   const ParameterWeights weights(target, problem);
   const StackContext context{truth(), problem.spec.model, weights, problem.sequences};
-  IdleObserver nobody;
-  const Tensor output = stack_forward(context, input_of(target, problem, context), nobody).output;
-  return truth().cross_entropy(logits_forward(context, output), problem.labels).loss;
+  const Tensor output = stack_forward(context, input_of(target, problem, context, hooks), hooks).output;
+  return truth().cross_entropy(logits_forward(context, output, hooks), problem.labels).loss;
 }
 
 double loss_rounding(const LossProblem& problem, double loss) {

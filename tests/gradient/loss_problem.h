@@ -42,21 +42,19 @@ struct Gradients {
 Gradients gradients_of(const Target& target, const LossProblem& problem);
 
 /// The loss alone, on the reference.
-double loss_at(const LossProblem& problem);
+double loss_at(const LossProblem& problem, const Hooks& hooks = {});
 
 /// A source that holds the problem's parameters.
 class ParameterWeights final : public WeightSource {
  public:
   ParameterWeights(const Target& target, const LossProblem& problem) : target_(target), problem_(problem) {}
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(ops, table, ids);
+    return rows_of_matrix(*this, ops, table, ids);
   }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
 
  private:
-  [[nodiscard]] Tensor vector_of(const std::string& name) const;
+  [[nodiscard]] Tensor tensor_of(const ParameterId& id) const;
 
   const Target& target_;
   const LossProblem& problem_;

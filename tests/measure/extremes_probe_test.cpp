@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "sim/measure/signal_keeper.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -20,10 +21,10 @@ TEST_CASE("extremes: which token, which feature, how far above the median, at ev
   const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
   const auto rows = [&](const Values& v) { return truth().from_host(2, 3, DType::f64, v); };
   ExtremesProbe probe(context, 2);
-  probe.on_input(rows({1, -2, 3, 4, -5, 6}));
-  probe.on_site(0, Signal::f_out, rows({9, 9, 9, 9, 9, 9}));
-  probe.on_site(0, Signal::x_out, rows({0, -7, 0, 2, 7, 1}));
-  probe.on_site(1, Signal::x_out, rows({1, 1, 1, 1, 1, 1}));
+  probe.on_signal({-1, Signal::x_out, Pass::forward}, rows({1, -2, 3, 4, -5, 6}));
+  probe.on_signal({0, Signal::f_out, Pass::forward}, rows({9, 9, 9, 9, 9, 9}));
+  probe.on_signal({0, Signal::x_out, Pass::forward}, rows({0, -7, 0, 2, 7, 1}));
+  probe.on_signal({1, Signal::x_out, Pass::forward}, rows({1, 1, 1, 1, 1, 1}));
   REQUIRE(probe.depths().size() == 3);
   CHECK(probe.depths()[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
   CHECK(probe.depths()[0].median == 3.5);
@@ -39,23 +40,22 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
     ExtremesProbe probe(context, 1);
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
-    (void)stack_forward(context, input, probe);
-    const SublayerSignals attention = sublayer_forward(context, 0, input);
-    const SublayerSignals second = sublayer_forward(context, 1, attention.x_out);
-    const auto check = [&](Signal place, int sublayer, const Tensor& x) {
+    SignalKeeper signals(Pass::forward);
+    (void)stack_forward(context, input, {.recorders = {&probe, &signals}});
+    const auto check = [&](Signal place, int sublayer) {
       const Values& maxima = probe.inside().at(place);
       REQUIRE(maxima.size() == 4);
-      CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(x, 1)[0]);
+      CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signals.at(sublayer, place), 1)[0]);
       CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
     };
-    check(Signal::q, 0, attention.attention.q);
-    check(Signal::k, 0, attention.attention.k);
-    check(Signal::v, 0, attention.attention.v);
-    check(Signal::mixed, 0, attention.attention.mixed);
-    check(Signal::up, 1, second.mlp.up);
-    check(Signal::hidden, 1, second.mlp.hidden);
+    check(Signal::q, 0);
+    check(Signal::k, 0);
+    check(Signal::v, 0);
+    check(Signal::mixed, 0);
+    check(Signal::up, 1);
+    check(Signal::hidden, 1);
     CHECK(probe.inside().contains(Signal::gate) == (mlp == MlpKind::swiglu));
-    if (mlp == MlpKind::swiglu) check(Signal::gate, 1, second.mlp.gate);
+    if (mlp == MlpKind::swiglu) check(Signal::gate, 1);
   }
 }
 

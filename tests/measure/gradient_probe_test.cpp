@@ -27,6 +27,9 @@ class ByHand {
     return truth().from_host(2, static_cast<Tensor::Index>(values.size()) / 2, DType::f64, values);
   }
   GradientProbe& probe() { return probe_; }
+  void tell(const ParameterId& parameter, const Tensor& gradient) {
+    probe_.on_gradient(parameter, {[&] { return gradient; }, [&] { return sum_of_squares(truth(), gradient); }});
+  }
   Profile take() {
     Profile profile;
     probe_.take_into(profile);
@@ -42,11 +45,11 @@ class ByHand {
 
 TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries, and their logarithms") {
   ByHand hand("peri");
-  hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));                    // (5 + 25)/2
-  hand.probe().on_site(0, Signal::x_out, ByHand::tensor({2, 0, 0, 0}));   // 4/2
-  hand.probe().on_site(3, Signal::A_out, ByHand::tensor({1, 1, 1, 1}));   // 4/2
-  hand.probe().on_weight(1, Weight::down, ByHand::tensor({3, 0, 0, 4}));  // 25
-  hand.probe().on_weight(0, Weight::unembedding, ByHand::tensor({3, 0, 0, 4}));
+  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, ByHand::tensor({1, 2, 3, 4}));  // (5 + 25)/2
+  hand.probe().on_signal({0, Signal::x_out, Pass::backward}, ByHand::tensor({2, 0, 0, 0}));   // 4/2
+  hand.probe().on_signal({3, Signal::A_out, Pass::backward}, ByHand::tensor({1, 1, 1, 1}));   // 4/2
+  hand.tell(matrix_id(1, Weight::down), ByHand::tensor({3, 0, 0, 4}));                        // 25
+  hand.tell(matrix_id(0, Weight::unembedding), ByHand::tensor({3, 0, 0, 4}));
   const Profile p = hand.take();
   const Values& stream = p.find(Statistic::grad_sq, Signal::x_out)->value;
   REQUIRE(stream.size() == 5);
@@ -68,8 +71,8 @@ TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries,
 
 TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
   ByHand hand("residual-dual");
-  hand.probe().on_site(0, Signal::r_out, ByHand::tensor({1, 0, 0, 1}));
-  hand.probe().on_input(ByHand::tensor({1, 2, 3, 4}));
+  hand.probe().on_signal({0, Signal::r_out, Pass::backward}, ByHand::tensor({1, 0, 0, 1}));
+  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, ByHand::tensor({1, 2, 3, 4}));
   const Profile p = hand.take();
   CHECK(p.find(Statistic::grad_sq, Signal::x_out)->value[0] == 15.0);
   CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[0] == 15.0);
@@ -83,9 +86,8 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);
     const StackContext context{truth(), spec.model, weights, 1};
     GradientProbe probe(context);
-    IdleObserver silent;
-    backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5}, silent,
-                  probe);
+    backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5},
+                  {.recorders = {&probe}, .gradients = {&probe}});
     Profile p;
     probe.take_into(p);
     CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5) + 1);
@@ -107,21 +109,21 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
 
 TEST_CASE("the score path's share counts queries and keys together, values apart") {
   ByHand hand("pre");
-  hand.probe().on_weight_input(1, Weight::q, ByHand::tensor({1, 2, 0, 0}));
-  hand.probe().on_weight_input(1, Weight::k, ByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
-  hand.probe().on_weight_input(1, Weight::v, ByHand::tensor({5, 1, 2, 0}));
-  hand.probe().on_weight_input(1, Weight::up, ByHand::tensor({9, 9, 9, 9}));
+  hand.probe().on_signal({2, Signal::q_in, Pass::backward}, ByHand::tensor({1, 2, 0, 0}));
+  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, ByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
+  hand.probe().on_signal({2, Signal::v_in, Pass::backward}, ByHand::tensor({5, 1, 2, 0}));
+  hand.probe().on_signal({2, Signal::up_in, Pass::backward}, ByHand::tensor({9, 9, 9, 9}));
   CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
 }
 
 TEST_CASE("what reaches a module's input through its matrices adds up to the gradient of that input") {
-  struct Sum final : IdleGradientObserver {
-    void on_weight_input(int /*layer*/, Weight weight, const Tensor& dx) override {
-      if (weight == Weight::o || weight == Weight::down || weight == Weight::unembedding) return;
-      total = total.empty() ? dx : truth().axpby(1.0, total, 1.0, dx);
-    }
-    void on_site(int /*sublayer*/, Signal site, const Tensor& dx) override {
-      if (site != Signal::A_out) return;
+  struct Sum final : SignalRecorder {
+    void on_signal(const Emission& at, const Tensor& dx) override {
+      if (at.pass != Pass::backward) return;
+      if (at.signal >= Signal::q_in && at.signal <= Signal::up_in) {
+        total = total.empty() ? dx : truth().axpby(1.0, total, 1.0, dx);
+      }
+      if (at.signal != Signal::A_out) return;
       const Tensor difference = truth().axpby(1.0, total, -1.0, dx);
       for (const double v : truth().to_host(difference)) CHECK(std::abs(v) < 1e-15);
       total = {};
@@ -132,9 +134,9 @@ TEST_CASE("what reaches a module's input through its matrices adds up to the gra
   } sum;
   const StackSpec spec = placed(tiny_stack(), "peri");
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  IdleObserver silent;
-  backpropagate({truth(), spec.model, weights, 1}, gaussian_input(truth(), spec, DType::f64, 1),
-                std::vector<int>{1, 2, 3, 4, 5}, silent, sum);
+  const StackContext context{truth(), spec.model, weights, 1};
+  backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5},
+                {.recorders = {&sum}});
   CHECK(sum.modules == 4);
 }
 

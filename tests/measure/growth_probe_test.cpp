@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "sim/measure/branch_size.h"
-#include "sim/measure/observer_group.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
@@ -34,13 +33,15 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
     return ops.from_host(static_cast<Tensor::Index>(v.size() / 2), 2, dtype, v);
   };
   GrowthProbe probe(context);
-  ObserverGroup group({&probe});
-  group.on_input(rows(x));
-  group.on_site(0, Signal::x_in, rows(x));
-  group.on_site(0, Signal::A_out, rows(branch));
-  group.on_site(0, Signal::f_out, rows(x));
-  group.on_site(0, Signal::B_out, rows(branch));
-  group.on_site(0, Signal::x_out, rows(x_out));
+  const SublayerRule rule = spec.model.rule(0);
+  const Tensor sum = rule.norm_c ? ops.axpby(rule.alpha, rows(x), rule.beta, rows(branch)) : rows(x_out);
+  probe.on_signal({-1, Signal::x_out, Pass::forward}, rows(x));
+  probe.on_signal({0, Signal::x_in, Pass::forward}, rows(x));
+  probe.on_signal({0, Signal::A_out, Pass::forward}, rows(branch));
+  probe.on_signal({0, Signal::f_out, Pass::forward}, rows(x));
+  probe.on_signal({0, Signal::B_out, Pass::forward}, rows(branch));
+  probe.on_signal({0, Signal::sum, Pass::forward}, sum);
+  probe.on_signal({0, Signal::x_out, Pass::forward}, rows(x_out));
   return probe.sublayers().front();
 }
 
@@ -95,7 +96,7 @@ TEST_CASE("every placement of a real stack obeys the identity to rounding, in ev
       const GeneratedWeights weights(*target.backend, spec, target.dtype, 3);
       const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
       GrowthProbe probe(context);
-      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, 3), probe);
+      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, 3), {.recorders = {&probe}});
       REQUIRE(probe.sublayers().size() == 4);
       for (const Growth& g : probe.sublayers()) {
         CHECK(std::isfinite(g.residual));
@@ -111,8 +112,8 @@ TEST_CASE("the branch's size from gains alone: by hand, and exact for equal powe
   StackSpec spec = two_wide("peri");
   spec.model.norm = NormKind::layer;
   const GeneratedWeights drawn(truth(), spec, DType::f64, 1);
-  const auto edit = [](int sublayer, NormSite site, const NormWeights& w) {
-    if (site != NormSite::b) return w;
+  const auto edit = [](int sublayer, Weight site, const NormWeights& w) {
+    if (site != Weight::norm_b) return w;
     const Values gain = sublayer == 0 ? Values{3, -1} : Values{2, 2};
     const Values bias = sublayer == 0 ? Values{1, 2} : Values{0, 0};
     return NormWeights{.gain = truth().from_host(1, 2, DType::f64, gain),
@@ -123,7 +124,7 @@ TEST_CASE("the branch's size from gains alone: by hand, and exact for equal powe
   CHECK(branch_size_from_gains(context) == Values{7.5, 4.0});
   // (1, −1) is what LayerNorm makes of any two features, with either sign: no mean over these two tokens.
   const Tensor x = truth().from_host(2, 2, DType::f64, Values{5, 1, 2, 8});
-  const NormWeights w = weights.norm(0, NormSite::b);
+  const NormWeights w = norm_of(weights, spec.model, 0, Weight::norm_b);
   const RowMoments m = truth().row_moments(truth().norm(NormKind::layer, x, w.gain, w.bias, 0.0));
   CHECK((m.second_moment[0] + m.second_moment[1]) / 2 == Approx(7.5));
 }

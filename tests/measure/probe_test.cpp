@@ -24,8 +24,12 @@ class ByHand {
         context_{truth(), spec_.model, weights_, sequences},
         probe_(context_) {}
 
-  void input(const Values& x) { probe_.on_input(rows(x)); }
-  void site(int sublayer, Signal site, const Values& x) { probe_.on_site(sublayer, site, rows(x)); }
+  void input(const Values& x) {
+    const Tensor both = rows(x);
+    probe_.on_signal({-1, Signal::x_out, Pass::forward}, both);
+    if (spec_.model.placement.two_streams) probe_.on_signal({-1, Signal::r_out, Pass::forward}, both);
+  }
+  void site(int sublayer, Signal site, const Values& x) { probe_.on_signal({sublayer, site, Pass::forward}, rows(x)); }
   Reading take() { return probe_.take(); }
 
  private:
@@ -191,7 +195,7 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
     Probe probe(context);
-    (void)stack_forward(context, input, probe);
+    (void)stack_forward(context, input, {.recorders = {&probe}});
     const Reading r = probe.take();
     const RecordedStack record = record_stack(context, input);
     for (const auto& [place, x] : record.site) {

@@ -81,7 +81,7 @@ TEST_CASE("seeds of a real stack: the mean of the seeds' own profiles") {
     const GeneratedWeights weights(truth(), spec, DType::f64, seed);
     const StackContext context{truth(), spec.model, weights, 1};
     Probe probe(context);
-    (void)stack_forward(context, gaussian_input(truth(), spec, DType::f64, seed), probe);
+    (void)stack_forward(context, gaussian_input(truth(), spec, DType::f64, seed), {.recorders = {&probe}});
     const Reading r = probe.take();
     sum += r.profile.curves.at(curve_key).value.back();
     average.add(r);

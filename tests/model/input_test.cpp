@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/edited_weights.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
 
@@ -55,7 +56,7 @@ TEST_CASE("token input: rows of the embedding table, equal for equal ids") {
   StackSpec spec = tiny_stack();
   spec.input.second_moment = 9.0;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  const std::vector<double> table = truth().to_host(weights.matrix(0, Weight::embedding));
+  const std::vector<double> table = truth().to_host(matrix_of(weights, spec.model, 0, Weight::embedding));
   REQUIRE(table.size() == 16 * 12);
   const std::vector<double> x = truth().to_host(
       embedding_forward({.ops = truth(), .model = spec.model, .weights = weights}, std::vector<int>{3, 15, 3}));
@@ -69,7 +70,9 @@ TEST_CASE("token input: rows of the embedding table, equal for equal ids") {
 TEST_CASE("generated weights: the matrix of a layer is its stream, whichever way it is asked for") {
   const StackSpec spec = tiny_stack();
   const GeneratedWeights weights(truth(), spec, DType::f64, 5);
-  const auto matrix = [&](int layer, Weight weight) { return truth().to_host(weights.matrix(layer, weight)); };
+  const auto matrix = [&](int layer, Weight weight) {
+    return truth().to_host(matrix_of(weights, spec.model, layer, weight));
+  };
   CHECK(matrix(1, Weight::up) == matrix(1, Weight::up));
   CHECK(matrix(1, Weight::up) != matrix(0, Weight::up));
   CHECK(matrix(1, Weight::up) != matrix(1, Weight::gate));
@@ -80,17 +83,20 @@ TEST_CASE("generated weights: the matrix of a layer is its stream, whichever way
 TEST_CASE("generated norms: gain gamma, QK-norms gain 1, biases 0 for LayerNorm alone") {
   StackSpec spec = tiny_stack();
   spec.model.qk_norm = QkNorm::full;
+  spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .norm_c = true});
+  spec.model.embedding_norm = spec.model.final_norm = true;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     spec.model.norm = kind;
     const GeneratedWeights weights(truth(), spec, DType::f64, 5);
-    for (const NormSite site : {NormSite::a, NormSite::b, NormSite::c, NormSite::embedding, NormSite::final}) {
-      const NormWeights w = weights.norm(1, site);
+    for (const Weight site :
+         {Weight::norm_a, Weight::norm_b, Weight::norm_c, Weight::embedding_norm, Weight::final_norm}) {
+      const NormWeights w = norm_of(weights, spec.model, 1, site);
       CHECK(truth().to_host(w.gain) == std::vector<double>(12, 0.8));
       CHECK(w.bias.empty() == (kind == NormKind::rms));
       if (!w.bias.empty()) CHECK(truth().to_host(w.bias) == std::vector<double>(12, 0.0));
     }
-    CHECK(truth().to_host(weights.norm(0, NormSite::q).gain) == std::vector<double>(24, 1.0));
-    CHECK(truth().to_host(weights.norm(0, NormSite::k).gain) == std::vector<double>(12, 1.0));
+    CHECK(truth().to_host(norm_of(weights, spec.model, 0, Weight::q_norm).gain) == std::vector<double>(24, 1.0));
+    CHECK(truth().to_host(norm_of(weights, spec.model, 0, Weight::k_norm).gain) == std::vector<double>(12, 1.0));
   }
 }
 

@@ -13,13 +13,13 @@ using Names = std::vector<std::string>;
 
 Names matrix_names(const StackSpec& spec) {
   Names names;
-  for (const MatrixPlace place : matrices_of(spec)) names.push_back(name_of(place));
+  for (const ParameterId& id : matrices_of(spec)) names.push_back(name_of(id));
   return names;
 }
 
 Names norm_names(const ModelSpec& model) {
   Names names;
-  for (const NormPlace place : norms_of(model)) names.push_back(name_of(place));
+  for (const ParameterId& id : gains_of(model)) names.push_back(name_of(id));
   return names;
 }
 
@@ -47,18 +47,20 @@ TEST_CASE("norms: those of the placement, of the attention and of the stack") {
   spec.model.layers = 1;
   spec.model.embedding_norm = true;
   spec.model.qk_norm = QkNorm::full;
-  CHECK(norm_names(spec.model) == Names{"embedding_norm", "layers.0.attention.norm_a", "layers.0.attention.q_norm",
-                                        "layers.0.attention.k_norm", "layers.0.attention.norm_b", "layers.0.mlp.norm_a",
-                                        "layers.0.mlp.norm_b", "final_norm"});
+  CHECK(norm_names(spec.model) == Names{"embedding_norm.gain", "layers.0.attention.norm_a.gain",
+                                        "layers.0.attention.q_norm.gain", "layers.0.attention.k_norm.gain",
+                                        "layers.0.attention.norm_b.gain", "layers.0.mlp.norm_a.gain",
+                                        "layers.0.mlp.norm_b.gain", "final_norm.gain"});
   CHECK(norm_names(placed(tiny_stack(), "none").model).empty());
 }
 
 TEST_CASE("Mix-LN has norm C below and norm A above") {
   StackSpec spec = placed(tiny_stack(), "mix");
   spec.model.layers = 4;
-  CHECK(norm_names(spec.model) == Names{"layers.0.attention.norm_c", "layers.0.mlp.norm_c", "layers.1.attention.norm_a",
-                                        "layers.1.mlp.norm_a", "layers.2.attention.norm_a", "layers.2.mlp.norm_a",
-                                        "layers.3.attention.norm_a", "layers.3.mlp.norm_a", "final_norm"});
+  CHECK(norm_names(spec.model) ==
+        Names{"layers.0.attention.norm_c.gain", "layers.0.mlp.norm_c.gain", "layers.1.attention.norm_a.gain",
+              "layers.1.mlp.norm_a.gain", "layers.2.attention.norm_a.gain", "layers.2.mlp.norm_a.gain",
+              "layers.3.attention.norm_a.gain", "layers.3.mlp.norm_a.gain", "final_norm.gain"});
 }
 
 }  // namespace

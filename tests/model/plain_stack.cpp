@@ -5,6 +5,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "tests/support/edited_weights.h"
+
 namespace periscope::testing {
 namespace {
 
@@ -15,8 +17,8 @@ class PlainStack {
   PlainStack(const ModelSpec& m, const Backend& backend, const WeightSource& weights)
       : m_(m), backend_(backend), weights_(weights) {}
 
-  [[nodiscard]] Rows norm(NormKind kind, int sublayer, NormSite site, const Rows& x) const {
-    const NormWeights w = weights_.norm(sublayer, site);
+  [[nodiscard]] Rows norm(NormKind kind, int sublayer, Weight site, const Rows& x) const {
+    const NormWeights w = norm_of(weights_, m_, sublayer, site);
     const Vec gain = backend_.to_host(w.gain);
     const Vec bias = w.bias.empty() ? Vec(gain.size(), 0.0) : backend_.to_host(w.bias);
     Rows y = x;
@@ -36,15 +38,15 @@ class PlainStack {
     return y;
   }
 
-  [[nodiscard]] Rows norm(int sublayer, NormSite site, const Rows& x) const { return norm(m_.norm, sublayer, site, x); }
+  [[nodiscard]] Rows norm(int sublayer, Weight site, const Rows& x) const { return norm(m_.norm, sublayer, site, x); }
 
   [[nodiscard]] Rows attention(int layer, const Rows& x) const {
     Rows q = map(layer, Weight::q, x);
     Rows k = map(layer, Weight::k, x);
     const Rows v = map(layer, Weight::v, x);
     if (m_.qk_norm != QkNorm::none) {
-      q = norm(NormKind::rms, 2 * layer, NormSite::q, q);
-      k = norm(NormKind::rms, 2 * layer, NormSite::k, k);
+      q = norm(NormKind::rms, 2 * layer, Weight::q_norm, q);
+      k = norm(NormKind::rms, 2 * layer, Weight::k_norm, k);
     }
     if (m_.rope) {
       for (std::size_t t = 0; t < x.size(); ++t) {
@@ -99,7 +101,7 @@ class PlainStack {
 
   /// y_j = Σ_k W_jk x_k for every token.
   [[nodiscard]] Rows map(int layer, Weight weight, const Rows& x) const {
-    const Vec w = backend_.to_host(weights_.matrix(layer, weight));
+    const Vec w = backend_.to_host(matrix_of(weights_, m_, layer, weight));
     const std::size_t in = x[0].size();
     Rows y(x.size(), Vec(w.size() / in, 0.0));
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -159,17 +161,17 @@ PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const Weight
   const PlainStack stack(m, backend, weights);
   const bool two_streams = m.placement.name == "residual-dual";
   PlainRecord record;
-  Rows x = m.embedding_norm ? stack.norm(0, NormSite::embedding, embedded) : embedded;
+  Rows x = m.embedding_norm ? stack.norm(0, Weight::embedding_norm, embedded) : embedded;
   Rows r = x;
   record.input = x;
   for (int l = 0; l < 2 * m.layers; ++l) {
     const SublayerRule rule = plain_rule(m.placement, l / 2, m.layers);
     record.site[{l, Signal::x_in}] = x;
-    const Rows a = combined(rule.input_gain, rule.norm_a ? stack.norm(l, NormSite::a, x) : x, 0.0, x);
+    const Rows a = combined(rule.input_gain, rule.norm_a ? stack.norm(l, Weight::norm_a, x) : x, 0.0, x);
     const Rows f = l % 2 == 0 ? stack.attention(l / 2, a) : stack.mlp(l / 2, a);
-    const Rows b = rule.norm_b ? stack.norm(l, NormSite::b, f) : f;
+    const Rows b = rule.norm_b ? stack.norm(l, Weight::norm_b, f) : f;
     x = combined(rule.alpha, x, rule.beta, b);
-    if (rule.norm_c) x = stack.norm(l, NormSite::c, x);
+    if (rule.norm_c) x = stack.norm(l, Weight::norm_c, x);
     record.site[{l, Signal::A_out}] = a;
     record.site[{l, Signal::f_out}] = f;
     record.site[{l, Signal::B_out}] = b;
@@ -180,7 +182,7 @@ PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const Weight
   }
   record.stream = x;
   const Rows& last = two_streams ? r : x;
-  const Rows normed = m.final_norm ? stack.norm(2 * m.layers, NormSite::final, last) : last;
+  const Rows normed = m.final_norm ? stack.norm(2 * m.layers, Weight::final_norm, last) : last;
   record.output = two_streams ? combined(1.0, x, 1.0, normed) : normed;
   return record;
 }

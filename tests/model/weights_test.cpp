@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/model/kept_weights.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/targets.h"
 #include "tests/support/weight_contract.h"
@@ -10,13 +9,6 @@
 /// Sources that pass on what others say.
 namespace periscope::testing {
 namespace {
-
-TEST_CASE("kept weights are the source's, at the first call and at the second") {
-  const TellingWeights source;
-  const KeptWeights kept(source);
-  check_same_weights(kept, source);
-  check_same_weights(kept, source);
-}
 
 TEST_CASE("edited weights without an edit are the source's: rows and biases too") {
   const TellingWeights source;

@@ -19,18 +19,17 @@ namespace {
 using Values = std::vector<double>;
 
 /// Keeps the gradient of one matrix.
-class MatrixRecorder final : public IdleGradientObserver {
+class MatrixRecorder final : public GradientRecorder {
  public:
-  MatrixRecorder(const Backend& ops, int layer, Weight weight) : ops_(ops), layer_(layer), weight_(weight) {}
-  void on_weight(int layer, Weight weight, const Tensor& dw) override {
-    if (layer == layer_ && weight == weight_) gradient = ops_.to_host(dw);
+  MatrixRecorder(const Backend& ops, const ParameterId& matrix) : ops_(ops), matrix_(matrix) {}
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& of_parameter) override {
+    if (parameter == matrix_) gradient = ops_.to_host(of_parameter.whole());
   }
   Values gradient;
 
  private:
   const Backend& ops_;
-  int layer_;
-  Weight weight_;
+  ParameterId matrix_;
 };
 
 struct MatrixGradient {
@@ -50,12 +49,13 @@ MatrixGradient gradient_of(const Target& target, const StackSpec& spec, std::uin
       same_norm);
   std::vector<int> labels;
   for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % spec.model.vocab);
-  MatrixRecorder recorder(ops, layer, weight);
-  IdleObserver silent;
+  MatrixRecorder recorder(ops, matrix_id(layer, weight));
   const StackContext context{ops, spec.model, weights};
   const Tensor input = gaussian_input(ops, spec, target.dtype, seed);
-  const Values logits = ops.to_host(backpropagate(context, input, labels, silent, recorder).logits);
-  return {.matrix = ops.to_host(weights.matrix(layer, weight)), .gradient = recorder.gradient, .logits = logits};
+  const Values logits = ops.to_host(backpropagate(context, input, labels, {.gradients = {&recorder}}).logits);
+  return {.matrix = ops.to_host(matrix_of(weights, spec.model, layer, weight)),
+          .gradient = recorder.gradient,
+          .logits = logits};
 }
 
 double dot(const Values& a, const Values& b) {

@@ -111,7 +111,7 @@ TEST_CASE("T15 ties a probe's statistics together, for one token") {
       const GeneratedWeights weights(*target.backend, spec, target.dtype, seed);
       const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
       Probe probe(context);
-      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, seed), probe);
+      (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, seed), {.recorders = {&probe}});
       const Profile p = probe.take().profile;
       const auto curve = [&](Statistic statistic, Signal site) { return p.find(statistic, site)->value; };
       const std::vector<double> q = curve(Statistic::second_moment, Signal::x_out);
@@ -153,7 +153,7 @@ TEST_CASE("T16: with norm B the stream's rms grows by at most max|gain| (+ rms(b
       const std::vector<double> start = second_moments(r.input, spec.model.width);
       double allowance = 0.0;
       for (int l = 0; l < spec.model.sublayers(); ++l) {
-        const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
+        const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
         allowance += largest_magnitude(norm.gain) + std::sqrt(second_moments(norm.bias, spec.model.width)[0]);
         const std::vector<double> q = second_moments(r.at(l, Signal::x_out), spec.model.width);
         for (std::size_t t = 0; t < q.size(); ++t)
@@ -177,7 +177,7 @@ TEST_CASE("T17: with norm B no entry passes |x_0| + sqrt(D) sum |gain| (+ |bias|
       const double reach = std::sqrt(spec.model.width - (spec.model.norm == NormKind::layer ? 1.0 : 0.0));
       std::vector<double> allowance(d, 0.0);
       for (int l = 0; l < spec.model.sublayers(); ++l) {
-        const HostNorm norm = host_norm(ops, weights.norm(l, NormSite::b));
+        const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
         for (std::size_t k = 0; k < d; ++k) allowance[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
         const std::vector<double>& x = r.at(l, Signal::x_out);
         for (std::size_t i = 0; i < x.size(); ++i) {

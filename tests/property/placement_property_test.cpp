@@ -4,7 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/model/primitives.h"
+#include "sim/model/attention.h"
+#include "sim/model/mlp.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
 #include "tests/support/edited_weights.h"
@@ -64,8 +65,9 @@ TEST_CASE("T13: after its first sublayer A+C goes on as Post-LN, whatever the in
       const RecordedStack record = record_stack(context, gaussian_input(ops, spec, target.dtype, seed));
       Tensor x = ops.from_host(spec.input.tokens, spec.model.width, target.dtype, record.at(0, Signal::x_out));
       for (int l = 1; l < spec.model.sublayers(); ++l) {
-        const Tensor f = l % 2 == 0 ? attention_forward(context, l / 2, x) : mlp_forward(context, l / 2, x);
-        x = norm_forward(context, l, NormSite::c, ops.axpby(1.0, x, 1.0, f));
+        SublayerPass pass(context, {}, l, Pass::forward, Keep::nothing);
+        const Tensor f = l % 2 == 0 ? attention_forward(pass, x) : mlp_forward(pass, x);
+        x = pass.norm(Weight::norm_c, ops.axpby(1.0, x, 1.0, f));
         assert_close(ops.to_host(x), record.at(l, Signal::x_out), rounding_of(spec.model));
       }
     }

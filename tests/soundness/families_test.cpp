@@ -10,6 +10,7 @@
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/emulated/backend.h"
 #include "tests/support/targets.h"
+#include "theory/certificate.h"
 
 /// Stored models of every family, run in number formats, against certificates of the stored weights.
 namespace periscope::testing {
@@ -19,30 +20,33 @@ namespace {
 class RoundedWeights final : public WeightSource {
  public:
   RoundedWeights(const WeightSource& source, const NumberFormat& format) : source_(source), format_(format) {}
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
-    return kept(source_.matrix(layer, weight), matrix_place(layer, weight));
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
+    SublayerWeights all = source_.fetch(sublayer);
+    for (auto& [weight, linear] : all.linear) {
+      const ParameterId id = matrix_id(sublayer / 2, weight);
+      linear.map = dense_map([this, id, map = linear.map] { return kept(map->dense(), id); });
+      linear.bias = kept(linear.bias, bias_of(id));
+    }
+    for (auto& [weight, norm] : all.norms) {
+      const ParameterId id = gain_id(sublayer, weight);
+      norm = {kept(norm.gain, id), kept(norm.bias, bias_of(id))};
+    }
+    return all;
   }
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return ops.gather(matrix(0, table), ids);
-  }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override {
-    return kept(source_.bias(layer, weight), bias_place(layer, weight));
-  }
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override {
-    const NormWeights w = source_.norm(sublayer, site);
-    return {kept(w.gain, gain_place(sublayer, site)), kept(w.bias, norm_bias_place(sublayer, site))};
+    return rows_of_matrix(*this, ops, table, ids);
   }
 
  private:
-  Tensor kept(const Tensor& x, const ParameterPlace& place) const {
+  Tensor kept(const Tensor& x, const ParameterId& id) const {
     if (x.empty()) return x;
-    Tensor& here = kept_[place];
+    Tensor& here = kept_[id];
     if (here.empty()) here = round_to_stored(truth(), x, format_);
     return here;
   }
   const WeightSource& source_;
   NumberFormat format_;
-  mutable std::map<ParameterPlace, Tensor> kept_;
+  mutable std::map<ParameterId, Tensor> kept_;
 };
 
 TEST_CASE("every family, mixed and pure in every format: stored signals stay below the certificate's bounds") {
@@ -55,7 +59,7 @@ TEST_CASE("every family, mixed and pure in every format: stored signals stay bel
     const Checkpoint checkpoint(entry.path().string());
     const ModelSpec& m = checkpoint.model();
     const CheckpointWeights stored(truth(), checkpoint, DType::f64);
-    const TheoryParameters parameters(truth(), stored);
+    const TheoryParameters parameters(truth(), m, stored);
     for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
       for (const NumberFormat& format : number_formats) {
         const RunArithmetic arithmetic = run_arithmetic(kind, format);

@@ -12,21 +12,15 @@ namespace periscope::testing {
 class EditedWeights final : public WeightSource {
  public:
   using MatrixEdit = std::function<Tensor(int layer, Weight weight, const Tensor& w)>;
-  using NormEdit = std::function<NormWeights(int sublayer, NormSite site, const NormWeights& w)>;
+  using NormEdit = std::function<NormWeights(int sublayer, Weight norm, const NormWeights& w)>;
 
   EditedWeights(const WeightSource& source, MatrixEdit matrix_edit, NormEdit norm_edit)
       : source_(source), matrix_edit_(std::move(matrix_edit)), norm_edit_(std::move(norm_edit)) {}
 
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override {
-    return matrix_edit_(layer, weight, source_.matrix(layer, weight));
-  }
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   /// Of the edited table, which an edit may have to see whole.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(ops, table, ids);
-  }
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override { return source_.bias(layer, weight); }
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override {
-    return norm_edit_(sublayer, site, source_.norm(sublayer, site));
+    return rows_of_matrix(*this, ops, table, ids);
   }
 
  private:
@@ -36,10 +30,14 @@ class EditedWeights final : public WeightSource {
 };
 
 inline Tensor same_matrix(int /*layer*/, Weight /*weight*/, const Tensor& w) { return w; }
-inline NormWeights same_norm(int /*sublayer*/, NormSite /*site*/, const NormWeights& w) { return w; }
+inline NormWeights same_norm(int /*sublayer*/, Weight /*norm*/, const NormWeights& w) { return w; }
 
 /// Gains |N(0,1)| + ½ and biases N(0,1), different for every norm: scalar gains would hide a norm that
 /// uses another's weights. Positive, so that homogeneous modules stay comparable.
 EditedWeights::NormEdit random_norms(const Backend& backend);
+
+/// A whole matrix; a norm. The layer of what no layer owns does not matter, nor does its sublayer.
+Tensor matrix_of(const WeightSource& source, const ModelSpec& model, int layer, Weight weight);
+NormWeights norm_of(const WeightSource& source, const ModelSpec& model, int sublayer, Weight norm);
 
 }  // namespace periscope::testing

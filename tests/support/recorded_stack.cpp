@@ -1,27 +1,17 @@
 #include "tests/support/recorded_stack.h"
 
+#include "sim/measure/signal_keeper.h"
+
 namespace periscope::testing {
-namespace {
-
-class Recorder final : public IdleObserver {
- public:
-  Recorder(const Backend& backend, RecordedStack& record) : backend_(backend), record_(record) {}
-  void on_input(const Tensor& x) override { record_.input = backend_.to_host(x); }
-  void on_site(int sublayer, Signal site, const Tensor& x) override {
-    record_.site[{sublayer, site}] = backend_.to_host(x);
-  }
-
- private:
-  const Backend& backend_;
-  RecordedStack& record_;
-};
-
-}  // namespace
 
 RecordedStack record_stack(const StackContext& context, const Tensor& input) {
+  SignalKeeper signals(Pass::forward);
+  const StackOutput out = stack_forward(context, input, {.recorders = {&signals}});
   RecordedStack record;
-  Recorder recorder(context.ops, record);
-  const StackOutput out = stack_forward(context, input, recorder);
+  for (const auto& [place, x] : signals.all()) {
+    if (place.first >= 0 && is_stream_signal(place.second)) record.site[place] = context.ops.to_host(x);
+  }
+  record.input = context.ops.to_host(signals.at(-1, Signal::x_out));
   record.stream = context.ops.to_host(out.stream);
   record.output = context.ops.to_host(out.output);
   return record;

@@ -31,8 +31,8 @@ TEST_CASE("edited weights: an edit reaches the matrix that it names and no other
       same_norm);
   for (const int layer : {0, 1}) {
     for (const Weight weight : {Weight::down, Weight::up}) {
-      const std::vector<double> before = truth().to_host(source.matrix(layer, weight));
-      const std::vector<double> after = truth().to_host(edited.matrix(layer, weight));
+      const std::vector<double> before = truth().to_host(matrix_of(source, spec.model, layer, weight));
+      const std::vector<double> after = truth().to_host(matrix_of(edited, spec.model, layer, weight));
       CHECK((before != after) == (layer == 1 && weight == Weight::down));
     }
   }
@@ -41,14 +41,18 @@ TEST_CASE("edited weights: an edit reaches the matrix that it names and no other
 TEST_CASE("random norms: no two alike, gains positive, biases only where there were some") {
   StackSpec spec = tiny_stack();
   spec.model.norm = NormKind::layer;
+  spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .norm_c = true});
+  spec.model.qk_norm = QkNorm::head;
   const GeneratedWeights source(truth(), spec, DType::f64, 1);
   const EditedWeights edited(source, same_matrix, random_norms(truth()));
-  const auto gain = [&](int sublayer, NormSite site) { return truth().to_host(edited.norm(sublayer, site).gain); };
-  CHECK(gain(0, NormSite::a) != gain(0, NormSite::b));
-  CHECK(gain(0, NormSite::a) != gain(1, NormSite::a));
-  for (const double g : gain(3, NormSite::c)) CHECK(g >= 0.5);
-  CHECK_FALSE(edited.norm(0, NormSite::a).bias.empty());
-  CHECK(edited.norm(0, NormSite::q).bias.empty());
+  const auto gain = [&](int sublayer, Weight site) {
+    return truth().to_host(norm_of(edited, spec.model, sublayer, site).gain);
+  };
+  CHECK(gain(0, Weight::norm_a) != gain(0, Weight::norm_b));
+  CHECK(gain(0, Weight::norm_a) != gain(1, Weight::norm_a));
+  for (const double g : gain(3, Weight::norm_c)) CHECK(g >= 0.5);
+  CHECK_FALSE(norm_of(edited, spec.model, 0, Weight::norm_a).bias.empty());
+  CHECK(norm_of(edited, spec.model, 0, Weight::q_norm).bias.empty());
 }
 
 TEST_CASE("second moments by hand") {

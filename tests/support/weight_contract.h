@@ -4,17 +4,17 @@
 
 namespace periscope::testing {
 
-/// A source of which every answer is another one: by function, layer, weight, sublayer and site. Matrices are [4, 3],
-/// vectors [1, 4]; every matrix has a bias and every norm one too, whatever a stack would have. On the reference.
+/// A source of which every answer is another one: by sublayer, weight and part. Matrices are [4, 3], vectors [1, 4];
+/// every sublayer has every weight, every matrix a bias and every norm one too. On the reference.
 class TellingWeights final : public WeightSource {
  public:
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
-  [[nodiscard]] Tensor bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormWeights norm(int sublayer, NormSite site) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(*this, ops, table, ids);
+  }
 };
 
-/// Checks, for every layer and weight and for every sublayer and norm of a stack of two layers, that `actual` answers
+/// Checks, for every sublayer of a stack of two layers and for what lies before and after them, that `actual` answers
 /// as `expected` does, bit for bit, and that its rows of a table are the rows of its matrix.
 void check_same_weights(const WeightSource& actual, const WeightSource& expected);
 

@@ -135,9 +135,9 @@ TEST_CASE("a gain stored as w of 1 + w is rounded before 1 is added") {
     [[nodiscard]] RowMatrix matrix(int, Weight) const override { return {}; }
     void visit_rows(Weight, const BlockVisitor&) const override {}
     [[nodiscard]] Eigen::VectorXd bias(int, Weight) const override { return {}; }
-    [[nodiscard]] NormParameters norm(int, NormSite) const override { return {Vector::Constant(1, 2.6e-4), {}, 1.0}; }
+    [[nodiscard]] NormParameters norm(int, Weight) const override { return {Vector::Constant(1, 2.6e-4), {}, 1.0}; }
   } const parameters;
-  CHECK(RoundedParameters(parameters, fp16).norm(0, NormSite::a).gain[0] == 0x1p-11);
+  CHECK(RoundedParameters(parameters, fp16).norm(0, Weight::norm_a).gain[0] == 0x1p-11);
 }
 
 TEST_CASE("a soft cap that the format does not have is no cap") {

@@ -11,7 +11,7 @@ namespace periscope::theory {
 struct PlainParameters final : Parameters {
   std::map<std::pair<int, Weight>, RowMatrix> matrices;
   std::map<std::pair<int, Weight>, Eigen::VectorXd> biases;
-  std::map<std::pair<int, NormSite>, NormParameters> norms;
+  std::map<std::pair<int, Weight>, NormParameters> norms;
 
   [[nodiscard]] RowMatrix matrix(int layer, Weight weight) const override { return matrices.at({layer, weight}); }
   void visit_rows(Weight weight, const BlockVisitor& visit) const override { visit(0, matrices.at({0, weight})); }
@@ -19,7 +19,7 @@ struct PlainParameters final : Parameters {
     const auto at = biases.find({layer, weight});
     return at == biases.end() ? Eigen::VectorXd() : at->second;
   }
-  [[nodiscard]] NormParameters norm(int sublayer, NormSite site) const override { return norms.at({sublayer, site}); }
+  [[nodiscard]] NormParameters norm(int sublayer, Weight site) const override { return norms.at({sublayer, site}); }
 };
 
 }  // namespace periscope::theory

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "experiments/verify/generate_case.h"
+#include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/reference/backend.h"
 #include "tests/support/compare.h"
@@ -21,21 +22,12 @@ std::vector<double> host(const Tensor& x) { return truth().to_host(x); }
 
 CaseNorm host(const NormWeights& w) { return {host(w.gain), w.bias.empty() ? std::vector<double>{} : host(w.bias)}; }
 
-class DownRecorder final : public IdleGradientObserver {
+class DownRecorder final : public GradientRecorder {
  public:
-  void on_weight(int /*layer*/, Weight weight, const Tensor& dw) override {
-    if (weight == Weight::down) gradient = host(dw);
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& of_parameter) override {
+    if (parameter == matrix_id(0, Weight::down)) gradient = host(of_parameter.whole());
   }
   std::vector<double> gradient;
-};
-
-/// Keeps the stream in front of the MLP.
-class StreamRecorder final : public IdleObserver {
- public:
-  void on_site(int sublayer, Signal site, const Tensor& x) override {
-    if (sublayer == 1 && site == Signal::x_in) stream = host(x);
-  }
-  std::vector<double> stream;
 };
 
 TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack has") {
@@ -60,19 +52,20 @@ TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack
         c.model.unembedding = spec.model.unembedding;
         c.model.vocab = spec.model.vocab;
         for (int t = 0; t < spec.input.tokens; ++t) c.labels.push_back((3 * t + 1) % spec.model.width);
-        StreamRecorder stream;
+        SignalKeeper signals(Pass::forward);
         DownRecorder whole;
-        (void)backpropagate(context, gaussian_input(truth(), spec, DType::f64, 3), c.labels, stream, whole);
+        (void)backpropagate(context, gaussian_input(truth(), spec, DType::f64, 3), c.labels,
+                            {.recorders = {&signals}, .gradients = {&whole}});
 
-        c.x = stream.stream;
-        if (is_gated(mlp)) c.gate = host(weights.matrix(0, Weight::gate));
-        c.up = host(weights.matrix(0, Weight::up));
-        c.down = host(weights.matrix(0, Weight::down));
-        if (c.model.unembedding) c.unembedding = host(weights.matrix(0, Weight::unembedding));
-        if (c.rule().norm_a) c.a = host(weights.norm(1, NormSite::a));
-        if (c.rule().norm_b) c.b = host(weights.norm(1, NormSite::b));
-        if (c.rule().norm_c) c.c = host(weights.norm(1, NormSite::c));
-        if (c.model.final_norm) c.final = host(weights.norm(2, NormSite::final));
+        c.x = host(signals.at(1, Signal::x_in));
+        if (is_gated(mlp)) c.gate = host(matrix_of(weights, spec.model, 0, Weight::gate));
+        c.up = host(matrix_of(weights, spec.model, 0, Weight::up));
+        c.down = host(matrix_of(weights, spec.model, 0, Weight::down));
+        if (c.model.unembedding) c.unembedding = host(matrix_of(weights, spec.model, 0, Weight::unembedding));
+        if (c.rule().norm_a) c.a = host(norm_of(weights, spec.model, 1, Weight::norm_a));
+        if (c.rule().norm_b) c.b = host(norm_of(weights, spec.model, 1, Weight::norm_b));
+        if (c.rule().norm_c) c.c = host(norm_of(weights, spec.model, 1, Weight::norm_c));
+        if (c.model.final_norm) c.final = host(norm_of(weights, spec.model, 2, Weight::final_norm));
         CAPTURE(placement);
         check_same_bits("gradient of W2", evaluate(c).gradient, whole.gradient);
       }

@@ -24,8 +24,8 @@ void map_layer(ParameterMap& map, int layer) {
   linear(Weight::o, "attention.output.dense");
   linear(Weight::up, "intermediate.dense");
   linear(Weight::down, "output.dense");
-  map.set(2 * layer, NormSite::c, norm_of(stem + "attention.output.LayerNorm"));
-  map.set(2 * layer + 1, NormSite::c, norm_of(stem + "output.LayerNorm"));
+  map.set_norm(2 * layer, Weight::norm_c, norm_of(stem + "attention.output.LayerNorm"));
+  map.set_norm(2 * layer + 1, Weight::norm_c, norm_of(stem + "output.LayerNorm"));
 }
 
 /// The masked-token head: norm(φ(x Wᵀ + b)), then the embedding's table and a bias. A BertModel has none.
@@ -44,7 +44,7 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   ParameterMap& map = stack.map;
   map.set(0, Weight::head_dense, whole(head + "transform.dense.weight"));
   map.set_bias(0, Weight::head_dense, whole(head + "transform.dense.bias"));
-  map.set(0, NormSite::head, norm_of(head + "transform.LayerNorm"));
+  map.set_norm(0, Weight::head_norm, norm_of(head + "transform.LayerNorm"));
   map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
   // The implementation adds decoder.bias. Tied, and before transformers 5 always, that is the head's own bias; else
   // the latter is stored all the same.
@@ -87,7 +87,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   map.set(0, Weight::embedding, whole(embedding_name));
   map.set(0, Weight::positions, whole("bert.embeddings.position_embeddings.weight"));
   map.set(0, Weight::token_types, whole("bert.embeddings.token_type_embeddings.weight"));
-  map.set(0, NormSite::embedding, norm_of("bert.embeddings.LayerNorm"));
+  map.set_norm(0, Weight::embedding_norm, norm_of("bert.embeddings.LayerNorm"));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer);
   map_mlm_head(config, names, stack);
   return stack;

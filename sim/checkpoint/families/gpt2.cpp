@@ -30,7 +30,7 @@ void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
     map.set_bias(layer, weight, {.tensor = stem + name + ".bias", .first = first});
   };
   const auto norm = [&](int sublayer, const std::string& name) {
-    map.set(sublayer, NormSite::a, {whole(stem + name + ".weight"), whole(stem + name + ".bias")});
+    map.set_norm(sublayer, Weight::norm_a, {whole(stem + name + ".weight"), whole(stem + name + ".bias")});
   };
   norm(2 * layer, "ln_1");
   linear(Weight::q, "attn.c_attn", 0);
@@ -67,7 +67,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   map.set(0, Weight::embedding, whole("transformer.wte.weight"));
   map.set(0, Weight::positions, whole("transformer.wpe.weight"));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, m, layer);
-  map.set(0, NormSite::final, {whole("transformer.ln_f.weight"), whole("transformer.ln_f.bias")});
+  map.set_norm(0, Weight::final_norm, {whole("transformer.ln_f.weight"), whole("transformer.ln_f.bias")});
   map_head(config, names, stack, true, "transformer.wte.weight");
   return stack;
 }

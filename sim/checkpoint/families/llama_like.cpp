@@ -9,15 +9,15 @@ void map_llama(FamilyStack& stack, const LlamaNames& n) {
   ParameterMap& map = stack.map;
   const auto norm = [&](const std::string& stem) { return StoredNorm{whole(stem + ".weight", n.gain_plus), {}}; };
   map.set(0, Weight::embedding, whole("model.embed_tokens.weight"));
-  map.set(0, NormSite::final, norm("model.norm"));
+  map.set_norm(0, Weight::final_norm, norm("model.norm"));
   for (int layer = 0; layer < m.layers; ++layer) {
     const std::string stem = fmt::format("model.layers.{}.", layer);
     const auto linear = [&](Weight weight, const std::string& name, bool bias) {
       map.set(layer, weight, whole(stem + name + ".weight"));
       if (bias) map.set_bias(layer, weight, whole(stem + name + ".bias"));
     };
-    const auto norm_at = [&](int sublayer, NormSite site, std::string_view name) {
-      if (!name.empty()) map.set(sublayer, site, norm(stem + std::string(name)));
+    const auto norm_at = [&](int sublayer, Weight site, std::string_view name) {
+      if (!name.empty()) map.set_norm(sublayer, site, norm(stem + std::string(name)));
     };
     linear(Weight::q, "self_attn.q_proj", n.qkv_bias);
     linear(Weight::k, "self_attn.k_proj", n.qkv_bias);
@@ -26,13 +26,13 @@ void map_llama(FamilyStack& stack, const LlamaNames& n) {
     linear(Weight::gate, "mlp.gate_proj", n.mlp_bias);
     linear(Weight::up, "mlp.up_proj", n.mlp_bias);
     linear(Weight::down, "mlp.down_proj", n.mlp_bias);
-    norm_at(2 * layer, NormSite::a, n.attention_a);
-    norm_at(2 * layer, NormSite::b, n.attention_b);
-    norm_at(2 * layer + 1, NormSite::a, n.mlp_a);
-    norm_at(2 * layer + 1, NormSite::b, n.mlp_b);
+    norm_at(2 * layer, Weight::norm_a, n.attention_a);
+    norm_at(2 * layer, Weight::norm_b, n.attention_b);
+    norm_at(2 * layer + 1, Weight::norm_a, n.mlp_a);
+    norm_at(2 * layer + 1, Weight::norm_b, n.mlp_b);
     if (m.qk_norm == QkNorm::none) continue;
-    norm_at(2 * layer, NormSite::q, "self_attn.q_norm");
-    norm_at(2 * layer, NormSite::k, "self_attn.k_norm");
+    norm_at(2 * layer, Weight::q_norm, "self_attn.q_norm");
+    norm_at(2 * layer, Weight::k_norm, "self_attn.k_norm");
   }
 }
 

@@ -13,7 +13,7 @@ constexpr double norm_eps = 1e-5;   // no key for it
 struct Options {
   bool bias = true;
   bool affine = true;
-  NormSite site = NormSite::a;
+  Weight site = Weight::norm_a;
 };
 
 StoredNorm norm_of(const std::string& stem, bool affine) {
@@ -33,8 +33,8 @@ void map_layer(ParameterMap& map, int layer, const Options& options) {
   linear(Weight::o, "self_attn.out_proj");
   linear(Weight::up, "fc1");
   linear(Weight::down, "fc2");
-  map.set(2 * layer, options.site, norm_of(stem + "self_attn_layer_norm", options.affine));
-  map.set(2 * layer + 1, options.site, norm_of(stem + "final_layer_norm", options.affine));
+  map.set_norm(2 * layer, options.site, norm_of(stem + "self_attn_layer_norm", options.affine));
+  map.set_norm(2 * layer + 1, options.site, norm_of(stem + "final_layer_norm", options.affine));
 }
 
 /// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
@@ -63,7 +63,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   m.final_norm = !config.flag_or("_remove_final_layer_norm", false) && before;
   const Options options{.bias = config.flag_or("enable_bias", true),
                         .affine = config.flag_or("layer_norm_elementwise_affine", true),
-                        .site = before ? NormSite::a : NormSite::c};
+                        .site = before ? Weight::norm_a : Weight::norm_c};
 
   ParameterMap& map = stack.map;
   map.set(0, Weight::embedding, whole("model.decoder.embed_tokens.weight"));
@@ -71,7 +71,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   map.set(0, Weight::project_in, whole("model.decoder.project_in.weight"));
   map.set(0, Weight::project_out, whole("model.decoder.project_out.weight"));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer, options);
-  map.set(0, NormSite::final, norm_of("model.decoder.final_layer_norm", options.affine));
+  map.set_norm(0, Weight::final_norm, norm_of("model.decoder.final_layer_norm", options.affine));
   map_head(config, names, stack, true, "model.decoder.embed_tokens.weight");
   return stack;
 }

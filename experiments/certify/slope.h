@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/model/context.h"
-#include "theory/certificate.h"
+#include "sim/spec/signal.h"
 
 namespace periscope {
 
@@ -12,8 +12,8 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// Whether ascend can climb there: all but tables, heads' inputs after their norms, scores and mixed heads.
-bool has_gradient(Signal signal);
+/// Whether an attack climbs there: all but tables, heads' inputs after their norms, scores and mixed heads.
+bool can_climb(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the
 /// input.
@@ -23,7 +23,8 @@ struct Slope {
 };
 
 /// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
-/// gradient of its |value| back to the input. Throws std::logic_error where has_gradient is false.
+/// gradient of its |value| back to the input: a replacer puts it where the gradient of the place arises, and nothing
+/// comes from above. Throws std::out_of_range for a signal that the stack does not have.
 Slope slope_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
 
 }  // namespace periscope

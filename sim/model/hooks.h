@@ -1,0 +1,86 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/core/tensor.h"
+#include "sim/spec/signal.h"
+#include "sim/spec/weight.h"
+
+namespace periscope {
+
+/// Which way a signal arises: on the way forward, on the way forward once more because the way back needs it, or on the
+/// way back, where it is the gradient of the loss with respect to the signal.
+enum class Pass { forward, recomputation, backward };
+
+/// Where and when a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last.
+struct Emission {
+  int sublayer;
+  Signal signal;
+  Pass pass;
+};
+
+/// Sees every signal as it arises: once forward and, in a backward pass, its gradient once, never a recomputation.
+/// With two streams the gradient of x_in and x_out holds r fixed and that of r_out holds x fixed; that of the tensor
+/// with which both begin (x_out of sublayer −1) is the sum of the two.
+class SignalRecorder {
+ public:
+  SignalRecorder() = default;
+  SignalRecorder(const SignalRecorder&) = delete;
+  SignalRecorder& operator=(const SignalRecorder&) = delete;
+  virtual ~SignalRecorder() = default;
+  virtual void on_signal(const Emission& at, const Tensor& x) = 0;
+};
+
+/// Puts another tensor of the same shape in a signal's place, or lets it pass by returning it. It is asked in every
+/// pass, and must answer a recomputation as it answered the forward pass.
+class SignalReplacer {
+ public:
+  SignalReplacer() = default;
+  SignalReplacer(const SignalReplacer&) = delete;
+  SignalReplacer& operator=(const SignalReplacer&) = delete;
+  virtual ~SignalReplacer() = default;
+  [[nodiscard]] virtual Tensor replaced(const Emission& at, const Tensor& x) = 0;
+};
+
+/// The gradient of one parameter, computed only when it is asked for. Valid during the callback.
+class ParameterGradient {
+ public:
+  ParameterGradient(std::function<Tensor()> whole, std::function<double()> squares)
+      : compute_(std::move(whole)), compute_squares_(std::move(squares)) {}
+
+  /// The gradient itself, of the parameter's shape.
+  [[nodiscard]] const Tensor& whole() const {
+    if (!whole_) whole_ = compute_();
+    return *whole_;
+  }
+  /// The sum of its entries' squares, which needs no tensor of the parameter's shape.
+  [[nodiscard]] double squares() const { return compute_squares_(); }
+
+ private:
+  std::function<Tensor()> compute_;
+  std::function<double()> compute_squares_;
+  mutable std::optional<Tensor> whole_;
+};
+
+/// Is told the gradient of every parameter, from the top of the stack to its bottom.
+class GradientRecorder {
+ public:
+  GradientRecorder() = default;
+  GradientRecorder(const GradientRecorder&) = delete;
+  GradientRecorder& operator=(const GradientRecorder&) = delete;
+  virtual ~GradientRecorder() = default;
+  virtual void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) = 0;
+};
+
+/// All that attaches to a pass through a stack, each told in the order of its list. Replacers come first: recorders
+/// see what goes on.
+struct Hooks {
+  std::vector<SignalRecorder*> recorders = {};
+  std::vector<GradientRecorder*> gradients = {};
+  std::vector<SignalReplacer*> replacers = {};
+};
+
+}  // namespace periscope

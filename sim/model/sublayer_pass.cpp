@@ -1,0 +1,136 @@
+#include "sim/model/sublayer_pass.h"
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace periscope {
+namespace {
+
+/// Signals that an op without parameters reads and whose value its gradient needs.
+bool is_needed_back(Signal signal) {
+  switch (signal) {
+    case Signal::q:
+    case Signal::k:
+    case Signal::v:
+    case Signal::gate:
+    case Signal::up:
+    case Signal::dense:
+    case Signal::head_scores: return true;
+    default: return false;
+  }
+}
+
+struct NormForm {
+  NormKind kind;
+  int groups;
+};
+
+NormForm form_of(const ModelSpec& m, Weight weight) {
+  if (weight != Weight::q_norm && weight != Weight::k_norm) return {m.norm, 1};
+  if (m.qk_norm == QkNorm::full) return {NormKind::rms, 1};
+  return {NormKind::rms, weight == Weight::q_norm ? m.heads : m.kv_heads};
+}
+
+template <class Map, class Key>
+auto& kept_in(Map& map, Key key) {
+  const auto it = map.find(key);
+  if (it == map.end())
+    throw std::logic_error("the way back needs " + std::string(name_of(key)) + ", which was not kept");
+  return it->second;
+}
+
+}  // namespace
+
+SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep)
+    : context_(context),
+      hooks_(std::move(hooks)),
+      sublayer_(sublayer),
+      pass_(pass),
+      keep_(keep),
+      weights_(context.weights.fetch(sublayer)) {}
+
+Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x) const {
+  const Emission at{sublayer_, signal, pass};
+  for (SignalReplacer* replacer : hooks_.replacers) x = replacer->replaced(at, x);
+  if (pass == Pass::recomputation) return x;
+  for (SignalRecorder* recorder : hooks_.recorders) recorder->on_signal(at, x);
+  return x;
+}
+
+Tensor SublayerPass::emit(Signal signal, Tensor x) {
+  x = hooked(pass_, signal, std::move(x));
+  if (keep_ == Keep::for_the_way_back && is_needed_back(signal)) signals_[signal] = x;
+  return x;
+}
+
+Tensor SublayerPass::emit_back(Signal signal, Tensor dx) { return hooked(Pass::backward, signal, std::move(dx)); }
+
+Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
+  const LinearWeights& w = weights_.matrix(weight);
+  std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x);
+  Tensor y = reading->output();
+  if (keep_ == Keep::for_the_way_back) readings_[weight] = std::move(reading);
+  return w.bias.empty() ? y : context_.ops.add_row(y, w.bias);
+}
+
+Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
+  LinearReading& reading = *kept_in(readings_, weight);
+  tell(id_of(weight, ParameterId::Part::matrix),
+       {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_sq(dy); }});
+  if (!weights_.matrix(weight).bias.empty()) {
+    tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return context_.ops.column_sums(dy); });
+  }
+  return reading.pull(dy);
+}
+
+Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
+  const NormWeights& w = weights_.norm(weight);
+  const NormForm form = form_of(context_.model, weight);
+  if (keep_ == Keep::for_the_way_back) norm_inputs_[weight] = x;
+  return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups);
+}
+
+Tensor SublayerPass::norm_back(Weight weight, const Tensor& dy) {
+  const NormWeights& w = weights_.norm(weight);
+  const NormForm form = form_of(context_.model, weight);
+  const NormGradient g = context_.ops.norm_backward(form.kind, kept_in(norm_inputs_, weight), w.gain, dy,
+                                                    context_.model.norm_eps, form.groups);
+  tell_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });
+  if (!w.bias.empty()) tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return g.dbias; });
+  return g.dx;
+}
+
+void SublayerPass::table_back(Weight table, const std::function<Tensor()>& gradient) {
+  tell_whole(id_of(table, ParameterId::Part::matrix), gradient);
+}
+
+const Tensor& SublayerPass::at(Signal signal) const { return kept_in(signals_, signal); }
+
+std::size_t SublayerPass::bytes() const {
+  std::size_t sum = 0;
+  const auto add = [&](const Tensor& x) { sum += static_cast<std::size_t>(x.size()) * size_of(x.dtype()); };
+  for (const auto& [signal, x] : signals_) add(x);
+  for (const auto& [weight, x] : norm_inputs_) add(x);
+  for (const auto& [weight, reading] : readings_) add(reading->input());
+  return sum;
+}
+
+void SublayerPass::release_weights() {
+  for (const auto& [weight, reading] : readings_) reading->release();
+}
+
+ParameterId SublayerPass::id_of(Weight weight, ParameterId::Part part) const {
+  return {is_of_layer(weight) ? sublayer_ : 0, weight, part};
+}
+
+void SublayerPass::tell(const ParameterId& id, const ParameterGradient& gradient) const {
+  for (GradientRecorder* recorder : hooks_.gradients) recorder->on_gradient(id, gradient);
+}
+
+void SublayerPass::tell_whole(const ParameterId& id, const std::function<Tensor()>& gradient) const {
+  tell(id, {gradient, [&] { return sum_of_squares(context_.ops, gradient()); }});
+}
+
+}  // namespace periscope

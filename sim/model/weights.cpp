@@ -1,0 +1,64 @@
+#include "sim/model/weights.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "sim/model/parameters.h"
+
+namespace periscope {
+namespace {
+
+template <class Map>
+const auto& found_in(const Map& map, Weight weight) {
+  const auto it = map.find(weight);
+  if (it == map.end()) throw std::logic_error("there is no " + std::string(name_of(weight)) + " in this sublayer");
+  return it->second;
+}
+
+}  // namespace
+
+const LinearWeights& SublayerWeights::matrix(Weight weight) const { return found_in(linear, weight); }
+const NormWeights& SublayerWeights::norm(Weight weight) const { return found_in(norms, weight); }
+
+Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id) {
+  const SublayerWeights weights = source.fetch(fetched_with(model, id));
+  if (is_norm(id.weight)) {
+    const NormWeights& norm = weights.norm(id.weight);
+    return id.part == ParameterId::Part::gain ? norm.gain : norm.bias;
+  }
+  const LinearWeights& linear = weights.matrix(id.weight);
+  return id.part == ParameterId::Part::matrix ? linear.map->dense() : linear.bias;
+}
+
+Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight table, std::span<const int> ids) {
+  return ops.gather(source.fetch(-1).matrix(table).map->dense(), ids);
+}
+
+Tensor GeneratedWeights::matrix(int layer, Weight weight) const {
+  const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
+  const StreamKey key{seed_, static_cast<std::uint32_t>(layer), static_cast<std::uint32_t>(weight)};
+  return backend_.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, weight));
+}
+
+NormWeights GeneratedWeights::norm(Weight weight) const {
+  const bool of_heads = weight == Weight::q_norm || weight == Weight::k_norm;
+  const int width = norm_width(spec_.model, weight);
+  NormWeights norm{.gain = backend_.constant(1, width, dtype_, of_heads ? 1.0 : spec_.model.gamma), .bias = {}};
+  if (spec_.model.norm == NormKind::layer && !of_heads) norm.bias = backend_.constant(1, width, dtype_, 0.0);
+  return norm;
+}
+
+SublayerWeights GeneratedWeights::fetch(int sublayer) const {
+  SublayerWeights weights;
+  for (const Weight weight : weights_in(spec_.model, sublayer)) {
+    if (is_norm(weight)) {
+      weights.norms[weight] = norm(weight);
+    } else {
+      const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
+      weights.linear[weight] = {dense_map([this, layer, weight] { return matrix(layer, weight); }), {}};
+    }
+  }
+  return weights;
+}
+
+}  // namespace periscope

@@ -1,0 +1,110 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/gradient/loss_problem.h"
+#include "tests/support/finite_difference.h"
+#include "tests/support/recorded_stack.h"
+
+/// Gradients of every signal of a stack against finite differences: a replacer moves the signal where it arises, and
+/// the walk goes on from there. With two streams the one that is not moved stays.
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+using Place = std::pair<int, Signal>;
+
+/// Puts values in a signal's place.
+class Mover final : public SignalReplacer {
+ public:
+  Mover(Place place, std::span<const double> values) : place_(std::move(place)), values_(values) {}
+  [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
+    if (at.pass != Pass::forward || Place(at.sublayer, at.signal) != place_) return x;
+    ++times;
+    return truth().from_host(x.rows(), x.cols(), DType::f64, values_);
+  }
+  int times = 0;
+
+ private:
+  Place place_;
+  std::span<const double> values_;
+};
+
+/// Every signal of a forward pass, the head's too.
+std::map<Place, Values> signals_of(const LossProblem& problem) {
+  struct Recorder final : SignalRecorder {
+    void on_signal(const Emission& at, const Tensor& x) override {
+      if (at.pass == Pass::forward) all[{at.sublayer, at.signal}] = truth().to_host(x);
+    }
+    std::map<Place, Values> all;
+  } recorder;
+  (void)loss_at(problem, {.recorders = {&recorder}});
+  return recorder.all;
+}
+
+void check_signals(const std::string& what, const StackSpec& spec) {
+  const LossProblem problem = loss_problem(spec, 6);
+  const Gradients g = gradients_of(truth_target(), problem);
+  const std::map<Place, Values> signals = signals_of(problem);
+  for (const auto& [place, values] : signals) {
+    // Of the scores only the largest are told, and at the bottom both streams are one tensor.
+    if (place.second == Signal::scores || place == Place(-1, Signal::r_out)) continue;
+    const std::string name =
+        what + ", sublayer " + std::to_string(place.first) + " " + std::string(name_of(place.second));
+    CAPTURE(name);
+    REQUIRE(g.site.contains(place));
+    check_gradient(name,
+                   {.loss =
+                        [&, at = place](std::span<const double> moved) {
+                          Mover mover(at, moved);
+                          const double loss = loss_at(problem, {.replacers = {&mover}});
+                          CHECK(mover.times == 1);
+                          return loss;
+                        },
+                    .point = values,
+                    .gradient = g.site.at(place),
+                    .loss_error = loss_rounding(problem, g.loss),
+                    .step = step_for(spec.model)},
+                   1, 2);
+  }
+  for (const auto& [place, gradient] : g.site) CHECK(signals.contains(place));
+}
+
+TEST_CASE("every signal of every sublayer, in every placement") {
+  for (const Placement& placement : placement_table()) {
+    StackSpec spec = placed(tiny_stack(), placement.name);
+    if (placement.name == "mix") spec.model.layers = 4;
+    spec.model.embedding_norm = true;
+    check_signals(std::string(placement.name), spec);
+  }
+}
+
+TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table of another width, head, soft caps") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.layers = 1;
+  spec.model.norm = NormKind::layer;
+  spec.model.mlp = MlpKind::gelu;
+  spec.model.qk_norm = QkNorm::head;
+  spec.input.kind = InputKind::tokens;
+  spec.model.embedding = {.scale = 1.5, .width = 8, .positions = 9, .position_offset = 1, .token_types = 2};
+  spec.model.head = {.transform = true, .soft_cap = 3.0};
+  spec.model.attention = {{.scores = {.scale = 0.3, .soft_cap = 2.0, .window = 3}}};
+  check_signals("checkpoint", spec);
+}
+
+TEST_CASE("ResiDual: the gradient at depth 0 is that of both streams, above it that of the Post stream alone") {
+  const StackSpec spec = placed(tiny_stack(), "residual-dual");
+  const Gradients g = gradients_of(truth_target(), loss_problem(spec, 6));
+  const Values& post = g.site.at({0, Signal::x_in});
+  const Values& second = g.site.at({0, Signal::r_out});
+  for (std::size_t i = 0; i < post.size(); ++i) CHECK(g.depth_zero[i] == post[i] + second[i]);
+  for (int l = 1; l < spec.model.sublayers(); ++l) {
+    CHECK(g.site.at({l, Signal::r_out}) == second);
+    CHECK(g.site.at({l, Signal::x_in}) == g.site.at({l - 1, Signal::x_out}));
+  }
+  CHECK(g.input == g.depth_zero);  // no embedding norm
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,182 @@
+#include "sim/model/hooks.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/measure/gradient_probe.h"
+#include "sim/measure/model_reading.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "tests/support/recorded_stack.h"
+
+/// What attaches to a pass through a stack: every hook is told everything, each signal once forward and once back, and
+/// a replacement is what the rest of the pass sees.
+namespace periscope::testing {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+/// Writes down all that it is told.
+class Listener final : public SignalRecorder, public GradientRecorder {
+ public:
+  void on_signal(const Emission& at, const Tensor& x) override {
+    calls.push_back(fmt::format("{} {} {} {}", static_cast<int>(at.pass), at.sublayer, name_of(at.signal),
+                                truth().to_host(x).front()));
+  }
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    calls.push_back(
+        fmt::format("{} {} {}", name_of(parameter), truth().to_host(gradient.whole()).front(), gradient.squares()));
+  }
+  Calls calls;
+};
+
+/// Lets everything pass, and writes down in which passes it was asked for each signal.
+class Passing final : public SignalReplacer {
+ public:
+  [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
+    asked[{at.sublayer, at.signal}].push_back(at.pass);
+    return x;
+  }
+  std::map<std::pair<int, Signal>, std::vector<Pass>> asked;
+};
+
+/// A stack that has every part: token input of another width, positions, biases of LayerNorm, QK-norm, head transform.
+StackSpec whole_stack(std::string_view placement) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  spec.model.norm = NormKind::layer;
+  spec.model.qk_norm = QkNorm::head;
+  spec.model.embedding_norm = true;
+  spec.input.kind = InputKind::tokens;
+  spec.model.embedding = {.scale = 1.5, .width = 8, .positions = 9, .token_types = 2};
+  spec.model.head = {.transform = true, .soft_cap = 3.0};
+  return spec;
+}
+
+void walk(const StackSpec& spec, const Hooks& hooks, std::size_t budget) {
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights};
+  const std::vector<int> ids{3, 1, 4, 1, 5};
+  const std::vector<int> labels{1, 4, 1, 5, 9};
+  StackTape tape;
+  tape.budget = budget;
+  const Tensor output = stack_forward(context, embedding_forward(context, ids, hooks), hooks, &tape).output;
+  const Tensor dinput = stack_backward(tape, loss_of(context, output, labels, hooks).doutput);
+  embedding_backward(context, ids, dinput, hooks);
+}
+
+TEST_CASE("every recorder is told everything, in one order, whatever is kept and whoever else listens") {
+  for (const std::string_view placement : {"peri", "residual-dual"}) {
+    Listener alone, first, second, recomputed;
+    Passing passing;
+    const StackSpec spec = whole_stack(placement);
+    const std::size_t plenty = std::size_t{1} << 30U;
+    walk(spec, {.recorders = {&alone}, .gradients = {&alone}}, plenty);
+    walk(spec, {.recorders = {&first, &second}, .gradients = {&first, &second}, .replacers = {&passing}}, plenty);
+    walk(spec, {.recorders = {&recomputed}, .gradients = {&recomputed}}, 0);
+    CHECK(alone.calls.size() > 100);
+    CHECK(first.calls == alone.calls);
+    CHECK(second.calls == alone.calls);
+    CHECK(recomputed.calls == alone.calls);
+    // Each call is one of a kind: no signal or parameter comes twice.
+    Calls sorted = alone.calls;
+    std::ranges::sort(sorted);
+    CHECK(std::ranges::adjacent_find(sorted) == sorted.end());
+  }
+}
+
+TEST_CASE("every parameter's gradient is told once") {
+  Listener listener;
+  const StackSpec spec = whole_stack("peri");
+  walk(spec, {.gradients = {&listener}}, 0);
+  std::size_t parameters = matrices_of(spec).size();
+  for (const ParameterId& gain : gains_of(spec.model)) {
+    parameters += gain.weight == Weight::q_norm || gain.weight == Weight::k_norm ? 1 : 2;
+  }
+  CHECK(listener.calls.size() == parameters);
+}
+
+TEST_CASE("a replacer is asked forward, at a recomputation and back, a recorder is not told of the recomputation") {
+  Passing passing;
+  walk(whole_stack("peri"), {.replacers = {&passing}}, 0);
+  for (const Signal signal : {Signal::x_in, Signal::A_out, Signal::q, Signal::hidden, Signal::f_out, Signal::x_out}) {
+    const int sublayer = signal == Signal::hidden ? 1 : 2;
+    CHECK(passing.asked.at({sublayer, signal}) ==
+          std::vector<Pass>{Pass::forward, Pass::recomputation, Pass::backward});
+  }
+}
+
+TEST_CASE("what a replacer puts in a signal's place goes on, forward and back") {
+  class Doubled final : public SignalReplacer {
+   public:
+    Doubled(Signal signal, Pass pass) : signal_(signal), pass_(pass) {}
+    [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
+      return at.pass == pass_ && at.signal == signal_ && at.sublayer == 1 ? truth().scale(2.0, x) : x;
+    }
+
+   private:
+    Signal signal_;
+    Pass pass_;
+  };
+  const StackSpec spec = placed(tiny_stack(), "none");
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights};
+  const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
+  const std::vector<int> labels{1, 2, 3, 4, 5};
+  const auto signals = [&](std::vector<SignalReplacer*> replacers, Pass pass) {
+    struct Keeper final : SignalRecorder {
+      explicit Keeper(Pass p) : pass(p) {}
+      void on_signal(const Emission& at, const Tensor& x) override {
+        if (at.pass == pass) all[{at.sublayer, at.signal}] = truth().to_host(x);
+      }
+      Pass pass;
+      std::map<std::pair<int, Signal>, std::vector<double>> all;
+    } keeper(pass);
+    backpropagate(context, input, labels, {.recorders = {&keeper}, .replacers = std::move(replacers)});
+    return keeper.all;
+  };
+  for (const auto& [pass, after] :
+       {std::pair(Pass::forward, Signal::B_out), std::pair(Pass::backward, Signal::hidden)}) {
+    Doubled doubled(Signal::f_out, pass);
+    const auto plain = signals({}, pass);
+    const auto changed = signals({&doubled}, pass);
+    for (const Signal signal : {Signal::f_out, after}) {
+      std::vector<double> twice = plain.at({1, signal});
+      for (double& v : twice) v *= 2.0;
+      CHECK(changed.at({1, signal}) == twice);
+    }
+  }
+}
+
+TEST_CASE("a model's reading has every gradient that a probe alone records, the score path's share too") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.input.kind = InputKind::tokens;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights, 1};
+  const ModelPass pass{.ids = {3, 1, 4, 1, 5}, .labels = {1, 4, 1, 5, 9}, .backward = true};
+  const Profile read = read_model(context, pass).reading.profile;
+  GradientProbe probe(context);
+  backpropagate(context, embedding_forward(context, pass.ids), pass.labels,
+                {.recorders = {&probe}, .gradients = {&probe}});
+  Profile alone;
+  probe.take_into(alone);
+  REQUIRE(alone.find(Statistic::score_share, Signal::A_out) != nullptr);
+  for (const auto& [key, curve] : alone.curves) {
+    const Curve* found = read.find(key.first, key.second);
+    REQUIRE(found != nullptr);
+    REQUIRE(found->value.size() == curve.value.size());
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      CHECK((found->value[i] == curve.value[i] || (std::isnan(found->value[i]) && std::isnan(curve.value[i]))));
+    }
+  }
+  CHECK(read.weight_curves.size() == alone.weight_curves.size());
+}
+
+}  // namespace
+}  // namespace periscope::testing
