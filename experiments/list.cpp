@@ -6,6 +6,7 @@
 #include <array>
 
 #include "sim/backends.h"
+#include "sim/core/op_table.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope {
@@ -134,7 +135,14 @@ std::string list_text() {
   }
   text += "\nConfiguration keys\n";
   for (const Key& k : keys) text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
-  text += fmt::format("\nDevices: {}\n\nExperiments\n", fmt::join(device_names(), ", "));
+  text += fmt::format("\nDevices: {}\n", fmt::join(device_names(), ", "));
+  text += fmt::format("\nOps of a device\n  {:<23} {:<10} {:<7} {:<72} {}\n", "name", "dtype", "sums in", "formula",
+                      "shapes");
+  for (const OpRow& op : op_table()) {
+    text += fmt::format("  {:<23} {:<10} {:<7} {:<72} {}\n", op.name, name_of(op.output), name_of(op.accumulation),
+                        op.formula, op.shapes);
+  }
+  text += "\nExperiments\n";
   for (const Experiment& e : experiments) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
   return text;
 }
@@ -159,6 +167,13 @@ nlohmann::ordered_json list_json() {
   }
   for (const Key& k : keys) json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
   for (const std::string_view name : device_names()) json["devices"].push_back(name);
+  for (const OpRow& op : op_table()) {
+    json["ops"].push_back({{"name", op.name},
+                           {"dtype", name_of(op.output)},
+                           {"accumulation", name_of(op.accumulation)},
+                           {"formula", op.formula},
+                           {"shapes", op.shapes}});
+  }
   for (const Experiment& e : experiments) {
     json["experiments"].push_back({{"command", e.command}, {"question", e.question}});
   }

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "sim/core/op_table.h"
+#include "sim/core/statistics.h"
 #include "sim/core/tensor.h"
 #include "sim/random/stream_key.h"
 #include "sim/spec/model_spec.h"
@@ -37,24 +38,6 @@ struct AttentionShape {
 
 /// A label that cross_entropy leaves out.
 inline constexpr int no_label = -1;
-
-/// Statistics of every row of a tensor [N, D], accumulated in double, two-pass.
-struct RowMoments {
-  std::vector<double> mean;           ///< Σx/D
-  std::vector<double> second_moment;  ///< Σx²/D
-  std::vector<double> variance;       ///< Σ(x−mean)²/D
-  std::vector<double> kurtosis;       ///< D Σ(x−mean)⁴ / (Σ(x−mean)²)²
-  std::vector<double> maximum;        ///< max |x|
-};
-
-/// An element of a tensor, and where it stands.
-struct Entry {
-  Tensor::Index row;
-  Tensor::Index col;
-  double value;  ///< with its sign
-
-  bool operator==(const Entry&) const = default;
-};
 
 /// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
 struct NormGradient {
@@ -88,127 +71,192 @@ struct CrossEntropy {
   Tensor dlogits;  ///< its gradient, like the logits
 };
 
-/// The ops that a device must know. The physics (sim/model) is written against this interface only.
-/// Matrices are row-major; a linear map is stored as W [out, in]. All tensors of one op have one dtype.
-/// Shapes are the caller's duty (checked by assertions); results never depend on the number of threads.
+/// The ops that a device must know, and the front that checks their arguments. The physics (sim/model) is written
+/// against this class only. Matrices are row-major; a linear map is stored as W [out, in]. Results never depend on the
+/// number of threads. Output dtypes and accumulation: sim/core/op_table.cpp.
+///
+/// The public ops check, in every build: all tensors of one op hold elements, have one dtype and are on the device;
+/// shapes, ids and labels fit. Else std::invalid_argument with a sentence that names the op and the shapes: a mistake
+/// of the program. They allocate the outputs, so that their shapes and dtypes are the same on every device. A backend
+/// implements the protected do_…, which get arguments that fit.
+///
+/// A Tensor that is taken by value may be overwritten with the result if the call is its only owner (a temporary, or
+/// after std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
 class Backend {
  public:
+  using Index = Tensor::Index;
+
   Backend() = default;
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Whose memory its tensors are in.
+  [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual bool supports(DType dtype) const = 0;
 
   // -- storage ------------------------------------------------------------------------------------
-  [[nodiscard]] virtual Tensor constant(Tensor::Index rows, Tensor::Index cols, DType dtype, double value) const = 0;
+  [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
   /// Row-major values, rounded to dtype.
-  [[nodiscard]] virtual Tensor from_host(Tensor::Index rows, Tensor::Index cols, DType dtype,
-                                         std::span<const double> values) const = 0;
+  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
   /// Writes rows first … first + count − 1, row-major, into values.
-  using FillRows = std::function<void(Tensor::Index first, Tensor::Index count, std::span<double> values)>;
+  using FillRows = std::function<void(Index first, Index count, std::span<double> values)>;
   /// The same from a source that is asked for some rows at a time, in order: the host holds a piece of it.
-  [[nodiscard]] virtual Tensor from_rows(Tensor::Index rows, Tensor::Index cols, DType dtype,
-                                         const FillRows& fill) const = 0;
-  [[nodiscard]] virtual std::vector<double> to_host(const Tensor& x) const = 0;
-
-  // -- random -------------------------------------------------------------------------------------
+  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
+  [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
+  /// The values of several tensors, in one transfer.
+  [[nodiscard]] std::vector<std::vector<double>> to_host(std::span<const Tensor> tensors) const;
   /// Independent N(0, stddev²): entry i is number i of the stream `key`, whatever the backend.
-  [[nodiscard]] virtual Tensor normal(Tensor::Index rows, Tensor::Index cols, DType dtype, StreamKey key,
-                                      double stddev) const = 0;
+  [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const;
 
   // -- algebra ------------------------------------------------------------------------------------
-  /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
-  [[nodiscard]] virtual Tensor linear(const Tensor& x, const Tensor& w) const = 0;
-  /// a·x + b·y, elementwise.
-  [[nodiscard]] virtual Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const = 0;
-  /// a·x.
-  [[nodiscard]] virtual Tensor scale(double a, const Tensor& x) const = 0;
-  /// x_ij + row_j: x [N, D], row [1, D].
-  [[nodiscard]] virtual Tensor add_row(const Tensor& x, const Tensor& row) const = 0;
-  /// Σ_i x_ij, accumulated in double: x [N, D] → [1, D]. The gradient of add_row's row.
-  [[nodiscard]] virtual Tensor column_sums(const Tensor& x) const = 0;
-  /// Rows `ids` of `table` [V, D] → [ids.size(), D].
-  [[nodiscard]] virtual Tensor gather(const Tensor& table, std::span<const int> ids) const = 0;
+  // An op called X_backward takes dy = ∂loss/∂y of X and X's inputs, and returns the gradients of these. What X
+  // computed on the way is computed again.
 
-  // -- transformer --------------------------------------------------------------------------------
-  /// T2 on every row of x [N, groups·n], each of its `groups` parts by itself: y = gain ∘ x/√(mean(x²)+eps),
-  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias. gain, bias [1, n]; bias may be empty.
-  [[nodiscard]] virtual Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                                    int groups = 1) const = 0;
-  /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
-  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i].
-  [[nodiscard]] virtual Tensor rope(const Tensor& x, int heads, int sequences,
-                                    std::span<const double> frequencies) const = 0;
-  /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
-  /// itself if causal, and to the window.
-  [[nodiscard]] virtual Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                           const AttentionShape& shape) const = 0;
+  /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
+  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const;
+  /// dx = dy W: dy [N, out], w [out, in] → [N, in].
+  [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const;
+  /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
+  [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const;
+  /// a·x + b·y, elementwise.
+  [[nodiscard]] Tensor axpby(double a, Tensor x, double b, Tensor y) const;
+  /// a·x.
+  [[nodiscard]] Tensor scale(double a, Tensor x) const;
+  /// x ∘ y, elementwise.
+  [[nodiscard]] Tensor multiply(Tensor x, Tensor y) const;
+  /// x_ij + row_j: x [N, D], row [1, D].
+  [[nodiscard]] Tensor add_row(Tensor x, const Tensor& row) const;
+  /// Σ_i x_ij: x [N, D] → [1, D]. The gradient of add_row's row.
+  [[nodiscard]] Tensor column_sums(const Tensor& x) const;
+  /// Rows `ids` of `table` [V, D] → [ids.size(), D].
+  [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const;
+  /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
+  [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const;
+
+  // -- activation ---------------------------------------------------------------------------------
   /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
   /// gelu_tanh x/(1+e^(−2u)) with u = √(2/π)(x + 0.044715x³).
-  [[nodiscard]] virtual Tensor activate(Activation kind, const Tensor& x) const = 0;
+  [[nodiscard]] Tensor activate(Activation kind, Tensor x) const;
+  /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ),
+  /// gelu_tanh σ(2u)(1 + 2x·u'(x)·(1 − σ(2u))).
+  [[nodiscard]] Tensor activate_backward(Activation kind, Tensor x, const Tensor& dy) const;
   /// φ(gate) ∘ up.
-  [[nodiscard]] virtual Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const = 0;
-
+  [[nodiscard]] Tensor gated(Activation kind, Tensor gate, const Tensor& up) const;
+  /// dgate = φ'(gate) ∘ up ∘ dy, dup = φ(gate) ∘ dy.
+  [[nodiscard]] GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
+                                             const Tensor& dy) const;
   /// cap·tanh(x/cap).
-  [[nodiscard]] virtual Tensor soft_cap(double cap, const Tensor& x) const = 0;
+  [[nodiscard]] Tensor soft_cap(double cap, Tensor x) const;
+  /// dx = dy·(1 − tanh²(x/cap)).
+  [[nodiscard]] Tensor soft_cap_backward(double cap, Tensor x, const Tensor& dy) const;
 
-  // -- gradients ----------------------------------------------------------------------------------
-  // Each takes dy = ∂loss/∂y of the op that it is named after, and that op's inputs, and returns the
-  // gradients of these. What the forward op computed on the way is computed again.
-
-  /// dx = dy W: dy [N, out], w [out, in] → [N, in].
-  [[nodiscard]] virtual Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const = 0;
-  /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
-  [[nodiscard]] virtual Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const = 0;
-  /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
-  [[nodiscard]] virtual Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Tensor::Index rows) const = 0;
+  // -- norm ---------------------------------------------------------------------------------------
+  /// T2 on every row of x [N, groups·n], each of its `groups` parts by itself: y = gain ∘ x/√(mean(x²)+eps),
+  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias. gain, bias [1, n]; bias may be empty.
+  [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                            int groups = 1) const;
   /// With x̂ the normalised part before gain and bias, s its rms (eps included) and g = gain ∘ dy:
   /// dx = (g − x̂·mean(g∘x̂))/s, LayerNorm: dx = (g − mean(g) − x̂·mean(g∘x̂))/s; dgain = Σ dy∘x̂, dbias = Σ dy.
   /// A part with s = 0 gives nothing to dx and dgain.
-  [[nodiscard]] virtual NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
-                                                   double eps, int groups = 1) const = 0;
+  [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
+                                           double eps, int groups = 1) const;
+
+  // -- attention ----------------------------------------------------------------------------------
+  /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
+  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i].
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies) const;
   /// The inverse rotation of dy: rope with the angles negated.
-  [[nodiscard]] virtual Tensor rope_backward(const Tensor& dy, int heads, int sequences,
-                                             std::span<const double> frequencies) const = 0;
+  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
+                                     std::span<const double> frequencies) const;
+  /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
+  /// itself if causal, and to the window.
+  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const AttentionShape& shape) const;
   /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, under a soft cap times
   /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
-  [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                             const Tensor& dy, const AttentionShape& shape) const = 0;
-  /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ),
-  /// gelu_tanh σ(2u)(1 + 2x·u'(x)·(1 − σ(2u))).
-  [[nodiscard]] virtual Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const = 0;
-  /// dgate = φ'(gate) ∘ up ∘ dy, dup = φ(gate) ∘ dy.
-  [[nodiscard]] virtual GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
-                                                     const Tensor& dy) const = 0;
-  /// dx = dy·(1 − tanh²(x/cap)).
-  [[nodiscard]] virtual Tensor soft_cap_backward(double cap, const Tensor& x, const Tensor& dy) const = 0;
+  [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                     const Tensor& dy, const AttentionShape& shape) const;
+
+  // -- loss ---------------------------------------------------------------------------------------
   /// Loss and its gradient in one: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with
   /// p = softmax over the columns of logits [N, V]. Labels are from 0 to V−1; rows with no_label take no part, and
   /// N is the number of those that do (0 rows: loss 0).
-  [[nodiscard]] virtual CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const = 0;
+  [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const;
+  /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
+  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const;
 
   // -- statistics ---------------------------------------------------------------------------------
-  [[nodiscard]] virtual RowMoments row_moments(const Tensor& x) const = 0;
+  /// All numbers that `request` asks for, in one op: f64 [1, n], as StatisticsLayout says. A pass keeps them on the
+  /// device in a StatisticsRecord; the ops below bring one statistic to the host at once.
+  [[nodiscard]] Tensor measure(const Tensor& x, const StatisticsRequest& request) const;
+  [[nodiscard]] RowMoments row_moments(const Tensor& x) const;
   /// Σ_j x_ij y_ij for every row i.
-  [[nodiscard]] virtual std::vector<double> row_dots(const Tensor& x, const Tensor& y) const = 0;
-  /// Cosine of two rows, mean over the pairs of distinct rows of one sequence, then over sequences:
-  /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
-  [[nodiscard]] virtual double token_cosine(const Tensor& x, int sequences) const = 0;
-  /// max_i |x_ij| for every column j; NaN counts as infinite.
-  [[nodiscard]] virtual std::vector<double> column_maxima(const Tensor& x) const = 0;
-  /// The `count` largest |x_ij|, in descending order (fewer if the tensor is smaller);
-  /// NaN counts as infinite.
-  [[nodiscard]] virtual std::vector<double> top_magnitudes(const Tensor& x, int count) const = 0;
-  /// The `count` elements with the largest |x_ij|, in descending order, equal ones in the order of rows and columns
-  /// (fewer if the tensor is smaller); NaN counts as infinite.
-  [[nodiscard]] virtual std::vector<Entry> top_entries(const Tensor& x, int count) const = 0;
-  /// The median of |x_ij| over all elements, of an even number the mean of the two in the middle; NaN counts as
-  /// infinite.
-  [[nodiscard]] virtual double median_magnitude(const Tensor& x) const = 0;
-  /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
-  [[nodiscard]] virtual std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const = 0;
+  [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const;
+  [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const;
+  [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const;
+  [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const;
+  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const;
+  [[nodiscard]] double median_magnitude(const Tensor& x) const;
+
+ protected:
+  /// A tensor with undefined contents.
+  [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
+  virtual void do_constant(double value, Tensor& y) const = 0;
+  virtual void do_from_host(std::span<const double> values, Tensor& y) const = 0;
+  virtual void do_from_rows(const FillRows& fill, Tensor& y) const = 0;
+  [[nodiscard]] virtual std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const = 0;
+  virtual void do_normal(StreamKey key, double stddev, Tensor& y) const = 0;
+
+  // y may share its buffer with the inputs that the public op takes by value.
+  virtual void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const = 0;
+  virtual void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const = 0;
+  virtual void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const = 0;
+  virtual void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const = 0;
+  virtual void do_scale(double a, const Tensor& x, Tensor& y) const = 0;
+  virtual void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const = 0;
+  virtual void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const = 0;
+  virtual void do_column_sums(const Tensor& x, Tensor& sums) const = 0;
+  virtual void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const = 0;
+  virtual void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const = 0;
+
+  virtual void do_activate(Activation kind, const Tensor& x, Tensor& y) const = 0;
+  virtual void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
+  virtual void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const = 0;
+  virtual void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                                 GatedGradient& g) const = 0;
+  virtual void do_soft_cap(double cap, const Tensor& x, Tensor& y) const = 0;
+  virtual void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
+
+  // A part of a norm is as wide as the gain.
+  virtual void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                       Tensor& y) const = 0;
+  virtual void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
+                                NormGradient& g) const = 0;
+
+  virtual void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+                       Tensor& y) const = 0;
+  virtual void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
+                                Tensor& dx) const = 0;
+  virtual void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                            Attended& a) const = 0;
+  virtual void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
+                                     const AttentionShape& shape, AttentionGradient& g) const = 0;
+
+  virtual void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const = 0;
+  /// losses [1, N], f64.
+  virtual void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const = 0;
+  /// numbers [1, layout.size], f64.
+  virtual void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
+                          Tensor& numbers) const = 0;
+
+ private:
+  [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
+  /// x's own buffer if nobody else holds it, else a new one.
+  [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
+  [[nodiscard]] Tensor allocated(Op op, Index rows, Index cols, DType dtype) const;
+  [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;
 };
 
 }  // namespace periscope

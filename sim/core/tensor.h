@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string_view>
 
 namespace periscope {
@@ -16,44 +15,38 @@ enum class DType { f64, f32 };
 template <class T>
 inline constexpr DType dtype_of = sizeof(T) == 8 ? DType::f64 : DType::f32;
 
-/// A row-major matrix [rows, cols] whose dtype is known at run time. Rows are tokens (of all sequences,
-/// one after the other) or output features; a vector is [1, n]. Copies share the buffer: an op returns
-/// a new tensor and never writes to one that it was given.
+/// Whose memory holds a tensor. The CPU backends and the reference share the host's.
+enum class Device { host, cuda };
+
+[[nodiscard]] constexpr std::string_view name_of(Device device) { return device == Device::host ? "host" : "cuda"; }
+
+/// A row-major matrix [rows, cols] whose dtype and device are known at run time. Rows are tokens (of all sequences,
+/// one after the other) or output features; a vector is [1, n]. Copies share the buffer, which nobody writes to while
+/// it is shared. Only a backend touches the elements (sim/core/storage.h).
 class Tensor {
  public:
   using Index = std::int64_t;
 
   Tensor() = default;
-  Tensor(Index rows, Index cols, DType dtype, std::shared_ptr<void> buffer)
-      : rows_(rows), cols_(cols), dtype_(dtype), buffer_(std::move(buffer)) {}
+  Tensor(Index rows, Index cols, DType dtype, Device device, std::shared_ptr<void> buffer)
+      : rows_(rows), cols_(cols), dtype_(dtype), device_(device), buffer_(std::move(buffer)) {}
 
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index cols() const { return cols_; }
   [[nodiscard]] Index size() const { return rows_ * cols_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] Device device() const { return device_; }
   [[nodiscard]] bool empty() const { return buffer_ == nullptr; }
   /// True for copies of one tensor, which hold the same elements.
   [[nodiscard]] bool same_as(const Tensor& other) const { return buffer_ == other.buffer_; }
 
-  /// The elements, for the backend that owns the memory. Throws std::logic_error for the wrong type.
-  template <class T>
-  [[nodiscard]] const T* data() const {
-    return static_cast<const T*>(checked(dtype_of<T>));
-  }
-  template <class T>
-  [[nodiscard]] T* data() {
-    return static_cast<T*>(checked(dtype_of<T>));
-  }
-
  private:
-  [[nodiscard]] void* checked(DType wanted) const {
-    if (wanted != dtype_) throw std::logic_error("tensor read with the wrong dtype");
-    return buffer_.get();
-  }
+  friend struct TensorMemory;
 
   Index rows_ = 0;
   Index cols_ = 0;
   DType dtype_ = DType::f64;
+  Device device_ = Device::host;
   std::shared_ptr<void> buffer_;
 };
 

@@ -3,9 +3,10 @@
 
 #include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
-#include "sim/cpu/kernels.h"
+#include "sim/cpu/ops.h"
 
-namespace periscope::cpu {
+namespace periscope {
+namespace cpu {
 namespace {
 
 /// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
@@ -56,8 +57,6 @@ void slope_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
       return;
   }
 }
-
-}  // namespace
 
 template <class T>
 void activate(Activation kind, const T* x, T* y, Index size) {
@@ -113,17 +112,42 @@ void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T*
   });
 }
 
-template void activate<double>(Activation, const double*, double*, Index);
-template void activate<float>(Activation, const float*, float*, Index);
-template void gated<double>(Activation, const double*, const double*, double*, Index);
-template void gated<float>(Activation, const float*, const float*, float*, Index);
-template void activate_backward<double>(Activation, const double*, const double*, double*, Index);
-template void activate_backward<float>(Activation, const float*, const float*, float*, Index);
-template void gated_backward<double>(Activation, const double*, const double*, const double*, double*, double*, Index);
-template void soft_cap<double>(double, const double*, double*, Index);
-template void soft_cap<float>(double, const float*, float*, Index);
-template void soft_cap_backward<double>(double, const double*, const double*, double*, Index);
-template void soft_cap_backward<float>(double, const float*, const float*, float*, Index);
-template void gated_backward<float>(Activation, const float*, const float*, const float*, float*, float*, Index);
+}  // namespace
+}  // namespace cpu
 
-}  // namespace periscope::cpu
+// -------------------------------------------------------------------------------------------------
+
+using cpu::with_type_of;
+
+void CpuBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) const {
+  with_type_of(x, [&]<class T>(T) { cpu::activate(kind, elements<T>(x), elements<T>(y), x.size()); });
+}
+
+void CpuBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
+  with_type_of(
+      x, [&]<class T>(T) { cpu::activate_backward(kind, elements<T>(x), elements<T>(dy), elements<T>(dx), x.size()); });
+}
+
+void CpuBackend::do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const {
+  with_type_of(gate,
+               [&]<class T>(T) { cpu::gated(kind, elements<T>(gate), elements<T>(up), elements<T>(y), gate.size()); });
+}
+
+void CpuBackend::do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                                   GatedGradient& g) const {
+  with_type_of(gate, [&]<class T>(T) {
+    cpu::gated_backward(kind, elements<T>(gate), elements<T>(up), elements<T>(dy), elements<T>(g.dgate),
+                        elements<T>(g.dup), gate.size());
+  });
+}
+
+void CpuBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
+  with_type_of(x, [&]<class T>(T) { cpu::soft_cap(cap, elements<T>(x), elements<T>(y), x.size()); });
+}
+
+void CpuBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
+  with_type_of(
+      x, [&]<class T>(T) { cpu::soft_cap_backward(cap, elements<T>(x), elements<T>(dy), elements<T>(dx), x.size()); });
+}
+
+}  // namespace periscope

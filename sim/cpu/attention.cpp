@@ -3,9 +3,10 @@
 
 #include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
-#include "sim/cpu/kernels.h"
+#include "sim/cpu/ops.h"
 
-namespace periscope::cpu {
+namespace periscope {
+namespace cpu {
 namespace {
 
 /// Softmax over the entries first … end−1 of a row of scores; the rest become 0.
@@ -46,10 +47,9 @@ Map head_of(Pointer x, Index rows, const AttentionShape& shape, Index heads, Ind
   return Map(x + (sequence * tokens * heads + head) * e, tokens, e, Eigen::OuterStride<>(heads * e));
 }
 
-/// Turns every pair by its position's angle times `direction`.
+/// Turns every pair by its position's angle.
 template <class T>
-void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies,
-            double direction) {
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies) {
   const Index half = head_dim / 2;
 #pragma omp parallel for schedule(static) if (rows * heads * head_dim > worth_threads)
   for (Index row = 0; row < rows; ++row) {
@@ -57,7 +57,7 @@ void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index token
     for (Index i = 0; i < half; ++i) {
       const double angle = position * frequencies[static_cast<std::size_t>(i)];
       const T c = static_cast<T>(std::cos(angle));
-      const T s = static_cast<T>(direction * std::sin(angle));
+      const T s = static_cast<T>(std::sin(angle));
       for (Index head = 0; head < heads; ++head) {
         const Index first = (row * heads + head) * head_dim + i;
         const T a = x[first];
@@ -67,19 +67,6 @@ void rotate(const T* x, T* y, Index rows, int heads, Index head_dim, Index token
       }
     }
   }
-}
-
-}  // namespace
-
-template <class T>
-void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies) {
-  rotate(x, y, rows, heads, head_dim, tokens, frequencies, 1.0);
-}
-
-template <class T>
-void rope_backward(const T* dy, T* dx, Index rows, int heads, Index head_dim, Index tokens,
-                   std::span<const double> frequencies) {
-  rotate(dy, dx, rows, heads, head_dim, tokens, frequencies, -1.0);
 }
 
 template <class T>
@@ -140,16 +127,34 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
   }
 }
 
-template void rope<double>(const double*, double*, Index, int, Index, Index, std::span<const double>);
-template void rope<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
-template void rope_backward<double>(const double*, double*, Index, int, Index, Index, std::span<const double>);
-template void rope_backward<float>(const float*, float*, Index, int, Index, Index, std::span<const double>);
-template void attention<double>(const double*, const double*, const double*, double*, double*, Index,
-                                const AttentionShape&);
-template void attention<float>(const float*, const float*, const float*, float*, float*, Index, const AttentionShape&);
-template void attention_backward<double>(const double*, const double*, const double*, const double*, double*, double*,
-                                         double*, Index, const AttentionShape&);
-template void attention_backward<float>(const float*, const float*, const float*, const float*, float*, float*, float*,
-                                        Index, const AttentionShape&);
+}  // namespace
+}  // namespace cpu
 
-}  // namespace periscope::cpu
+// -------------------------------------------------------------------------------------------------
+
+using cpu::with_type_of;
+
+void CpuBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+                         Tensor& y) const {
+  with_type_of(x, [&]<class T>(T) {
+    cpu::rope(elements<T>(x), elements<T>(y), x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies);
+  });
+}
+
+void CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                              Attended& a) const {
+  with_type_of(q, [&]<class T>(T) {
+    cpu::attention(elements<T>(q), elements<T>(k), elements<T>(v), elements<T>(a.mixed), elements<T>(a.scores),
+                   q.rows(), shape);
+  });
+}
+
+void CpuBackend::do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
+                                       const AttentionShape& shape, AttentionGradient& g) const {
+  with_type_of(q, [&]<class T>(T) {
+    cpu::attention_backward(elements<T>(q), elements<T>(k), elements<T>(v), elements<T>(dy), elements<T>(g.dq),
+                            elements<T>(g.dk), elements<T>(g.dv), q.rows(), shape);
+  });
+}
+
+}  // namespace periscope

@@ -4,10 +4,13 @@
 #include <numeric>
 #include <vector>
 
+#include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
-#include "sim/cpu/kernels.h"
+#include "sim/cpu/ops.h"
 
-namespace periscope::cpu {
+namespace periscope {
+namespace cpu {
+namespace {
 
 // In double for every element type: a probability near one, less one, is all that a confident token leaves.
 template <class T>
@@ -36,23 +39,36 @@ double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, I
 }
 
 template <class T>
-std::vector<double> token_losses(const T* logits, std::span<const int> labels, Index classes) {
-  std::vector<double> losses(labels.size(), std::numeric_limits<double>::quiet_NaN());
+void token_losses(const T* logits, std::span<const int> labels, double* losses, Index classes) {
   const auto rows = static_cast<Index>(labels.size());
 #pragma omp parallel for schedule(static)
   for (Index t = 0; t < rows; ++t) {
     const auto place = static_cast<std::size_t>(t);
+    losses[t] = std::numeric_limits<double>::quiet_NaN();
     if (labels[place] == no_label) continue;
     const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
     const double largest = row.maxCoeff();
-    losses[place] = std::log((row - largest).exp().sum()) - (row(labels[place]) - largest);
+    losses[t] = std::log((row - largest).exp().sum()) - (row(labels[place]) - largest);
   }
-  return losses;
 }
 
-template double cross_entropy<double>(const double*, std::span<const int>, double*, Index);
-template double cross_entropy<float>(const float*, std::span<const int>, float*, Index);
-template std::vector<double> token_losses<double>(const double*, std::span<const int>, Index);
-template std::vector<double> token_losses<float>(const float*, std::span<const int>, Index);
+}  // namespace
+}  // namespace cpu
 
-}  // namespace periscope::cpu
+// -------------------------------------------------------------------------------------------------
+
+using cpu::with_type_of;
+
+void CpuBackend::do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const {
+  with_type_of(logits, [&]<class T>(T) {
+    out.loss = cpu::cross_entropy(elements<T>(logits), labels, elements<T>(out.dlogits), logits.cols());
+  });
+}
+
+void CpuBackend::do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const {
+  with_type_of(logits, [&]<class T>(T) {
+    cpu::token_losses(elements<T>(logits), labels, elements<double>(losses), logits.cols());
+  });
+}
+
+}  // namespace periscope

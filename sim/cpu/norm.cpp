@@ -3,9 +3,10 @@
 
 #include "sim/cpu/chunks.h"
 #include "sim/cpu/eigen_maps.h"
-#include "sim/cpu/kernels.h"
+#include "sim/cpu/ops.h"
 
-namespace periscope::cpu {
+namespace periscope {
+namespace cpu {
 namespace {
 
 /// A part's mean (0 for RMSNorm) and 1/rms, eps included (0 for a part that is all zero), in double.
@@ -21,8 +22,6 @@ PartMoments moments_of(NormKind kind, const ConstRow<T>& part, double eps) {
   const double rms = std::sqrt(square + eps);
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
-
-}  // namespace
 
 template <class T>
 void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n) {
@@ -70,11 +69,29 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
   for_chunks(n, sum_columns, columns);
 }
 
-template void norm<double>(NormKind, const double*, const double*, const double*, double, double*, Index, Index);
-template void norm<float>(NormKind, const float*, const float*, const float*, double, float*, Index, Index);
-template void norm_backward<double>(NormKind, const double*, const double*, const double*, double, double*, double*,
-                                    double*, Index, Index);
-template void norm_backward<float>(NormKind, const float*, const float*, const float*, double, float*, float*, float*,
-                                   Index, Index);
+}  // namespace
+}  // namespace cpu
 
-}  // namespace periscope::cpu
+// -------------------------------------------------------------------------------------------------
+
+using cpu::with_type_of;
+
+void CpuBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                         Tensor& y) const {
+  with_type_of(x, [&]<class T>(T) {
+    const T* shift = bias.empty() ? nullptr : elements<T>(bias);
+    const Index n = gain.cols();
+    cpu::norm(kind, elements<T>(x), elements<T>(gain), shift, eps, elements<T>(y), x.rows() * (x.cols() / n), n);
+  });
+}
+
+void CpuBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
+                                  NormGradient& g) const {
+  with_type_of(x, [&]<class T>(T) {
+    const Index n = gain.cols();
+    cpu::norm_backward(kind, elements<T>(x), elements<T>(gain), elements<T>(dy), eps, elements<T>(g.dx),
+                       elements<T>(g.dgain), elements<T>(g.dbias), x.rows() * (x.cols() / n), n);
+  });
+}
+
+}  // namespace periscope

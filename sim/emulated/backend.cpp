@@ -1,8 +1,8 @@
 #include "sim/emulated/backend.h"
 
-#include <cassert>
 #include <vector>
 
+#include "sim/core/storage.h"
 #include "sim/emulated/ops.h"
 
 namespace periscope {
@@ -17,72 +17,76 @@ class EmulatedBackend final : public Backend {
       : inner_(inner), watch_(watch), format_(emulation.arithmetic.stored), ops_(emulation) {}
 
   [[nodiscard]] std::string_view name() const override { return "emulated"; }
+  [[nodiscard]] Device device() const override { return Device::host; }
   [[nodiscard]] bool supports(DType dtype) const override { return dtype == DType::f64; }
 
-  [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const override {
-    return inner_.constant(rows, cols, dtype, ops_.stored(value));
+ protected:
+  [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override {
+    return host_tensor(rows, cols, dtype);
   }
-  [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const override {
-    return rounded(inner_.from_host(rows, cols, dtype, values));
+  void do_constant(double value, Tensor& y) const override {
+    y = inner_.constant(y.rows(), y.cols(), y.dtype(), ops_.stored(value));
   }
-  [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const override {
-    return rounded(inner_.from_rows(rows, cols, dtype, fill));
+  void do_from_host(std::span<const double> values, Tensor& y) const override {
+    y = rounded(inner_.from_host(y.rows(), y.cols(), y.dtype(), values));
   }
-  [[nodiscard]] std::vector<double> to_host(const Tensor& x) const override { return inner_.to_host(x); }
-  [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const override {
-    return rounded(inner_.normal(rows, cols, dtype, key, stddev));
+  void do_from_rows(const FillRows& fill, Tensor& y) const override {
+    y = rounded(inner_.from_rows(y.rows(), y.cols(), y.dtype(), fill));
   }
-  [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const override {
-    return rounded(inner_.gather(table, ids));
+  [[nodiscard]] std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const override {
+    return inner_.to_host(tensors);
+  }
+  void do_normal(StreamKey key, double stddev, Tensor& y) const override {
+    y = rounded(inner_.normal(y.rows(), y.cols(), y.dtype(), key, stddev));
+  }
+  void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override {
+    y = rounded(inner_.gather(table, ids));
   }
 
-  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const override {
-    assert(x.cols() == w.cols());
-    Tensor y = empty(x.rows(), w.rows());
+  void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override {
     std::vector<double> partial(static_cast<std::size_t>(w.rows()), 0.0);
     std::vector<double> product = partial;
-    ops_.linear(x.data<double>(), w.data<double>(), y.data<double>(), x.rows(), x.cols(), w.rows(), partial, product);
+    ops_.linear(elements<double>(x), elements<double>(w), elements<double>(y), x.rows(), x.cols(), w.rows(), partial,
+                product);
     tell(&w, Inner::partial_sum, partial);
     tell(&w, Inner::product, product);
-    return y;
   }
-  [[nodiscard]] Tensor axpby(double a, const Tensor& x, double b, const Tensor& y) const override {
-    assert(x.rows() == y.rows() && x.cols() == y.cols());
+  void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const override {
     std::vector<double> scaled(static_cast<std::size_t>(x.cols()), 0.0);
-    Tensor z = empty(x.rows(), x.cols());
+    const double* u = elements<double>(x);
+    const double* v = elements<double>(y);
+    double* out = elements<double>(z);
     for (Index i = 0; i < x.size(); ++i) {
-      const double ax = ops_.times(a, x.data<double>()[i]);
-      const double by = ops_.times(b, y.data<double>()[i]);
+      const double ax = ops_.times(a, u[i]);
+      const double by = ops_.times(b, v[i]);
       if (a != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], ax);
       if (b != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], by);
-      z.data<double>()[i] = ops_.plus(ax, by);
+      out[i] = ops_.plus(ax, by);
     }
     if (a != 1.0 || b != 1.0) tell(nullptr, Inner::scaled, scaled);
-    return z;
   }
-  [[nodiscard]] Tensor scale(double a, const Tensor& x) const override {
-    return each(x, [&](double v) { return ops_.times(a, v); });
+  void do_scale(double a, const Tensor& x, Tensor& y) const override {
+    each(x, y, [&](Index, double v) { return ops_.times(a, v); });
   }
-  [[nodiscard]] Tensor add_row(const Tensor& x, const Tensor& row) const override {
-    assert(row.rows() == 1 && row.cols() == x.cols());
-    Tensor y = empty(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) {
-      y.data<double>()[i] = ops_.plus(x.data<double>()[i], row.data<double>()[i % x.cols()]);
-    }
-    return y;
+  void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const override {
+    const double* factor = elements<double>(y);
+    each(x, z, [&](Index i, double v) { return ops_.stored(v * factor[i]); });
+  }
+  void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override {
+    const double* shift = elements<double>(row);
+    each(x, y, [&](Index i, double v) { return ops_.plus(v, shift[i % x.cols()]); });
   }
 
-  [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                            int groups) const override {
-    assert(gain.cols() * groups == x.cols());
+  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+               Tensor& y) const override {
     const Index n = gain.cols();
     const auto width = static_cast<std::size_t>(n);
     const std::vector<double> zeros(width, 0.0);
     emulated::NormPeaks peaks{.centred = zeros, .normalised = zeros, .gained = zeros};
-    Tensor y = empty(x.rows(), x.cols());
-    for (Index part = 0; part < x.rows() * groups; ++part) {
-      ops_.norm(kind, x.data<double>() + part * n, gain.data<double>(), bias.empty() ? nullptr : bias.data<double>(),
-                eps, y.data<double>() + part * n, n, peaks);
+    const double* shift = bias.empty() ? nullptr : elements<double>(bias);
+    for (Index part = 0; part < x.size(); part += n) {
+      ops_.norm(kind, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part, n,
+                peaks);
     }
     if (kind == NormKind::layer) {
       tell(&gain, Inner::mean_sum, {&peaks.mean_sum, 1});
@@ -93,27 +97,20 @@ class EmulatedBackend final : public Backend {
     tell(&gain, Inner::reciprocal, {&peaks.reciprocal, 1});
     tell(&gain, Inner::normalised, peaks.normalised);
     tell(&gain, Inner::gained, peaks.gained);
-    return y;
   }
-  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences,
-                            std::span<const double> frequencies) const override {
+  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+               Tensor& y) const override {
     const Index tokens = x.rows() / sequences;
     const Index head_dim = x.cols() / heads;
     std::vector<double> turned(static_cast<std::size_t>(x.cols()), 0.0);
-    Tensor y = empty(x.rows(), x.cols());
-    for (Index row = 0; row < x.rows(); ++row) {
-      for (Index column = 0; column < x.cols(); column += head_dim) {
-        const Index offset = row * x.cols() + column;
-        ops_.rope(x.data<double>() + offset, y.data<double>() + offset, head_dim, row % tokens, frequencies,
-                  turned.data() + column);
-      }
+    for (Index first = 0; first < x.size(); first += head_dim) {
+      ops_.rope(elements<double>(x) + first, elements<double>(y) + first, head_dim, first / x.cols() % tokens,
+                frequencies, turned.data() + first % x.cols());
     }
     tell(nullptr, Inner::turned, turned);
-    return y;
   }
-  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const AttentionShape& shape) const override {
-    Attended a{.mixed = empty(q.rows(), q.cols()), .scores = empty(q.rows(), shape.heads)};
+  void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                    Attended& a) const override {
     const std::vector<double> per_head(static_cast<std::size_t>(shape.heads), 0.0);
     emulated::AttentionPeaks peaks{.dot_sum = per_head,
                                    .dot = per_head,
@@ -122,8 +119,8 @@ class EmulatedBackend final : public Backend {
                                    .score = per_head,
                                    .denominator_sum = per_head,
                                    .mixed_sum = std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
-    ops_.attention(q.data<double>(), k.data<double>(), v.data<double>(), a.mixed.data<double>(),
-                   a.scores.data<double>(), q.rows(), shape, peaks);
+    ops_.attention(elements<double>(q), elements<double>(k), elements<double>(v), elements<double>(a.mixed),
+                   elements<double>(a.scores), q.rows(), shape, peaks);
     tell(nullptr, Inner::dot_sum, peaks.dot_sum);
     tell(nullptr, Inner::dot, peaks.dot);
     tell(nullptr, Inner::scaled_dot, peaks.scaled);
@@ -131,94 +128,78 @@ class EmulatedBackend final : public Backend {
     tell(nullptr, Inner::score, peaks.score);
     tell(nullptr, Inner::denominator_sum, peaks.denominator_sum);
     tell(nullptr, Inner::mixed_sum, peaks.mixed_sum);
-    return a;
   }
-  [[nodiscard]] Tensor activate(Activation kind, const Tensor& x) const override {
-    return each(x, [&](double v) { return ops_.activation(kind, v); });
+  void do_activate(Activation kind, const Tensor& x, Tensor& y) const override {
+    each(x, y, [&](Index, double v) { return ops_.activation(kind, v); });
   }
-  [[nodiscard]] Tensor gated(Activation kind, const Tensor& gate, const Tensor& up) const override {
+  void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const override {
     std::vector<double> activated(static_cast<std::size_t>(gate.cols()), 0.0);
-    Tensor y = empty(gate.rows(), gate.cols());
-    for (Index i = 0; i < gate.size(); ++i) {
-      const double opened = ops_.activation(kind, gate.data<double>()[i]);
+    const double* factor = elements<double>(up);
+    each(gate, y, [&](Index i, double v) {
+      const double opened = ops_.activation(kind, v);
       raise(activated[static_cast<std::size_t>(i % gate.cols())], opened);
-      y.data<double>()[i] = ops_.stored(opened * up.data<double>()[i]);
-    }
+      return ops_.stored(opened * factor[i]);
+    });
     tell(nullptr, Inner::activated, activated);
-    return y;
   }
-  [[nodiscard]] Tensor soft_cap(double cap, const Tensor& x) const override {
-    std::vector<double> inner(static_cast<std::size_t>(x.cols()), 0.0);
-    Tensor y = empty(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) {
-      y.data<double>()[i] = ops_.soft_cap(cap, x.data<double>()[i], inner[static_cast<std::size_t>(i % x.cols())]);
-    }
-    tell(nullptr, Inner::capped, inner);
-    return y;
+  void do_soft_cap(double cap, const Tensor& x, Tensor& y) const override {
+    std::vector<double> inside(static_cast<std::size_t>(x.cols()), 0.0);
+    each(x, y,
+         [&](Index i, double v) { return ops_.soft_cap(cap, v, inside[static_cast<std::size_t>(i % x.cols())]); });
+    tell(nullptr, Inner::capped, inside);
   }
 
   // Gradients and statistics are those of real arithmetic on what was stored.
-  [[nodiscard]] Tensor column_sums(const Tensor& x) const override { return inner_.column_sums(x); }
-  [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const override {
-    return inner_.linear_backward_input(dy, w);
+  void do_column_sums(const Tensor& x, Tensor& sums) const override { sums = inner_.column_sums(x); }
+  void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override {
+    dx = inner_.linear_backward_input(dy, w);
   }
-  [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const override {
-    return inner_.linear_backward_weight(dy, x);
+  void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override {
+    dw = inner_.linear_backward_weight(dy, x);
   }
-  [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const override {
-    return inner_.scatter_add(dy, ids, rows);
+  void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override {
+    sums = inner_.scatter_add(dy, ids, sums.rows());
   }
-  [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
-                                           double eps, int groups) const override {
-    return inner_.norm_backward(kind, x, gain, dy, eps, groups);
+  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
+                        NormGradient& g) const override {
+    g = inner_.norm_backward(kind, x, gain, dy, eps, static_cast<int>(x.cols() / gain.cols()));
   }
-  [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
-                                     std::span<const double> frequencies) const override {
-    return inner_.rope_backward(dy, heads, sequences, frequencies);
+  void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
+                        Tensor& dx) const override {
+    dx = inner_.rope_backward(dy, heads, sequences, frequencies);
   }
-  [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                     const Tensor& dy, const AttentionShape& shape) const override {
-    return inner_.attention_backward(q, k, v, dy, shape);
+  void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
+                             const AttentionShape& shape, AttentionGradient& g) const override {
+    g = inner_.attention_backward(q, k, v, dy, shape);
   }
-  [[nodiscard]] Tensor activate_backward(Activation kind, const Tensor& x, const Tensor& dy) const override {
-    return inner_.activate_backward(kind, x, dy);
+  void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override {
+    dx = inner_.activate_backward(kind, x, dy);
   }
-  [[nodiscard]] GatedGradient gated_backward(Activation kind, const Tensor& gate, const Tensor& up,
-                                             const Tensor& dy) const override {
-    return inner_.gated_backward(kind, gate, up, dy);
+  void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                         GatedGradient& g) const override {
+    g = inner_.gated_backward(kind, gate, up, dy);
   }
-  [[nodiscard]] Tensor soft_cap_backward(double cap, const Tensor& x, const Tensor& dy) const override {
-    return inner_.soft_cap_backward(cap, x, dy);
+  void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const override {
+    dx = inner_.soft_cap_backward(cap, x, dy);
   }
-  [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const override {
-    return inner_.cross_entropy(logits, labels);
+  void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override {
+    out = inner_.cross_entropy(logits, labels);
   }
-  [[nodiscard]] RowMoments row_moments(const Tensor& x) const override { return inner_.row_moments(x); }
-  [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const override {
-    return inner_.row_dots(x, y);
+  void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override {
+    losses = inner_.from_host(1, logits.rows(), DType::f64, inner_.token_losses(logits, labels));
   }
-  [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const override {
-    return inner_.token_cosine(x, sequences);
-  }
-  [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const override { return inner_.column_maxima(x); }
-  [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const override {
-    return inner_.top_magnitudes(x, count);
-  }
-  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const override {
-    return inner_.top_entries(x, count);
-  }
-  [[nodiscard]] double median_magnitude(const Tensor& x) const override { return inner_.median_magnitude(x); }
-  [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const override {
-    return inner_.token_losses(logits, labels);
+  void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& /*layout*/,
+                  Tensor& numbers) const override {
+    numbers = inner_.measure(x, request);
   }
 
  private:
-  [[nodiscard]] Tensor empty(Index rows, Index cols) const { return inner_.constant(rows, cols, DType::f64, 0.0); }
+  /// y_i = function(i, x_i); y may be x.
   template <class Function>
-  [[nodiscard]] Tensor each(const Tensor& x, const Function& function) const {
-    Tensor y = empty(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) y.data<double>()[i] = function(x.data<double>()[i]);
-    return y;
+  static void each(const Tensor& x, Tensor& y, const Function& function) {
+    const double* in = elements<double>(x);
+    double* out = elements<double>(y);
+    for (Index i = 0; i < x.size(); ++i) out[i] = function(i, in[i]);
   }
   [[nodiscard]] Tensor rounded(const Tensor& x) const { return round_to_stored(inner_, x, format_); }
   void tell(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) const {

@@ -1,55 +1,58 @@
 #pragma once
 
-#include <span>
-#include <vector>
+#include "sim/core/composed.h"
+#include "sim/core/storage.h"
 
-#include "sim/core/backend.h"
+namespace periscope {
 
-/// The formulas of Backend's ops on plain arrays. Nothing here is clever: every fast path is tested
-/// against these loops.
-namespace periscope::reference {
+/// The definition of every op that ComposedBackend does not compose: plain loops in double, in files by kind. Nothing
+/// here is clever: every fast path is tested against these loops.
+class ReferenceBackend final : public ComposedBackend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "reference"; }
+  [[nodiscard]] Device device() const override { return Device::host; }
+  [[nodiscard]] bool supports(DType dtype) const override { return dtype == DType::f64; }
 
-using Index = Tensor::Index;
+ protected:
+  [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
+  void do_constant(double value, Tensor& y) const override;
+  void do_from_host(std::span<const double> values, Tensor& y) const override;
+  void do_from_rows(const FillRows& fill, Tensor& y) const override;
+  [[nodiscard]] std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const override;
+  void do_normal(StreamKey key, double stddev, Tensor& y) const override;
 
-/// y [rows, out] = x [rows, in] · wᵀ, w [out, in].
-void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out);
-/// T2 on one vector of n features; bias may be null.
-void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
-/// One head of one token at `position`.
-void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies);
-/// q [rows, heads·e], k and v [rows, kv_heads·e] → y [rows, heads·e], largest |scores| [rows, heads].
-void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
-               const AttentionShape& shape);
-/// What ScoreRule makes of q·k.
-double score(const AttentionShape& shape, double dot);
-double activation(Activation kind, double x);
-double soft_cap(double cap, double x);
+  void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override;
+  void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override;
+  void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override;
+  void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const override;
+  void do_scale(double a, const Tensor& x, Tensor& y) const override;
+  void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const override;
+  void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override;
+  void do_column_sums(const Tensor& x, Tensor& sums) const override;
+  void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override;
+  void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override;
 
-/// dx [rows, in] = dy [rows, out] · w [out, in].
-void linear_backward_input(const double* dy, const double* w, double* dx, Index rows, Index in, Index out);
-/// dw [out, in] = dyᵀ x, dy [rows, out], x [rows, in].
-void linear_backward_weight(const double* dy, const double* x, double* dw, Index rows, Index in, Index out);
-/// One vector of n features: writes dx, adds to dgain and dbias.
-void norm_backward(NormKind kind, const double* x, const double* gain, const double* dy, double eps, double* dx,
-                   double* dgain, double* dbias, Index n);
-/// One head of one token at `position`.
-void rope_backward(const double* dy, double* dx, Index head_dim, Index position, std::span<const double> frequencies);
-/// Shapes as in attention; dq, dk, dv are zero before.
-void attention_backward(const double* q, const double* k, const double* v, const double* dy, double* dq, double* dk,
-                        double* dv, Index rows, const AttentionShape& shape);
-double activation_slope(Activation kind, double x);
-double soft_cap_slope(double cap, double x);
-/// Writes dlogits [rows, classes], returns the loss.
-double cross_entropy(const double* logits, const int* labels, double* dlogits, Index rows, Index classes);
+  void do_activate(Activation kind, const Tensor& x, Tensor& y) const override;
+  void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
+  void do_soft_cap(double cap, const Tensor& x, Tensor& y) const override;
+  void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
 
-RowMoments row_moments(const double* x, Index rows, Index cols);
-std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols);
-/// The mean over pairs, pair by pair.
-double token_cosine(const double* x, Index rows, Index cols, int sequences);
-std::vector<double> column_maxima(const double* x, Index rows, Index cols);
-std::vector<double> top_magnitudes(const double* x, Index size, int count);
-std::vector<Entry> top_entries(const double* x, Index rows, Index cols, int count);
-double median_magnitude(const double* x, Index size);
-std::vector<double> token_losses(const double* logits, const int* labels, Index rows, Index classes);
+  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+               Tensor& y) const override;
+  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
+                        NormGradient& g) const override;
 
-}  // namespace periscope::reference
+  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+               Tensor& y) const override;
+  void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                    Attended& a) const override;
+  void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
+                             const AttentionShape& shape, AttentionGradient& g) const override;
+
+  void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override;
+  void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override;
+  void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
+                  Tensor& numbers) const override;
+};
+
+}  // namespace periscope

@@ -1,53 +1,48 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "sim/reference/ops.h"
 
-namespace periscope::reference {
+namespace periscope {
+namespace {
 
-RowMoments row_moments(const double* x, Index rows, Index cols) {
-  RowMoments m;
-  const auto n = static_cast<double>(cols);
-  for (Index t = 0; t < rows; ++t) {
-    const double* row = x + t * cols;
-    double sum = 0.0;
-    double squares = 0.0;
-    double largest = 0.0;
-    for (Index j = 0; j < cols; ++j) {
-      sum += row[j];
-      squares += row[j] * row[j];
-      if (std::isnan(row[j]) || std::abs(row[j]) > largest) largest = std::abs(row[j]);  // NaN stays
-    }
-    const double mean = sum / n;
-    double second = 0.0;
-    double fourth = 0.0;
-    for (Index j = 0; j < cols; ++j) {
-      const double square = (row[j] - mean) * (row[j] - mean);
-      second += square;
-      fourth += square * square;
-    }
-    m.mean.push_back(mean);
-    m.second_moment.push_back(squares / n);
-    m.variance.push_back(second / n);
-    m.kurtosis.push_back(n * fourth / (second * second));
-    m.maximum.push_back(largest);
+using Index = Tensor::Index;
+
+/// One row of n numbers; its five moments stand `step` apart.
+void moments_of_row(const double* row, Index n, double* moments, Index step) {
+  const auto count = static_cast<double>(n);
+  double sum = 0.0;
+  double squares = 0.0;
+  double largest = 0.0;
+  for (Index j = 0; j < n; ++j) {
+    sum += row[j];
+    squares += row[j] * row[j];
+    if (std::isnan(row[j]) || std::abs(row[j]) > largest) largest = std::abs(row[j]);  // NaN stays
   }
-  return m;
+  const double mean = sum / count;
+  double second = 0.0;
+  double fourth = 0.0;
+  for (Index j = 0; j < n; ++j) {
+    const double square = (row[j] - mean) * (row[j] - mean);
+    second += square;
+    fourth += square * square;
+  }
+  moments[0] = mean;
+  moments[step] = squares / count;
+  moments[2 * step] = second / count;
+  moments[3 * step] = count * fourth / (second * second);
+  moments[4 * step] = largest;
 }
 
-std::vector<double> row_dots(const double* x, const double* y, Index rows, Index cols) {
-  std::vector<double> dots;
-  for (Index t = 0; t < rows; ++t) {
-    double sum = 0.0;
-    for (Index j = 0; j < cols; ++j) sum += x[t * cols + j] * y[t * cols + j];
-    dots.push_back(sum);
-  }
-  return dots;
+double dot(const double* x, const double* y, Index n) {
+  double sum = 0.0;
+  for (Index j = 0; j < n; ++j) sum += x[j] * y[j];
+  return sum;
 }
 
-double token_cosine(const double* x, Index rows, Index cols, int sequences) {
+/// The mean over pairs, pair by pair.
+double mean_cosine(const double* x, Index rows, Index cols, int sequences) {
   const Index tokens = rows / sequences;
   double total = 0.0;
   for (Index sequence = 0; sequence < sequences; ++sequence) {
@@ -56,63 +51,59 @@ double token_cosine(const double* x, Index rows, Index cols, int sequences) {
         if (s == t) continue;
         const double* a = x + (sequence * tokens + t) * cols;
         const double* b = x + (sequence * tokens + s) * cols;
-        const double ab = row_dots(a, b, 1, cols)[0];
-        total += ab / std::sqrt(row_dots(a, a, 1, cols)[0] * row_dots(b, b, 1, cols)[0]);
+        const double ab = dot(a, b, cols);
+        total += ab / std::sqrt(dot(a, a, cols) * dot(b, b, cols));
       }
     }
   }
   return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
 }
 
-std::vector<double> column_maxima(const double* x, Index rows, Index cols) {
-  std::vector<double> maxima;
-  for (Index j = 0; j < cols; ++j) {
-    double largest = 0.0;
-    for (Index i = 0; i < rows; ++i) {
-      const double magnitude = std::isnan(x[i * cols + j]) ? HUGE_VAL : std::abs(x[i * cols + j]);
-      largest = std::max(largest, magnitude);
-    }
-    maxima.push_back(largest);
-  }
-  return maxima;
-}
+double magnitude(double v) { return std::isnan(v) ? HUGE_VAL : std::abs(v); }
 
-std::vector<double> top_magnitudes(const double* x, Index size, int count) {
-  std::vector<double> magnitudes;
-  for (Index i = 0; i < size; ++i) magnitudes.push_back(std::isnan(x[i]) ? HUGE_VAL : std::abs(x[i]));
-  std::ranges::sort(magnitudes, std::greater<>());
-  magnitudes.resize(std::min<std::size_t>(magnitudes.size(), static_cast<std::size_t>(count)));
-  return magnitudes;
-}
-
-std::vector<Entry> top_entries(const double* x, Index rows, Index cols, int count) {
-  const auto magnitude = [](const Entry& e) { return std::isnan(e.value) ? HUGE_VAL : std::abs(e.value); };
+/// All elements, in descending order of their magnitude, equal ones in the order of rows and columns.
+std::vector<Entry> sorted_entries(const double* x, Index rows, Index cols) {
   std::vector<Entry> entries;
   for (Index i = 0; i < rows * cols; ++i) entries.push_back({i / cols, i % cols, x[i]});
-  std::ranges::stable_sort(entries, std::greater<>(), magnitude);
-  if (entries.size() > static_cast<std::size_t>(count)) entries.resize(static_cast<std::size_t>(count));
+  std::ranges::stable_sort(entries, std::greater<>(), [](const Entry& e) { return magnitude(e.value); });
   return entries;
 }
 
-double median_magnitude(const double* x, Index size) {
-  const std::vector<double> sorted = top_magnitudes(x, size, static_cast<int>(size));
-  return (sorted[static_cast<std::size_t>((size - 1) / 2)] + sorted[static_cast<std::size_t>(size / 2)]) / 2.0;
-}
+}  // namespace
 
-std::vector<double> token_losses(const double* logits, const int* labels, Index rows, Index classes) {
-  std::vector<double> losses;
-  for (Index t = 0; t < rows; ++t) {
-    if (labels[t] == no_label) {
-      losses.push_back(std::numeric_limits<double>::quiet_NaN());
-      continue;
-    }
-    const double* row = logits + t * classes;
-    const double largest = *std::max_element(row, row + classes);
-    double total = 0.0;
-    for (Index v = 0; v < classes; ++v) total += std::exp(row[v] - largest);
-    losses.push_back(std::log(total) - (row[labels[t]] - largest));
+void ReferenceBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
+                                  Tensor& numbers) const {
+  const double* in = elements<double>(x);
+  double* out = elements<double>(numbers);
+  const Index n = x.cols();
+  for (Index t = 0; t < x.rows(); ++t) {
+    const double* row = in + t * n;
+    if (request.moments) moments_of_row(row, n, out + layout.moments + t, x.rows());
+    if (request.squares) out[layout.squares + t] = dot(row, row, n);
+    if (layout.dots >= 0) out[layout.dots + t] = dot(row, elements<double>(request.dots_with) + t * n, n);
   }
-  return losses;
+  if (layout.cosine >= 0) out[layout.cosine] = mean_cosine(in, x.rows(), n, request.cosine_of_sequences);
+  for (Index j = 0; request.column_maxima && j < n; ++j) {
+    out[layout.columns + j] = 0.0;
+    for (Index i = j; i < x.size(); i += n) {
+      out[layout.columns + j] = std::max(out[layout.columns + j], magnitude(in[i]));
+    }
+  }
+  if (layout.magnitudes < 0 && layout.entries < 0 && layout.median < 0) return;
+  const std::vector<Entry> sorted = sorted_entries(in, x.rows(), n);
+  const auto largest = [&](Index i) -> const Entry& { return sorted[static_cast<std::size_t>(i)]; };
+  for (Index i = 0; layout.magnitudes >= 0 && i < layout.magnitude_count; ++i) {
+    out[layout.magnitudes + i] = magnitude(largest(i).value);
+  }
+  for (Index i = 0; layout.entries >= 0 && i < layout.entry_count; ++i) {
+    double* entry = out + layout.entries + 3 * i;
+    entry[0] = static_cast<double>(largest(i).row);
+    entry[1] = static_cast<double>(largest(i).col);
+    entry[2] = largest(i).value;
+  }
+  if (layout.median >= 0) {
+    out[layout.median] = (magnitude(largest((x.size() - 1) / 2).value) + magnitude(largest(x.size() / 2).value)) / 2.0;
+  }
 }
 
-}  // namespace periscope::reference
+}  // namespace periscope

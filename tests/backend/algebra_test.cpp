@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "sim/core/storage.h"
 #include "tests/support/compare.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
@@ -32,7 +33,7 @@ TEST_CASE("storage: values go in and come out, rounded to the dtype") {
 
 TEST_CASE("storage: reading with the wrong dtype is an error, not garbage") {
   const Tensor x = truth().constant(1, 1, DType::f64, 1.0);
-  CHECK_THROWS_AS((void)x.data<float>(), std::logic_error);
+  CHECK_THROWS_AS((void)elements<float>(x), std::logic_error);
 }
 
 TEST_CASE("normal: one stream, the same numbers on every backend; f32 is f64 rounded") {

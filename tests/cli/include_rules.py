@@ -25,6 +25,9 @@ ALLOWED = {
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+# the memory behind tensors, which only backends touch
+ELEMENTS = "sim/core/storage.h"
+MAY_TOUCH_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
 
 
 def room_of(path):
@@ -42,6 +45,8 @@ def violations(files):
         for quoted, angled in re.findall(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', text, re.M):
             if quoted and room_of(quoted) != room and room_of(quoted) not in ALLOWED[room]:
                 found.append(f"{path}: {room} may not include {quoted}")
+            if quoted == ELEMENTS and room not in MAY_TOUCH_ELEMENTS:
+                found.append(f"{path}: only backends may include {quoted}")
             for library in FORBIDDEN.get(room, ()):
                 if library in angled:
                     found.append(f"{path}: {room} may not see {angled}")
@@ -59,8 +64,9 @@ class IncludeRules(unittest.TestCase):
 
     def test_a_planted_violation_is_found(self):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
+                   "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
                    "sim/cpu/linear.cpp": '#include "experiments/list.h"\n#if PERISCOPE_CUDA\n#endif\n'}
-        self.assertEqual(len(violations(planted)), 4)
+        self.assertEqual(len(violations(planted)), 5)
 
 
 if __name__ == "__main__":

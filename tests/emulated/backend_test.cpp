@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/core/storage.h"
 #include "sim/emulated/rounding.h"
 #include "tests/support/targets.h"
 
@@ -85,8 +86,8 @@ TEST_CASE("mixed fp16: a linear map sums in fp32 and stores once; pure rounds ev
   const Rounding half(fp16);
   const Tensor x = numbers(3, 40, 1, fp16);
   const Tensor w = numbers(4, 40, 2, fp16);
-  const double* a = x.data<double>();
-  const double* b = w.data<double>();
+  const double* a = elements<double>(x);
+  const double* b = elements<double>(w);
   for (const bool reversed : {false, true}) {
     std::vector<double> mixed, pure;
     for (Index i = 0; i < 3; ++i) {
@@ -159,7 +160,7 @@ TEST_CASE("where a norm stores: before its gain, or once") {
   const Tensor x = numbers(1, 8, 1, bf16);
   const Tensor gain = numbers(1, 8, 2, bf16);
   float square = 0.0F;
-  for (Index i = 0; i < 8; ++i) square += static_cast<float>(x.data<double>()[i] * x.data<double>()[i]);
+  for (Index i = 0; i < 8; ++i) square += static_cast<float>(elements<double>(x)[i] * elements<double>(x)[i]);
   const float rms = std::sqrt(square / 8.0F + 1e-5F);
   int different = 0;
   for (const NormForm form : {NormForm::stored_then_gain, NormForm::accumulated}) {
@@ -167,10 +168,10 @@ TEST_CASE("where a norm stores: before its gain, or once") {
         make_emulated_backend(truth(), {.arithmetic = arithmetic(Arithmetic::mixed, "bf16"), .norm = form});
     const Tensor y = ops->norm(NormKind::rms, x, gain, {}, 1e-5, 1);
     for (Index i = 0; i < 8; ++i) {
-      const float normalised = static_cast<float>(x.data<double>()[i]) / rms;
-      const double twice = narrow(narrow(normalised) * gain.data<double>()[i]);
-      const double once = narrow(normalised * static_cast<float>(gain.data<double>()[i]));
-      CHECK(y.data<double>()[i] == (form == NormForm::accumulated ? once : twice));
+      const float normalised = static_cast<float>(elements<double>(x)[i]) / rms;
+      const double twice = narrow(narrow(normalised) * elements<double>(gain)[i]);
+      const double once = narrow(normalised * static_cast<float>(elements<double>(gain)[i]));
+      CHECK(elements<double>(y)[i] == (form == NormForm::accumulated ? once : twice));
       different += static_cast<int>(once != twice);
     }
   }

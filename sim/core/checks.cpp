@@ -1,0 +1,49 @@
+#include "sim/core/checks.h"
+
+#include <stdexcept>
+#include <string>
+
+fmt::format_context::iterator fmt::formatter<periscope::Shape>::format(const periscope::Shape& shape,
+                                                                       format_context& context) const {
+  const auto side = [](periscope::Tensor::Index n) { return n < 0 ? "*" : fmt::format("{}", n); };
+  return fmt::format_to(context.out(), "[{}, {}]", side(shape.rows), side(shape.cols));
+}
+
+namespace periscope {
+
+Checks::Checks(const Backend& ops, Op op, std::initializer_list<Operand> operands) : op_(op) {
+  for (const Operand& o : operands) operands_.at(count_++) = {o.name, &o.tensor};
+  if (count_ == 0) return;
+  const Operand& first = *operands.begin();
+  for (const auto& [name, x] : operands) {
+    require(!x.empty(), "{} holds no elements", name);
+    require(x.device() == ops.device(), "{} is in the memory of {}, the backend {} works on {}", name,
+            name_of(x.device()), ops.name(), name_of(ops.device()));
+    require(x.dtype() == first.tensor.dtype(), "{} is {}, {} is {}: the tensors of one op have one dtype", name,
+            name_of(x.dtype()), first.name, name_of(first.tensor.dtype()));
+  }
+  require(ops.supports(first.tensor.dtype()), "the backend {} does not compute in {}", ops.name(),
+          name_of(first.tensor.dtype()));
+}
+
+void Checks::range(std::string_view name, std::span<const int> values, Index end, int other) const {
+  for (const int v : values) {
+    require((v >= 0 && v < end) || v == other, "{} must be from 0 to {}, found {}", name, end - 1, v);
+  }
+}
+
+void Checks::refuse_shape(std::string_view name, const Tensor& tensor, Shape wanted, std::string_view remark) const {
+  std::string others;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const auto& [other, x] = operands_[i];
+    if (other == name) continue;
+    others += fmt::format("{} {} {}", others.empty() ? " for" : ",", other, shape_of(*x));
+  }
+  refuse(fmt::format("{} must be {}, found {}{}{}", name, wanted, shape_of(tensor), others, remark));
+}
+
+void Checks::refuse(std::string_view sentence) const {
+  throw std::invalid_argument(fmt::format("[{}] {}", name_of(op_), sentence));
+}
+
+}  // namespace periscope

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "sim/core/backend.h"
+
+namespace periscope {
+
+/// Ops in terms of others, for a backend that has no kernel of its own for them. A new op gets its composition here,
+/// so that no backend needs an edit before it has a faster way. A decorator derives from Backend instead, and must
+/// forward every op.
+class ComposedBackend : public Backend {
+ protected:
+  /// φ(gate), then the product.
+  void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const override;
+  void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                         GatedGradient& g) const override;
+  /// Rope with the angles negated.
+  void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
+                        Tensor& dx) const override;
+};
+
+}  // namespace periscope

@@ -1,0 +1,29 @@
+#include "sim/core/checks.h"
+
+namespace periscope {
+namespace {
+
+void check_labels(const Checks& check, const Tensor& logits, std::span<const int> labels) {
+  check.shape("logits", logits, static_cast<Tensor::Index>(labels.size()), Checks::any, ": one row per label");
+  check.range("labels", labels, logits.cols(), no_label);
+}
+
+}  // namespace
+
+CrossEntropy Backend::cross_entropy(const Tensor& logits, std::span<const int> labels) const {
+  const Checks check(*this, Op::cross_entropy, {{"logits", logits}});
+  check_labels(check, logits, labels);
+  CrossEntropy out{.loss = 0.0, .dlogits = like(logits)};
+  do_cross_entropy(logits, labels, out);
+  return out;
+}
+
+std::vector<double> Backend::token_losses(const Tensor& logits, std::span<const int> labels) const {
+  const Checks check(*this, Op::token_losses, {{"logits", logits}});
+  check_labels(check, logits, labels);
+  Tensor losses = do_allocate(1, logits.rows(), DType::f64);
+  do_token_losses(logits, labels, losses);
+  return to_host(losses);
+}
+
+}  // namespace periscope

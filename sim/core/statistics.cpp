@@ -1,0 +1,117 @@
+#include "sim/core/statistics.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/core/checks.h"
+
+namespace periscope {
+
+StatisticsLayout::StatisticsLayout(const Tensor& x, const StatisticsRequest& request)
+    : rows(x.rows()),
+      cols(x.cols()),
+      magnitude_count(std::min<Index>(request.top_magnitudes, x.size())),
+      entry_count(std::min<Index>(request.top_entries, x.size())) {
+  const auto place = [this](bool wanted, Index& at, Index count) {
+    if (!wanted) return;
+    at = size;
+    size += count;
+  };
+  place(request.moments, moments, 5 * rows);
+  place(request.squares, squares, rows);
+  place(!request.dots_with.empty(), dots, rows);
+  place(request.cosine_of_sequences > 0, cosine, 1);
+  place(request.top_magnitudes > 0, magnitudes, magnitude_count);
+  place(request.top_entries > 0, entries, 3 * entry_count);
+  place(request.median_magnitude, median, 1);
+  place(request.column_maxima, columns, cols);
+}
+
+SignalStatistics StatisticsLayout::read(const std::vector<double>& numbers) const {
+  const auto part = [&](Index first, Index count) -> std::vector<double> {
+    if (first < 0) return {};
+    return {numbers.begin() + first, numbers.begin() + first + count};
+  };
+  const auto row_part = [&](Index which) { return part(moments < 0 ? none : moments + which * rows, rows); };
+  const auto one = [&](Index at) {
+    return at < 0 ? std::numeric_limits<double>::quiet_NaN() : numbers[static_cast<std::size_t>(at)];
+  };
+  SignalStatistics s{.rows = {row_part(0), row_part(1), row_part(2), row_part(3), row_part(4)},
+                     .squares = part(squares, rows),
+                     .dots = part(dots, rows),
+                     .token_cosine = one(cosine),
+                     .top_magnitudes = part(magnitudes, magnitude_count),
+                     .top_entries = {},
+                     .median_magnitude = one(median),
+                     .column_maxima = part(columns, cols)};
+  for (Index i = 0; entries >= 0 && i < entry_count; ++i) {
+    const Index at = entries + 3 * i;
+    s.top_entries.push_back({static_cast<Index>(one(at)), static_cast<Index>(one(at + 1)), one(at + 2)});
+  }
+  return s;
+}
+
+StatisticsRecord::Slot StatisticsRecord::measure(const Tensor& x, const StatisticsRequest& request) {
+  numbers_.push_back(ops_->measure(x, request));
+  layouts_.emplace_back(x, request);
+  return fetched_.size() + numbers_.size() - 1;
+}
+
+void StatisticsRecord::fetch() {
+  const std::vector<std::vector<double>> values = ops_->to_host(numbers_);
+  for (std::size_t i = 0; i < values.size(); ++i) fetched_.push_back(layouts_[i].read(values[i]));
+  numbers_.clear();
+  layouts_.clear();
+}
+
+Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const {
+  const Checks check(*this, Op::measure, {{"x", x}});
+  check.require(request.top_magnitudes >= 0, "top_magnitudes must not be negative, found {}", request.top_magnitudes);
+  check.require(request.top_entries >= 0, "top_entries must not be negative, found {}", request.top_entries);
+  check.require(!request.median_magnitude || x.size() > 0, "a tensor without elements has no median");
+  const int sequences = request.cosine_of_sequences;
+  check.require(sequences >= 0 && (sequences == 0 || x.rows() % sequences == 0),
+                "x {} does not fall into {} sequences of equal length", shape_of(x), sequences);
+  if (!request.dots_with.empty()) {
+    const Checks both(*this, Op::measure, {{"x", x}, {"dots_with", request.dots_with}});
+    both.shape("dots_with", request.dots_with, x.rows(), x.cols());
+  }
+  const StatisticsLayout layout(x, request);
+  Tensor numbers = do_allocate(1, layout.size, DType::f64);
+  do_measure(x, request, layout, numbers);
+  return numbers;
+}
+
+SignalStatistics Backend::statistics_of(const Tensor& x, const StatisticsRequest& request) const {
+  return StatisticsLayout(x, request).read(to_host(measure(x, request)));
+}
+
+RowMoments Backend::row_moments(const Tensor& x) const { return statistics_of(x, {.moments = true}).rows; }
+
+std::vector<double> Backend::row_dots(const Tensor& x, const Tensor& y) const {
+  const Checks check(*this, Op::measure, {{"x", x}, {"y", y}});
+  return statistics_of(x, {.dots_with = y}).dots;
+}
+
+double Backend::token_cosine(const Tensor& x, int sequences) const {
+  Checks(*this, Op::measure, {{"x", x}}).require(sequences >= 1, "x cannot fall into {} sequences", sequences);
+  return statistics_of(x, {.cosine_of_sequences = sequences}).token_cosine;
+}
+
+std::vector<double> Backend::column_maxima(const Tensor& x) const {
+  return statistics_of(x, {.column_maxima = true}).column_maxima;
+}
+
+std::vector<double> Backend::top_magnitudes(const Tensor& x, int count) const {
+  return statistics_of(x, {.top_magnitudes = count}).top_magnitudes;
+}
+
+std::vector<Entry> Backend::top_entries(const Tensor& x, int count) const {
+  return statistics_of(x, {.top_entries = count}).top_entries;
+}
+
+double Backend::median_magnitude(const Tensor& x) const {
+  return statistics_of(x, {.median_magnitude = true}).median_magnitude;
+}
+
+}  // namespace periscope

@@ -1,0 +1,139 @@
+#include "sim/core/storage.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+constexpr std::size_t kib = 1024;
+
+TEST_CASE("the pool gives a returned buffer to the next request of its size") {
+  BufferPool pool(100 * kib);
+  std::shared_ptr<void> first = pool.take(10 * kib);
+  void* const memory = first.get();
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+  CHECK(pool.idle_bytes() == 0);
+  const std::shared_ptr<void> copy = first;
+  first.reset();
+  CHECK(pool.idle_bytes() == 0);  // the copy holds it
+  CHECK(pool.take(10 * kib).get() != memory);
+  std::shared_ptr<void> second = pool.take(20 * kib);
+  void* const large = second.get();
+  second.reset();
+  CHECK(pool.idle_bytes() == 30 * kib);
+  CHECK(pool.take(10 * kib).get() != large);
+  CHECK(pool.take(20 * kib - 100).get() == large);  // nearly the same size
+  CHECK(pool.take(1 * kib).get() != large);
+}
+
+TEST_CASE("the pool keeps no more than its limit, and frees what was idle longest") {
+  BufferPool pool(100 * kib);
+  std::vector<std::shared_ptr<void>> held;
+  for (int i = 0; i < 8; ++i) held.push_back(pool.take(20 * kib));
+  void* const last = held.back().get();
+  for (std::shared_ptr<void>& buffer : held) {
+    buffer.reset();
+    CHECK(pool.idle_bytes() <= 100 * kib);
+  }
+  CHECK(pool.idle_bytes() == 100 * kib);
+  CHECK(pool.take(20 * kib).get() == last);
+  pool.take(40 * kib).reset();
+  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five had to go
+  pool.take(101 * kib).reset();           // more than the limit is not kept
+  CHECK(pool.idle_bytes() == 100 * kib);
+  pool.clear();
+  CHECK(pool.idle_bytes() == 0);
+}
+
+TEST_CASE("the pool serves several threads at once") {
+  BufferPool pool(64 * kib);
+  const auto work = [&pool](unsigned char mark) {
+    for (std::size_t i = 0; i < 2000; ++i) {
+      const std::size_t bytes = (4 + i % 5 * 4) * kib;
+      const std::shared_ptr<void> buffer = pool.take(bytes);
+      auto* const first = static_cast<unsigned char*>(buffer.get());
+      std::fill_n(first, bytes, mark);
+      for (std::size_t k = 0; k < bytes; k += kib) {
+        if (first[k] != mark) throw std::logic_error("two owners of one buffer");
+      }
+    }
+  };
+  std::thread other(work, static_cast<unsigned char>(1));
+  work(2);
+  other.join();
+  CHECK(pool.idle_bytes() <= 64 * kib);
+}
+
+TEST_CASE("tensors return their buffers to the process's pool, and get them back") {
+  const Tensor x = truth().constant(100, 100, DType::f64, 1.0);
+  Tensor y = truth().scale(2.0, x);
+  const double* const memory = elements<double>(std::as_const(y));
+  y = {};
+  const Tensor z = truth().scale(3.0, x);
+  CHECK(elements<double>(z) == memory);
+}
+
+/// Elementwise ops that take x [3, 4] by value, with whatever else they need.
+std::vector<std::pair<std::string, std::function<Tensor(Tensor)>>> elementwise_ops(const Target& target) {
+  const Backend& ops = *target.backend;
+  const Tensor y = normal_twin(target, 3, 4, 2).here;
+  const Tensor row = normal_twin(target, 1, 4, 3).here;
+  return {
+      {"axpby, first", [&ops, y](Tensor x) { return ops.axpby(0.3, std::move(x), 0.7, y); }},
+      {"axpby, second", [&ops, y](Tensor x) { return ops.axpby(0.3, y, 0.7, std::move(x)); }},
+      {"scale", [&ops](Tensor x) { return ops.scale(0.3, std::move(x)); }},
+      {"multiply, first", [&ops, y](Tensor x) { return ops.multiply(std::move(x), y); }},
+      {"multiply, second", [&ops, y](Tensor x) { return ops.multiply(y, std::move(x)); }},
+      {"add_row", [&ops, row](Tensor x) { return ops.add_row(std::move(x), row); }},
+      {"activate", [&ops](Tensor x) { return ops.activate(Activation::gelu_tanh, std::move(x)); }},
+      {"activate_backward", [&ops, y](Tensor x) { return ops.activate_backward(Activation::gelu, std::move(x), y); }},
+      {"gated", [&ops, y](Tensor x) { return ops.gated(Activation::silu, std::move(x), y); }},
+      {"soft_cap", [&ops](Tensor x) { return ops.soft_cap(1.5, std::move(x)); }},
+      {"soft_cap_backward", [&ops, y](Tensor x) { return ops.soft_cap_backward(1.5, std::move(x), y); }},
+  };
+}
+
+TEST_CASE("an elementwise op writes into an input that nobody else holds, and never into a shared one") {
+  std::vector<Target> all = targets();
+  all.push_back(truth_target());
+  for (const Target& target : all) {
+    const Backend& ops = *target.backend;
+    for (const auto& name_and_op : elementwise_ops(target)) {
+      const std::string name = target.name() + " " + name_and_op.first;
+      const auto& op = name_and_op.second;
+      CAPTURE(name);
+      Tensor x = normal_twin(target, 3, 4, 1).here;
+      const std::vector<double> before = ops.to_host(x);
+      const Tensor shared = op(x);
+      CHECK_FALSE(shared.same_as(x));
+      check_same_bits(name + ", its input", ops.to_host(x), before);
+      const Tensor copy = x;
+      const Tensor still_shared = op(std::move(x));
+      CHECK_FALSE(still_shared.same_as(copy));
+      check_same_bits(name + ", its other owner", ops.to_host(copy), before);
+      Tensor fresh = ops.from_host(3, 4, target.dtype, before);
+      const void* const memory = TensorMemory::on_host(fresh, target.dtype);
+      const Tensor reused = op(std::move(fresh));
+      CHECK(TensorMemory::on_host(reused, target.dtype) == memory);
+      check_same_bits(name + ", in place", ops.to_host(reused), ops.to_host(shared));
+    }
+    const Tensor x = normal_twin(target, 3, 4, 1).here;
+    check_same_bits("x + x", ops.to_host(ops.axpby(1.0, x, 1.0, x)), ops.to_host(ops.scale(2.0, x)));
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,233 @@
+#include "tests/support/op_cases.h"
+
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using In = const OpInputs&;
+constexpr AttentionShape shape{
+    .heads = 4, .kv_heads = 2, .head_dim = 129, .sequences = 1, .causal = true, .scores = {}};
+
+std::vector<double> frequencies() { return rope_frequencies(258, 10000.0); }
+
+/// 67 numbers below 11.
+std::vector<int> ids() {
+  std::vector<int> numbers;
+  for (int t = 0; t < 67; ++t) numbers.push_back(t * t % 11);
+  return numbers;
+}
+
+std::vector<int> labels() {
+  std::vector<int> numbers;
+  for (int t = 0; t < 67; ++t) numbers.push_back(t % 5 == 4 ? no_label : 7 * t);
+  return numbers;
+}
+
+OpResult statistics(In in) {
+  const StatisticsRequest request{.moments = true,
+                                  .squares = true,
+                                  .dots_with = in.y,
+                                  .cosine_of_sequences = 1,
+                                  .top_magnitudes = 100,
+                                  .top_entries = 20,
+                                  .median_magnitude = true,
+                                  .column_maxima = true};
+  return {{in.ops.measure(in.x, request)}};
+}
+
+template <class Pick>
+OpInputs inputs(const Backend& ops, const Target& target, const Pick& pick) {
+  return {.ops = ops,
+          .dtype = &ops == &truth() ? DType::f64 : target.dtype,
+          .x = pick(normal_twin(target, 67, 516, 50)),
+          .y = pick(normal_twin(target, 67, 516, 51)),
+          .w = pick(normal_twin(target, 1031, 516, 52)),
+          .kv = pick(normal_twin(target, 67, 258, 54)),
+          .row = pick(normal_twin(target, 1, 516, 55)),
+          .gain = pick(normal_twin(target, 1, 129, 53))};
+}
+
+// Attention's logits are sums of 129 products of magnitude about 9 together; an error of a logit moves a weight twice,
+// a gradient thrice as often.
+constexpr double attention_terms = 4.0 * 133.0 * 12.0;
+
+std::vector<OpCase> make_cases() {
+  return {
+      {Op::constant, [](In in) -> OpResult { return {{in.ops.constant(31, 33, in.dtype, 0.1)}}; }, 1, 1,
+       [](In in) { (void)in.ops.constant(-3, 2, in.dtype, 0.0); }, "[constant] a tensor cannot be [-3, 2]"},
+      {Op::from_host,
+       [](In in) -> OpResult {
+         return {{in.ops.from_host(1, 3, in.dtype, std::vector<double>{0.1, -2.0, 3.0})}};
+       },
+       1, 1, [](In in) { (void)in.ops.from_host(2, 3, in.dtype, std::vector<double>(5, 0.0)); },
+       "[from_host] [2, 3] needs 6 values, found 5"},
+      {Op::from_rows,
+       [](In in) -> OpResult {
+         return {{in.ops.from_rows(700, 1031, in.dtype, [](Tensor::Index first, Tensor::Index, std::span<double> v) {
+           for (std::size_t i = 0; i < v.size(); ++i) {
+             v[i] = static_cast<double>((static_cast<std::size_t>(first) * 1031 + i) % 97) / 96.0;
+           }
+         })}};
+       },
+       1, 1, [](In in) { (void)in.ops.from_rows(2, -3, in.dtype, [](auto, auto, auto) {}); },
+       "[from_rows] a tensor cannot be [2, -3]"},
+      {Op::to_host,
+       [](In in) -> OpResult {
+         return {{}, in.ops.to_host(in.x)};
+       },
+       1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }, "[to_host] x holds no elements"},
+      {Op::normal,
+       [](In in) -> OpResult {
+         return {{in.ops.normal(257, 1031, in.dtype, {1, 2, 3}, 1.0)}};
+       },
+       1, 1,
+       [](In in) {
+         (void)in.ops.normal(2, -3, in.dtype, {1, 2, 3}, 1.0);
+       },
+       "[normal] a tensor cannot be [2, -3]"},
+      {Op::linear, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
+       [](In in) { (void)in.ops.linear(in.x, in.kv); }, "[linear] w must be [*, 516], found [67, 258] for x [67, 516]"},
+      {Op::linear_backward_input,
+       [](In in) -> OpResult { return {{in.ops.linear_backward_input(in.ops.linear(in.x, in.w), in.w)}}; }, 1031, 8,
+       [](In in) { (void)in.ops.linear_backward_input(in.x, in.kv); },
+       "[linear_backward_input] w must be [516, *], found [67, 258] for dy [67, 516]"},
+      {Op::linear_backward_weight, [](In in) -> OpResult { return {{in.ops.linear_backward_weight(in.x, in.kv)}}; }, 67,
+       4, [](In in) { (void)in.ops.linear_backward_weight(in.x, in.w); },
+       "[linear_backward_weight] x must be [67, *], found [1031, 516] for dy [67, 516]"},
+      {Op::axpby, [](In in) -> OpResult { return {{in.ops.axpby(0.3, in.x, 0.7, in.y)}}; }, 3, 2,
+       [](In in) { (void)in.ops.axpby(1.0, in.x, 1.0, in.kv); },
+       "[axpby] y must be [67, 516], found [67, 258] for x [67, 516]"},
+      {Op::scale, [](In in) -> OpResult { return {{in.ops.scale(0.3, in.x)}}; }, 2, 1,
+       [](In in) { (void)in.ops.scale(0.3, {}); }, "[scale] x holds no elements"},
+      {Op::multiply, [](In in) -> OpResult { return {{in.ops.multiply(in.x, in.y)}}; }, 1, 1,
+       [](In in) { (void)in.ops.multiply(in.x, in.kv); },
+       "[multiply] y must be [67, 516], found [67, 258] for x [67, 516]"},
+      {Op::add_row, [](In in) -> OpResult { return {{in.ops.add_row(in.x, in.row)}}; }, 1, 2,
+       [](In in) { (void)in.ops.add_row(in.x, in.gain); },
+       "[add_row] row must be [1, 516], found [1, 129] for x [67, 516]"},
+      {Op::column_sums, [](In in) -> OpResult { return {{in.ops.column_sums(in.x)}}; }, 67, 4,
+       [](In in) { (void)in.ops.column_sums({}); }, "[column_sums] x holds no elements"},
+      {Op::gather,
+       [](In in) -> OpResult {
+         return {{in.ops.gather(in.x, std::vector<int>{3, 66, 3})}};
+       },
+       1, 1,
+       [](In in) {
+         (void)in.ops.gather(in.x, std::vector<int>{0, 67});
+       },
+       "[gather] ids must be from 0 to 66, found 67"},
+      {Op::scatter_add, [](In in) -> OpResult { return {{in.ops.scatter_add(in.x, ids(), 11)}}; }, 13, 4,
+       [](In in) {
+         (void)in.ops.scatter_add(in.x, std::vector<int>{0, 1}, 5);
+       },
+       "[scatter_add] dy must be [2, *], found [67, 516]: one row per id"},
+      {Op::activate, [](In in) -> OpResult { return {{in.ops.activate(Activation::silu, in.x)}}; }, 12, 1,
+       [](In in) { (void)in.ops.activate(Activation::silu, {}); }, "[activate] x holds no elements"},
+      {Op::activate_backward,
+       [](In in) -> OpResult { return {{in.ops.activate_backward(Activation::silu, in.x, in.y)}}; }, 16, 1,
+       [](In in) { (void)in.ops.activate_backward(Activation::silu, in.x, in.kv); },
+       "[activate_backward] dy must be [67, 516], found [67, 258] for x [67, 516]"},
+      {Op::gated, [](In in) -> OpResult { return {{in.ops.gated(Activation::silu, in.x, in.y)}}; }, 13, 1,
+       [](In in) { (void)in.ops.gated(Activation::silu, in.x, in.kv); },
+       "[gated] up must be [67, 516], found [67, 258] for gate [67, 516]"},
+      {Op::gated_backward,
+       [](In in) -> OpResult {
+         const GatedGradient g = in.ops.gated_backward(Activation::silu, in.x, in.y, in.x);
+         return {{g.dgate, g.dup}};
+       },
+       18, 1, [](In in) { (void)in.ops.gated_backward(Activation::silu, in.x, in.y, in.kv); },
+       "[gated_backward] dy must be [67, 516], found [67, 258] for gate [67, 516], up [67, 516]"},
+      {Op::soft_cap, [](In in) -> OpResult { return {{in.ops.soft_cap(1.5, in.x)}}; }, 12, 1,
+       [](In in) { (void)in.ops.soft_cap(0.0, in.x); }, "[soft_cap] cap must be positive, found 0"},
+      {Op::soft_cap_backward, [](In in) -> OpResult { return {{in.ops.soft_cap_backward(1.5, in.x, in.y)}}; }, 24, 1,
+       [](In in) { (void)in.ops.soft_cap_backward(1.5, in.x, in.kv); },
+       "[soft_cap_backward] dy must be [67, 516], found [67, 258] for x [67, 516]"},
+      {Op::norm, [](In in) -> OpResult { return {{in.ops.norm(NormKind::layer, in.x, in.gain, in.gain, 1e-6, 4)}}; },
+       129, 4, [](In in) { (void)in.ops.norm(NormKind::layer, in.x, in.gain, {}, 1e-6, 1); },
+       "[norm] gain must be [1, 516], found [1, 129] for x [67, 516] with 1 group"},
+      {Op::norm_backward,
+       [](In in) -> OpResult {
+         const NormGradient g = in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.y, 1e-6, 4);
+         return {{g.dx, g.dgain, g.dbias}};
+       },
+       129 + 268, 16, [](In in) { (void)in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.kv, 1e-6, 4); },
+       "[norm_backward] dy must be [67, 516], found [67, 258] for x [67, 516], gain [1, 129]"},
+      {Op::rope, [](In in) -> OpResult { return {{in.ops.rope(in.x, 2, 1, frequencies())}}; }, 4 * 67, 2,
+       [](In in) { (void)in.ops.rope(in.x, 2, 1, std::vector<double>(3, 1.0)); },
+       "[rope] there must be 129 frequencies, found 3 for x [67, 516] with 2 heads"},
+      {Op::rope_backward, [](In in) -> OpResult { return {{in.ops.rope_backward(in.x, 2, 1, frequencies())}}; }, 4 * 67,
+       2, [](In in) { (void)in.ops.rope_backward(in.x, 5, 1, frequencies()); },
+       "[rope_backward] dy [67, 516] does not fall into 5 heads of equal, even width"},
+      {Op::attention,
+       [](In in) -> OpResult {
+         const Attended a = in.ops.attention(in.x, in.kv, in.kv, shape);
+         return {{a.mixed, a.scores}};
+       },
+       attention_terms, 1, [](In in) { (void)in.ops.attention(in.x, in.x, in.kv, shape); },
+       "[attention] k must be [67, 258], found [67, 516] for q [67, 516], v [67, 258]"},
+      {Op::attention_backward,
+       [](In in) -> OpResult {
+         const AttentionGradient g = in.ops.attention_backward(in.x, in.kv, in.kv, in.y, shape);
+         return {{g.dq, g.dk, g.dv}};
+       },
+       3 * attention_terms, 8, [](In in) { (void)in.ops.attention_backward(in.x, in.kv, in.kv, in.kv, shape); },
+       "[attention_backward] dy must be [67, 516], found [67, 258] for q [67, 516], k [67, 258], v [67, 258]"},
+      {Op::cross_entropy,
+       [](In in) -> OpResult {
+         const CrossEntropy c = in.ops.cross_entropy(in.x, labels());
+         return {{c.dlogits}, {c.loss}};
+       },
+       516, 4,
+       [](In in) {
+         (void)in.ops.cross_entropy(in.x, std::vector<int>{1, 2});
+       },
+       "[cross_entropy] logits must be [2, *], found [67, 516]: one row per label"},
+      {Op::token_losses,
+       [](In in) -> OpResult {
+         return {{}, in.ops.token_losses(in.x, labels())};
+       },
+       516, 4, [](In in) { (void)in.ops.token_losses(in.x, std::vector<int>(67, 516)); },
+       "[token_losses] labels must be from 0 to 515, found 516"},
+      // Of the kurtosis, a quotient of sums of fourth powers; relative to the squares' sum, the largest number.
+      {Op::measure, statistics, 4 * 516, 1, [](In in) { (void)in.ops.measure(in.x, {.dots_with = in.kv}); },
+       "[measure] dots_with must be [67, 516], found [67, 258] for x [67, 516]"},
+  };
+}
+
+}  // namespace
+
+OpInputs inputs_on(const Target& target) {
+  return inputs(*target.backend, target, [](const Twin& t) { return t.here; });
+}
+
+OpInputs inputs_on_truth(const Target& target) {
+  return inputs(truth(), target, [](const Twin& t) { return t.truth; });
+}
+
+const std::vector<OpCase>& op_cases() {
+  static const std::vector<OpCase> cases = make_cases();
+  return cases;
+}
+
+std::vector<double> values_of(const OpResult& result, const Backend& ops) {
+  std::vector<double> all = result.numbers;
+  for (const Tensor& x : result.tensors) {
+    const std::vector<double> more = ops.to_host(x);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+double allowed_error(const OpCase& op_case, DType dtype) {
+  constexpr double few = 24.0;  // of the op's own formula, and of the result
+  const OpRow& row = op_table()[static_cast<std::size_t>(op_case.op)];
+  const bool in_dtype = row.accumulation == Accumulation::in_dtype || op_case.terms < few;
+  const double error = in_dtype ? roundings_of_both(op_case.terms + few, dtype)
+                                : roundings(few, row.output == OutputType::f64 ? DType::f64 : dtype) +
+                                      2.0 * roundings(op_case.terms + few, DType::f64);
+  return op_case.condition * error;
+}
+
+}  // namespace periscope::testing
