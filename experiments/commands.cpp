@@ -8,7 +8,8 @@
 #include "experiments/checkpoint/commands.h"
 #include "experiments/common/command.h"
 #include "experiments/common/provenance.h"
-#include "experiments/common/stack_dataset.h"
+#include "experiments/common/publish.h"
+#include "experiments/common/stack_columns.h"
 #include "experiments/common/told.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/confront/commands.h"
@@ -26,21 +27,10 @@
 namespace periscope {
 namespace {
 
-/// What `propagate` and `theory` do with their results.
 void report(const std::string& name, const CommonOptions& options, const Config& config,
             const std::vector<StackResult>& results) {
-  if (!config.run.out.empty()) {
-    const std::string path = fmt::format("{}/{}.nc", config.run.out, name);
-    write_netcdf(path, stack_dataset(config, results));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json{{"cells", cells_json(results)}, {"provenance", provenance(config)}};
-    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
-    print_json(json);
-  }
-  if (!options.quiet)
-    fmt::print(stderr, "{}{}", verdict_table(results, config.agreement, use_colour()), told_lines(config));
+  publish(name, options, config.run.out, stack_columns(config, results),
+          verdict_table(results, config.agreement, use_colour()) + told_lines(config));
 }
 
 /// What `propagate` takes besides the common flags.
@@ -74,13 +64,8 @@ ExitCode run_theory(const CommonOptions& options, bool backward) {
 ExitCode run_converge(const CommonOptions& options) {
   const Config config = options.load();
   const ConvergeResult result = converge(config, options.quiet);
-  if (!config.run.out.empty()) {
-    const std::string path = config.run.out + "/converge.nc";
-    write_netcdf(path, converge_dataset(config, result));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) print_json({{"fits", converge_json(result)}, {"provenance", provenance(config)}});
-  if (!options.quiet) fmt::print(stderr, "{}{}", converge_table(result), told_lines(config));
+  publish("converge", options, config.run.out, converge_columns(config, result),
+          converge_table(result) + told_lines(config));
   return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 

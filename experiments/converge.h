@@ -1,11 +1,10 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "experiments/common/agreement.h"
-#include "experiments/common/netcdf_file.h"
+#include "experiments/common/columns.h"
 #include "experiments/common/power_law.h"
 
 namespace periscope {
@@ -35,7 +34,7 @@ ConvergeResult converge(const Config& config, bool quiet);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string converge_table(const ConvergeResult& result);
-nlohmann::ordered_json converge_json(const ConvergeResult& result);
-NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& result);
+const Schema& converge_schema();
+Columns converge_columns(const Config& config, const ConvergeResult& result);
 
 }  // namespace periscope

@@ -1,15 +1,10 @@
 #include <fmt/format.h>
 
-#include <cmath>
-#include <limits>
-
 #include "experiments/common/provenance.h"
 #include "experiments/converge.h"
 
 namespace periscope {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 std::string exponent(const PowerLaw& fit, bool fitted) {
   return fitted ? fmt::format("{:6.2f} ± {:.2f}", fit.exponent, fit.exponent_error) : std::string("-");
@@ -17,10 +12,18 @@ std::string exponent(const PowerLaw& fit, bool fitted) {
 
 std::string_view name_of(Statistic statistic) { return statistic_names[static_cast<std::size_t>(statistic)]; }
 
-nlohmann::ordered_json fit_json(const PowerLaw& fit, Verdict verdict) {
-  return {{"exponent", fit.exponent},         {"exponent_error", fit.exponent_error},
-          {"amplitude", fit.amplitude},       {"chi_squared", fit.chi_squared},
-          {"significance", fit.significance}, {"verdict", periscope::name_of(verdict)}};
+/// A fit that tells nothing is NaN in files, of which figures are drawn; JSON has its numbers, and its verdict.
+void put_fit(const Columns::Row& row, const std::string& name, const PowerLaw& fit, Verdict verdict, bool fitted) {
+  const auto number = [&](const char* part, double value) {
+    (fitted ? row : row.for_json()).put(name + part, value);
+    if (!fitted) row.for_files().put(name + part, Columns::Json());
+  };
+  number("_exponent", fit.exponent);
+  number("_exponent_stderr", fit.exponent_error);
+  number("_amplitude", fit.amplitude);
+  number("_chi_squared", fit.chi_squared);
+  number("_significance", fit.significance);
+  row.put(name + "_verdict", periscope::name_of(verdict));
 }
 
 }  // namespace
@@ -41,81 +44,64 @@ std::string converge_table(const ConvergeResult& result) {
                      result.critical);
 }
 
-nlohmann::ordered_json converge_json(const ConvergeResult& result) {
-  nlohmann::ordered_json fits = nlohmann::ordered_json::array();
-  for (const Convergence& c : result.fits) {
-    fits.push_back({{"placement", resolved_json(c.spec)["model"]["placement"]},
-                    {"input", input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]},
-                    {"statistic", name_of(c.statistic)},
-                    {"width", c.width},
-                    {"bias", c.bias},
-                    {"bias_stderr", c.bias_error},
-                    {"bias_fit", fit_json(c.bias_fit, c.bias_verdict)},
-                    {"bias_reason", c.bias_reason},
-                    {"seeds", c.seeds},
-                    {"noise", c.noise},
-                    {"noise_stderr", c.noise_error},
-                    {"noise_fit", fit_json(c.noise_fit, c.noise_verdict)}});
-  }
-  return fits;
+const Schema& converge_schema() {
+  static const Schema schema = [] {
+    const std::string fit = "fits/[fit]/";
+    const std::string order = "files have the coordinate";
+    std::vector<ColumnSpec> columns{
+        {"placement", "fit", "", "normalization placement (T1)", "", "JSON has the name or the table"},
+        json_only("placement_value", fit + "placement", "name or table of the placement", "files have its label"),
+        {"input", "fit", "", "what enters the stack", fit + "input"},
+        {"statistic", "fit", "", "statistic of the stream", fit + "statistic"},
+        json_only("widths", fit + "width", "D", order),
+        {"bias", "fit width", "1", "measured - predicted, mean over depth", fit + "bias"},
+        {"bias_stderr", "fit width", "1", "standard error of the bias", fit + "bias_stderr"},
+        {"bias_reason", "fit", "", "why no verdict was given", fit + "bias_reason"},
+        json_only("seeds", fit + "seeds", "seeds averaged", order),
+        {"noise", "fit group", "1", "spread of means over groups of seeds", fit + "noise"},
+        {"noise_stderr", "fit group", "1", "standard error of the spread", fit + "noise_stderr"}};
+    const auto law = [&](const std::string& name, const std::string& over, const std::string& exponent) {
+      const std::string path = fit + name + "_fit/";
+      columns.insert(
+          columns.end(),
+          {{name + "_exponent", "fit", "1", "exponent of " + over, path + "exponent"},
+           {name + "_exponent_stderr", "fit", "1", "its standard error", path + "exponent_error"},
+           {name + "_amplitude", "fit", "1", name + " = amplitude * that number ^ exponent", path + "amplitude"},
+           {name + "_chi_squared", "fit", "1", "chi squared of the fit", path + "chi_squared"},
+           {name + "_significance", "fit", "1", "standard errors between it and nothing", path + "significance"},
+           {name + "_verdict", "fit", "", "exponent " + exponent + " (T20)", path + "verdict"}});
+    };
+    law("bias", "width fitted to the bias", "-1");
+    law("noise", "the number of seeds fitted to the spread", "-1/2");
+    return Schema("converge", 1, {{"fit"}, {"width", "1", "D"}, {"group", "1", "seeds averaged"}}, std::move(columns));
+  }();
+  return schema;
 }
 
-NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& result) {
-  NetcdfDataset data;
-  data.attributes = provenance(config);
-  std::size_t groups = 1;
-  for (const Convergence& c : result.fits) groups = std::max(groups, c.seeds.size());
-  data.dimensions = {{"fit", result.fits.size()}, {"width", config.converge.widths.size()}, {"group", groups}};
-  std::vector<std::string> placements, inputs, statistics, bias_verdicts, bias_reasons, noise_verdicts;
-  std::vector<double> bias, bias_error, exponents, exponent_errors, amplitudes, noise, noise_error, noise_exponents,
-      noise_exponent_errors, noise_amplitudes, group_sizes;
-  const auto append = [](std::vector<double>& all, std::vector<double> row, std::size_t size) {
-    row.resize(size, nan);
-    all.insert(all.end(), row.begin(), row.end());
-  };
-  for (const Convergence& c : result.fits) {
-    placements.push_back(placement_label(c.spec));
-    inputs.emplace_back(input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]);
-    statistics.emplace_back(name_of(c.statistic));
-    append(bias, c.bias, config.converge.widths.size());
-    append(bias_error, c.bias_error, config.converge.widths.size());
-    append(noise, c.noise, groups);
-    append(noise_error, c.noise_error, groups);
-    const bool bias_fitted = c.bias_reason.empty();
-    const bool noise_fitted = c.noise_verdict != Verdict::not_checked;
-    exponents.push_back(bias_fitted ? c.bias_fit.exponent : nan);
-    exponent_errors.push_back(bias_fitted ? c.bias_fit.exponent_error : nan);
-    amplitudes.push_back(bias_fitted ? c.bias_fit.amplitude : nan);
-    noise_exponents.push_back(noise_fitted ? c.noise_fit.exponent : nan);
-    noise_exponent_errors.push_back(noise_fitted ? c.noise_fit.exponent_error : nan);
-    noise_amplitudes.push_back(noise_fitted ? c.noise_fit.amplitude : nan);
-    bias_verdicts.emplace_back(periscope::name_of(c.bias_verdict));
-    bias_reasons.push_back(c.bias_reason);
-    noise_verdicts.emplace_back(periscope::name_of(c.noise_verdict));
+Columns converge_columns(const Config& config, const ConvergeResult& result) {
+  Columns columns(converge_schema(), provenance(config));
+  columns.put("width", config.converge.widths);
+  std::vector<double> groups{1.0};
+  for (std::size_t k = 0; k < result.fits.size(); ++k) {
+    const Convergence& c = result.fits[k];
+    const Columns::Row row = columns.at("fit", k);
+    row.put("placement", placement_label(c.spec));
+    row.put("placement_value", resolved_json(c.spec)["model"]["placement"]);
+    row.put("input", input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]);
+    row.put("statistic", name_of(c.statistic));
+    row.put("widths", c.width);
+    row.put("bias", c.bias);
+    row.put("bias_stderr", c.bias_error);
+    put_fit(row, "bias", c.bias_fit, c.bias_verdict, c.bias_reason.empty());
+    row.put("bias_reason", c.bias_reason);
+    row.put("seeds", c.seeds);
+    row.put("noise", c.noise);
+    row.put("noise_stderr", c.noise_error);
+    put_fit(row, "noise", c.noise_fit, c.noise_verdict, c.noise_verdict != Verdict::not_checked);
+    while (groups.size() < c.seeds.size()) groups.push_back(2.0 * groups.back());
   }
-  for (std::size_t g = 0; g < groups; ++g) group_sizes.push_back(std::pow(2.0, static_cast<double>(g)));
-  const std::vector<double> widths(config.converge.widths.begin(), config.converge.widths.end());
-  data.variables = {
-      {"placement", {"fit"}, placements, "", "normalization placement (T1)"},
-      {"input", {"fit"}, inputs, "", "what enters the stack"},
-      {"statistic", {"fit"}, statistics, "", "statistic of the stream"},
-      {"width", {"width"}, widths, "1", "D"},
-      {"group", {"group"}, group_sizes, "1", "seeds averaged"},
-      {"bias", {"fit", "width"}, bias, "1", "measured - predicted, mean over depth"},
-      {"bias_stderr", {"fit", "width"}, bias_error, "1", "standard error of the bias"},
-      {"bias_exponent", {"fit"}, exponents, "1", "exponent of width fitted to the bias"},
-      {"bias_exponent_stderr", {"fit"}, exponent_errors, "1", "its standard error"},
-      {"bias_amplitude", {"fit"}, amplitudes, "1", "bias = amplitude * width^exponent"},
-      {"bias_verdict", {"fit"}, bias_verdicts, "", "exponent -1 (T20)"},
-      {"bias_reason", {"fit"}, bias_reasons, "", "why no verdict was given"},
-      {"noise", {"fit", "group"}, noise, "1", "spread of means over groups of seeds"},
-      {"noise_stderr", {"fit", "group"}, noise_error, "1", "standard error of the spread"},
-      {"noise_exponent", {"fit"}, noise_exponents, "1", "exponent of the number of seeds fitted to the spread"},
-      {"noise_exponent_stderr", {"fit"}, noise_exponent_errors, "1", "its standard error"},
-      {"noise_amplitude", {"fit"}, noise_amplitudes, "1", "spread = amplitude * seeds^exponent"},
-      {"noise_verdict", {"fit"}, noise_verdicts, "", "exponent -1/2 (T20)"},
-  };
-  return data;
+  columns.put("group", groups);
+  return columns;
 }
 
 }  // namespace periscope

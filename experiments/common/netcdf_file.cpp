@@ -57,20 +57,26 @@ void put_attributes(int file, const nlohmann::ordered_json& attributes, const st
   }
 }
 
-void put_values(int file, int id, const NetcdfVariable& variable, const std::string& path) {
+/// With explicit lengths, which make unlimited dimensions as long as they are.
+void put_values(int file, int id, const NetcdfVariable& variable, const std::vector<std::size_t>& shape,
+                const std::string& path) {
+  const std::vector<std::size_t> start(shape.size(), 0);
   if (const auto* numbers = std::get_if<std::vector<double>>(&variable.values)) {
-    check_write(nc_put_var_double(file, id, numbers->data()), path);
+    check_write(nc_put_vara_double(file, id, start.data(), shape.data(), numbers->data()), path);
     return;
   }
   std::vector<const char*> words;
   for (const std::string& word : std::get<std::vector<std::string>>(variable.values)) words.push_back(word.c_str());
-  check_write(nc_put_var_string(file, id, words.data()), path);
+  check_write(nc_put_vara_string(file, id, start.data(), shape.data(), words.data()), path);
 }
 
 void write_content(int file, const NetcdfDataset& dataset, const std::string& path) {
   std::map<std::string, int> dimension_ids;
+  std::map<std::string, std::size_t> length_of;
   for (const auto& [name, length] : dataset.dimensions) {
-    check_write(nc_def_dim(file, name.c_str(), length, &dimension_ids[name]), path);
+    const bool free = std::ranges::find(dataset.unlimited, name) != dataset.unlimited.end();
+    check_write(nc_def_dim(file, name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]), path);
+    length_of[name] = length;
   }
   put_attributes(file, dataset.attributes, path);
   std::vector<int> ids;
@@ -84,7 +90,11 @@ void write_content(int file, const NetcdfDataset& dataset, const std::string& pa
     put_text(file, ids.back(), "long_name", v.long_name, path);
   }
   check_write(nc_enddef(file), path);
-  for (std::size_t i = 0; i < ids.size(); ++i) put_values(file, ids[i], dataset.variables[i], path);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::vector<std::size_t> shape;
+    for (const std::string& name : dataset.variables[i].dimensions) shape.push_back(length_of.at(name));
+    put_values(file, ids[i], dataset.variables[i], shape, path);
+  }
 }
 
 std::string get_text(int file, int variable, const char* name, const std::string& path) {
@@ -179,6 +189,12 @@ NetcdfDataset read_netcdf(const std::string& path) {
     std::size_t length = 0;
     check_read(nc_inq_dim(file.id(), i, name, &length), path);
     dataset.dimensions.emplace_back(name, length);
+  }
+  int free_count = 0;
+  int free_ids[NC_MAX_DIMS];
+  check_read(nc_inq_unlimdims(file.id(), &free_count, free_ids), path);
+  for (int i = 0; i < free_count; ++i) {
+    dataset.unlimited.push_back(dataset.dimensions.at(static_cast<std::size_t>(free_ids[i])).first);
   }
   dataset.attributes = read_attributes(file.id(), path);
   for (int i = 0; i < variable_count; ++i) dataset.variables.push_back(read_variable(file.id(), i, dataset, path));

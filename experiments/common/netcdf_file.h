@@ -13,13 +13,14 @@ struct NetcdfVariable {
   std::string name;
   std::vector<std::string> dimensions;
   std::variant<std::vector<double>, std::vector<std::string>> values;
-  std::string units;  ///< "1" for a pure number, "" for text
+  std::string units;  ///< "1" for a pure number, "nat", "s", …; "" for text
   std::string long_name;
 };
 
 /// A NetCDF-4 file's content: what is written is what is read.
 struct NetcdfDataset {
   std::vector<std::pair<std::string, std::size_t>> dimensions;
+  std::vector<std::string> unlimited;  ///< those of the dimensions that other programs may make longer
   std::vector<NetcdfVariable> variables;
   nlohmann::ordered_json attributes = nlohmann::ordered_json::object();  ///< global; kept as text and numbers
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -27,11 +26,6 @@ struct StackResult {
   std::optional<Measurement> measurement;
   Agreement agreement;
 };
-
-/// The "cells" of the command-line contract, one per result. Curves at x_out carry the statistic's name;
-/// those of other sites stand under "sites", those of weights under
-/// "weight_" and the statistic's name. Numbers that are not finite become null.
-nlohmann::ordered_json cells_json(const std::vector<StackResult>& results);
 
 /// True if a verdict is "disagrees".
 bool any_disagrees(const std::vector<StackResult>& results);

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "experiments/common/command.h"
-#include "experiments/common/provenance.h"
+#include "experiments/common/publish.h"
 #include "experiments/common/told.h"
 #include "experiments/confront/false_alarms.h"
 #include "experiments/confront/power.h"
@@ -31,35 +31,15 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
     return run_false_alarms(list, options, *master_seeds);
   }
   const PowerResult result = measure_power(list, options);
-  if (!result.first.run.out.empty()) {
-    const std::string path = result.first.run.out + "/power.nc";
-    write_netcdf(path, power_dataset(result));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json = power_json(result);
-    json["provenance"] = provenance(result.first);
-    print_json(json);
-  }
-  if (!options.quiet) fmt::print(stderr, "{}", power_table(result));
+  publish("power", options, result.first.run.out, power_columns(result), power_table(result));
   return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
 }
 
 ExitCode run_ladder(const CommonOptions& options) {
   const Config config = options.load();
   const LadderResult result = measure_ladder(config, options.quiet);
-  if (!config.run.out.empty()) {
-    const std::string path = config.run.out + "/ladder.nc";
-    write_netcdf(path, ladder_dataset(config, result));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json = ladder_json(result);
-    json["provenance"] = provenance(config);
-    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
-    print_json(json);
-  }
-  if (!options.quiet) fmt::print(stderr, "{}{}", ladder_table(result, config), told_lines(config));
+  publish("ladder", options, config.run.out, ladder_columns(config, result),
+          ladder_table(result, config) + told_lines(config));
   return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "experiments/common/agreement.h"
-#include "experiments/common/netcdf_file.h"
+#include "experiments/common/columns.h"
 #include "experiments/common/options.h"
 #include "experiments/confront/power_list.h"
 
@@ -61,7 +60,7 @@ PowerResult measure_power(const PowerList& list, const CommonOptions& options);
 
 bool all_as_they_should_be(const PowerResult& result);
 std::string power_table(const PowerResult& result);
-nlohmann::ordered_json power_json(const PowerResult& result);
-NetcdfDataset power_dataset(const PowerResult& result);
+const Schema& power_schema();
+Columns power_columns(const PowerResult& result);
 
 }  // namespace periscope

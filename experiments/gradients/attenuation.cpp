@@ -144,33 +144,46 @@ std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) 
   return results;
 }
 
+const Schema& attenuation_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "gradient_attenuation", "case", {{"layers_passed", "1", "whole layers below"}, {"layer", "1", "layer"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {number, "qk_factor", "1", "init.qk_factor; 0: uniform attention"},
+       {words, "refusal", "", "why there is no prediction"},
+       {curve, "log_stream", "nat", "log norm of the stream's gradient", "layers_passed"},
+       {curve, "log_down", "nat", "log norm of W_down's gradient", "layer"},
+       {finding, "stream_rate", "nat", "slope per layer towards the input, stream"},
+       {finding, "down_rate", "nat", "slope per layer towards the input, W_down"},
+       {words, "claim", "", "claim about this placement"},
+       {number, "claimed_rate", "nat", "rate that it claims"},
+       {words, "stream_claim_verdict", "", "what the data say of the claim, stream"},
+       {words, "down_claim_verdict", "", "what the data say of the claim, W_down"}});
+  return schema;
+}
+
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
-  GradientOutcome outcome{.data = {}, .table = table_of(results)};
-  NetcdfDataset& data = outcome.data;
-  data.attributes = provenance(config);
-  const auto layers = static_cast<std::size_t>(config.base.model.layers);
-  data.dimensions = {{"case", results.size()}, {"layers_passed", layers + 1}, {"layer", layers}};
-  std::vector<double> count(layers + 1);
-  std::iota(count.begin(), count.end(), 0.0);
-  data.variables = {{"layers_passed", {"layers_passed"}, count, "1", "whole layers below"},
-                    {"layer", {"layer"}, std::vector(count.begin(), count.end() - 1), "1", "layer"}};
-  Columns columns(data, {"case"});
-  for (const Attenuation& a : results) {
-    columns.add("placement", placement_label(a.spec), "normalization placement (T1)");
-    columns.add("qk_factor", std::vector{a.spec.init.qk_factor}, "init.qk_factor; 0: uniform attention");
-    columns.add("refusal", a.refusal, "why there is no prediction");
-    columns.add("log_stream", a.stream.curve(), a.stream_predicted, "log norm of the stream's gradient",
-                "layers_passed");
-    columns.add("log_down", a.down.curve(), a.down_predicted, "log norm of W_down's gradient", "layer");
-    columns.add("stream_rate", a.stream_rate, "slope per layer towards the input, stream");
-    columns.add("down_rate", a.down_rate, "slope per layer towards the input, W_down");
-    const auto words = [&](const Claim& claim) {
-      return is_claimed(a) ? std::string(name_of(claim.verdict)) : std::string();
-    };
-    columns.add("claim", a.stream_claim.id, "claim about this placement");
-    columns.add("claimed_rate", std::vector{is_claimed(a) ? a.stream_claim.claimed : NAN}, "rate that it claims");
-    columns.add("stream_claim_verdict", words(a.stream_claim), "what the data say of the claim, stream");
-    columns.add("down_claim_verdict", words(a.down_claim), "what the data say of the claim, W_down");
+  GradientOutcome outcome{.data = {attenuation_schema(), provenance(config)}, .table = table_of(results)};
+  Columns& data = outcome.data;
+  std::vector<double> layers(static_cast<std::size_t>(config.base.model.layers) + 1);
+  std::iota(layers.begin(), layers.end(), 0.0);
+  data.put("layers_passed", layers);
+  data.put("layer", std::vector(layers.begin(), layers.end() - 1));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Attenuation& a = results[i];
+    const Columns::Row row = data.at("case", i);
+    const auto words = [&](const Claim& claim) { return is_claimed(a) ? name_of(claim.verdict) : ""; };
+    row.put("placement", placement_label(a.spec));
+    row.put("qk_factor", a.spec.init.qk_factor);
+    row.put("refusal", a.refusal);
+    put_curve(row, "log_stream", a.stream.curve(), a.stream_predicted);
+    put_curve(row, "log_down", a.down.curve(), a.down_predicted);
+    put_finding(row, "stream_rate", a.stream_rate);
+    put_finding(row, "down_rate", a.down_rate);
+    row.put("claim", a.stream_claim.id);
+    row.put("claimed_rate", is_claimed(a) ? a.stream_claim.claimed : NAN);
+    row.put("stream_claim_verdict", words(a.stream_claim));
+    row.put("down_claim_verdict", words(a.down_claim));
     for (const Finding* f : {&a.stream_rate, &a.down_rate}) {
       outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
     }

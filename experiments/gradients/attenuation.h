@@ -24,6 +24,7 @@ double claimed_attenuation_rate();
 /// Every stack of `config` at every factor of config.gradients.qk_factors; 0 is uniform attention.
 std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet);
 
+const Schema& attenuation_schema();
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
 
 }  // namespace periscope

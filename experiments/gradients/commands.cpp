@@ -6,9 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/common/command.h"
-#include "experiments/common/dataset_json.h"
 #include "experiments/common/options.h"
+#include "experiments/common/publish.h"
 #include "experiments/common/told.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
@@ -29,17 +28,7 @@ ExitCode run(const std::string& name, const std::string& file, const CommonOptio
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
   const GradientOutcome outcome = experiment(config, options.quiet);
-  if (!config.run.out.empty()) {
-    const std::string path = fmt::format("{}/{}.nc", config.run.out, file);
-    write_netcdf(path, outcome.data);
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json{{"variables", variables_json(outcome.data)}, {"provenance", outcome.data.attributes}};
-    if (theory_is_misled(config)) json["theory_told"] = told_json(config);
-    print_json(json);
-  }
-  if (!options.quiet) fmt::print(stderr, "{}{}", outcome.table, told_lines(config));
+  publish(file, options, config.run.out, outcome.data, outcome.table + told_lines(config));
   return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
 }
 

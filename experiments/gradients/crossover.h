@@ -35,6 +35,7 @@ CrossoverResult gradient_crossover(const Config& config, bool quiet);
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
+const Schema& crossover_schema();
 GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result);
 
 }  // namespace periscope

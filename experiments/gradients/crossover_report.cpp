@@ -44,29 +44,44 @@ std::string table_of(const CrossoverResult& result) {
 
 }  // namespace
 
+const Schema& crossover_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "gradient_crossover", "case", {{"down_factor", "1", "init.down_factor"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {words, "refusal", "", "why there is no prediction"},
+       {curve, "log_ratio", "nat", "log of the last W_down's gradient norm over that of Pre-LN", "down_factor"},
+       {curve, "log_rms_a", "nat", "log rms of the last MLP's output", "down_factor"},
+       {series, "log_law_measured", "nat", "T14's log ratio from measured sizes", "down_factor"},
+       {series, "log_law_stderr", "nat", "its standard error over seeds", "down_factor"},
+       {finding, "log_crossing", "nat", "log rms a at which the ratio is 1"},
+       {verdict, "verdict", "", "agreement of the ratio with theory at its worst factor (T19)"}},
+      {{"order_claim", "", "", "what the data say of Post > Pre > Peri (G6)", "provenance/order_claim"},
+       {"order_condition", "", "", "when that holds", "provenance/order_condition"}});
+  return schema;
+}
+
 GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result) {
-  GradientOutcome outcome{.data = {}, .table = table_of(result)};
-  NetcdfDataset& data = outcome.data;
-  data.attributes = provenance(config);
-  data.attributes["order_claim"] = std::string(name_of(result.order.verdict));
-  data.attributes["order_condition"] = result.condition;
-  data.dimensions = {{"case", result.placements.size()}, {"down_factor", result.factors.size()}};
-  data.variables = {{"down_factor", {"down_factor"}, result.factors, "1", "init.down_factor"}};
-  Columns columns(data, {"case"});
-  for (const Crossover& c : result.placements) {
-    columns.add("placement", placement_label(c.spec), "normalization placement (T1)");
-    columns.add("refusal", c.refusal, "why there is no prediction");
-    columns.add("log_ratio", c.log_ratio.curve(), c.ratio_predicted,
-                "log of the last W_down's gradient norm over that of Pre-LN", "down_factor");
-    columns.add("log_rms_a", c.log_rms_a.curve(), c.rms_a_predicted, "log rms of the last MLP's output", "down_factor");
+  GradientOutcome outcome{.data = {crossover_schema(), provenance(config)}, .table = table_of(result)};
+  Columns& data = outcome.data;
+  data.put("down_factor", result.factors);
+  for (std::size_t i = 0; i < result.placements.size(); ++i) {
+    const Crossover& c = result.placements[i];
+    const Columns::Row row = data.at("case", i);
+    row.put("placement", placement_label(c.spec));
+    row.put("refusal", c.refusal);
+    put_curve(row, "log_ratio", c.log_ratio.curve(), c.ratio_predicted);
+    put_curve(row, "log_rms_a", c.log_rms_a.curve(), c.rms_a_predicted);
     const Curve law = c.log_law.curve();
-    columns.add("log_law_measured", law.value, "T14's log ratio from measured sizes", {"down_factor"});
-    columns.add("log_law_stderr", law.standard_error, "its standard error over seeds", {"down_factor"});
-    columns.add("log_crossing", c.crossing, "log rms a at which the ratio is 1");
-    columns.add_verdict("verdict", telling(c.ratios), "agreement of the ratio with theory at its worst factor (T19)");
+    row.put("log_law_measured", law.value);
+    row.put("log_law_stderr", law.standard_error);
+    put_finding(row, "log_crossing", c.crossing);
+    put_verdict(row, "verdict", telling(c.ratios));
     for (const Finding& f : c.ratios) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
     outcome.rejected = outcome.rejected || c.crossing.verdict == Verdict::disagrees;
   }
+  data.put("order_claim", name_of(result.order.verdict));
+  data.put("order_condition", result.condition);
   return outcome;
 }
 

@@ -34,6 +34,7 @@ struct DepthResult {
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
 DepthResult gradient_depth(const Config& config, bool quiet);
 
+const Schema& depth_schema();
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result);
 
 }  // namespace periscope

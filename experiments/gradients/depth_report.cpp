@@ -35,31 +35,44 @@ std::string table_of(const DepthResult& result) {
 
 }  // namespace
 
+const Schema& depth_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "gradient_depth", "law", {{"layers", "1", "L, measured"}, {"theory_layers", "1", "L, predicted"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {words, "refusal", "", "why there is no prediction"},
+       {series, "log_gradient_measured", "nat", "log norm of the last W_down's gradient: mean over seeds", "layers"},
+       {series, "log_gradient_stderr", "nat", "its standard error over seeds", "layers"},
+       {series, "log_gradient_predicted", "nat", "log norm of the last W_down's gradient: prediction", "theory_layers"},
+       {series, "log_gradient_predicted_stderr", "nat", "standard error of the prediction", "theory_layers"},
+       {finding, "exponent", "1", "exponent of L, all measured depths"},
+       {finding, "late_exponent", "1", "exponent of L, last three measured depths"},
+       {number, "limit_exponent", "1", "theory's exponent at its greatest depths"},
+       {number, "claimed_exponent", "1", "exponent of claim G8"},
+       {words, "claim_verdict", "", "what the data say of G8"}});
+  return schema;
+}
+
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result) {
-  GradientOutcome outcome{.data = {}, .table = table_of(result)};
-  NetcdfDataset& data = outcome.data;
-  data.attributes = provenance(config);
-  data.dimensions = {
-      {"law", result.laws.size()}, {"layers", result.layers.size()}, {"theory_layers", result.theory_layers.size()}};
-  data.variables = {{"layers", {"layers"}, result.layers, "1", "L, measured"},
-                    {"theory_layers", {"theory_layers"}, result.theory_layers, "1", "L, predicted"}};
-  Columns columns(data, {"law"});
-  for (const DepthLaw& law : result.laws) {
+  GradientOutcome outcome{.data = {depth_schema(), provenance(config)}, .table = table_of(result)};
+  Columns& data = outcome.data;
+  data.put("layers", result.layers);
+  data.put("theory_layers", result.theory_layers);
+  for (std::size_t i = 0; i < result.laws.size(); ++i) {
+    const DepthLaw& law = result.laws[i];
+    const Columns::Row row = data.at("law", i);
     const Curve measured = law.gradient.curve();
-    columns.add("placement", placement_label(law.spec), "normalization placement (T1)");
-    columns.add("refusal", law.refusal, "why there is no prediction");
-    columns.add("log_gradient_measured", measured.value, "log norm of the last W_down's gradient: mean over seeds",
-                {"layers"});
-    columns.add("log_gradient_stderr", measured.standard_error, "its standard error over seeds", {"layers"});
-    columns.add("log_gradient_predicted", law.predicted.value, "log norm of the last W_down's gradient: prediction",
-                {"theory_layers"});
-    columns.add("log_gradient_predicted_stderr", law.predicted.standard_error, "standard error of the prediction",
-                {"theory_layers"});
-    columns.add("exponent", law.exponent, "exponent of L, all measured depths");
-    columns.add("late_exponent", law.late_exponent, "exponent of L, last three measured depths");
-    columns.add("limit_exponent", std::vector{law.limit}, "theory's exponent at its greatest depths");
-    columns.add("claimed_exponent", std::vector{law.claim ? law.claim->claimed : NAN}, "exponent of claim G8");
-    columns.add("claim_verdict", law.claim ? std::string(name_of(law.claim->verdict)) : "", "what the data say of G8");
+    row.put("placement", placement_label(law.spec));
+    row.put("refusal", law.refusal);
+    row.put("log_gradient_measured", measured.value);
+    row.put("log_gradient_stderr", measured.standard_error);
+    row.put("log_gradient_predicted", padded(law.predicted.value, result.theory_layers.size()));
+    row.put("log_gradient_predicted_stderr", padded(law.predicted.standard_error, result.theory_layers.size()));
+    put_finding(row, "exponent", law.exponent);
+    put_finding(row, "late_exponent", law.late_exponent);
+    row.put("limit_exponent", law.limit);
+    row.put("claimed_exponent", law.claim ? law.claim->claimed : NAN);
+    row.put("claim_verdict", law.claim ? name_of(law.claim->verdict) : "");
     for (const Finding* f : {&law.exponent, &law.late_exponent}) {
       outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
     }

@@ -30,6 +30,7 @@ struct IdentityPath {
 /// streams.
 std::vector<IdentityPath> identity_path(const Config& config, bool quiet);
 
+const Schema& identity_path_schema();
 GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
 
 }  // namespace periscope

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "experiments/common/provenance.h"
 #include "experiments/gradients/identity_path.h"
@@ -35,39 +36,53 @@ std::string table_of(const std::vector<IdentityPath>& results) {
 
 }  // namespace
 
+const Schema& identity_path_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "identity_path", "case", {{"depth", "1", "sublayers passed"}, {"sublayer", "1", "sublayer"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {words, "refusal", "", "why there is no prediction"},
+       {curve, "skip_share", "1", "share of the skip path in the gradient", "depth"},
+       {curve, "log_skip", "nat",
+        "log norm of the gradient that came down the skip connections alone, over that at the top", "depth"},
+       {series, "skip_cosine", "1", "cosine of the skip path's gradient and the whole: mean", "depth"},
+       {series, "skip_cosine_stderr", "1", "its standard error over seeds", "depth"},
+       {series, "branch_term", "1", "norm of a branch's term over that of the top's gradient: mean", "sublayer"},
+       {series, "branch_term_stderr", "1", "its standard error over seeds", "sublayer"},
+       {series, "branch_cosine", "1", "cosine of a branch's term and the top's gradient: mean", "sublayer"},
+       {series, "branch_cosine_stderr", "1", "its standard error over seeds", "sublayer"},
+       {number, "identity_error", "1", "largest norm of g - s - r over that of g"},
+       {number, "identity_bound", "1", "what rounding may make of it"},
+       {verdict, "verdict", "", "agreement of the share with theory at its worst depth (T19)"},
+       {words, "claim_verdict", "", "what the data say of G11"}});
+  return schema;
+}
+
 GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
-  GradientOutcome outcome{.data = {}, .table = table_of(results)};
-  NetcdfDataset& data = outcome.data;
-  data.attributes = provenance(config);
-  const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
-  std::vector<double> depth(sublayers + 1);
-  for (std::size_t i = 0; i <= sublayers; ++i) depth[i] = static_cast<double>(i);
-  data.dimensions = {{"case", results.size()}, {"depth", sublayers + 1}, {"sublayer", sublayers}};
-  data.variables = {{"depth", {"depth"}, depth, "1", "sublayers passed"},
-                    {"sublayer", {"sublayer"}, std::vector(depth.begin(), depth.end() - 1), "1", "sublayer"}};
-  Columns columns(data, {"case"});
-  for (const IdentityPath& path : results) {
-    columns.add("placement", placement_label(path.spec), "normalization placement (T1)");
-    columns.add("refusal", path.refusal, "why there is no prediction");
-    columns.add("skip_share", path.share.curve(), path.share_predicted, "share of the skip path in the gradient",
-                "depth");
-    columns.add("log_skip", path.log_skip.curve(), path.log_skip_predicted,
-                "log norm of the gradient that came down the skip connections alone, over that at the top", "depth");
-    const Curve cosine = path.cosine.curve();
-    columns.add("skip_cosine", cosine.value, "cosine of the skip path's gradient and the whole: mean", {"depth"});
-    columns.add("skip_cosine_stderr", cosine.standard_error, "its standard error over seeds", {"depth"});
-    const Curve branch = path.branch.curve();
-    columns.add("branch_term", branch.value, "norm of a branch's term over that of the top's gradient: mean",
-                {"sublayer"});
-    columns.add("branch_term_stderr", branch.standard_error, "its standard error over seeds", {"sublayer"});
-    const Curve along = path.branch_cosine.curve();
-    columns.add("branch_cosine", along.value, "cosine of a branch's term and the top's gradient: mean", {"sublayer"});
-    columns.add("branch_cosine_stderr", along.standard_error, "its standard error over seeds", {"sublayer"});
-    columns.add("identity_error", std::vector{path.error}, "largest norm of g - s - r over that of g");
-    columns.add("identity_bound", std::vector{path.error_bound}, "what rounding may make of it");
-    const Finding* worst = path.worst >= 0 ? &path.shares[static_cast<std::size_t>(path.worst)] : nullptr;
-    columns.add_verdict("verdict", worst, "agreement of the share with theory at its worst depth (T19)");
-    columns.add("claim_verdict", std::string(name_of(path.claim.verdict)), "what the data say of G11");
+  GradientOutcome outcome{.data = {identity_path_schema(), provenance(config)}, .table = table_of(results)};
+  Columns& data = outcome.data;
+  std::vector<double> depth(static_cast<std::size_t>(config.base.model.sublayers()) + 1);
+  std::iota(depth.begin(), depth.end(), 0.0);
+  data.put("depth", depth);
+  data.put("sublayer", std::vector(depth.begin(), depth.end() - 1));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const IdentityPath& path = results[i];
+    const Columns::Row row = data.at("case", i);
+    const auto series = [&](const std::string& name, const Curve& curve) {
+      row.put(name, curve.value);
+      row.put(name + "_stderr", curve.standard_error);
+    };
+    row.put("placement", placement_label(path.spec));
+    row.put("refusal", path.refusal);
+    put_curve(row, "skip_share", path.share.curve(), path.share_predicted);
+    put_curve(row, "log_skip", path.log_skip.curve(), path.log_skip_predicted);
+    series("skip_cosine", path.cosine.curve());
+    series("branch_term", path.branch.curve());
+    series("branch_cosine", path.branch_cosine.curve());
+    row.put("identity_error", path.error);
+    row.put("identity_bound", path.error_bound);
+    put_verdict(row, "verdict", path.worst >= 0 ? &path.shares[static_cast<std::size_t>(path.worst)] : nullptr);
+    row.put("claim_verdict", name_of(path.claim.verdict));
     outcome.rejected = outcome.rejected || !(path.error <= path.error_bound);
     for (const Finding& f : path.shares) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
   }

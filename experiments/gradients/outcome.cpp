@@ -45,65 +45,64 @@ std::string verdict_words(const Finding& finding) {
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
 }
 
-NetcdfVariable& Columns::variable(const std::string& name, const std::string& long_name,
-                                  const std::vector<std::string>& tail, bool text) {
-  for (NetcdfVariable& v : data_.variables) {
-    if (v.name == name) return v;
+Schema outcome_schema(const std::string& kind, const std::string& row, std::vector<DimensionSpec> dimensions,
+                      const std::vector<OutcomeColumn>& columns, std::vector<ColumnSpec> facts) {
+  for (DimensionSpec& d : dimensions) d.json = "variables/" + d.name;
+  dimensions.insert(dimensions.begin(), {row});
+  std::vector<ColumnSpec> all = std::move(facts);
+  for (const OutcomeColumn& c : columns) {
+    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& words) {
+      const std::string name = suffix.empty() ? c.name : fmt::format("{}_{}", c.name, suffix);
+      all.push_back({.name = name,
+                     .dimensions = row + (c.along.empty() ? "" : " " + c.along),
+                     .units = units,
+                     .meaning = words.empty() ? c.meaning : fmt::format("{}: {}", c.meaning, words),
+                     .json = fmt::format("variables/{}/[{}]", name, row)});
+    };
+    if (c.kind == Declared::curve || c.kind == Declared::finding) {
+      add("measured", c.units, "mean over seeds");
+      add("stderr", c.units, "standard error over seeds");
+      add("predicted", c.units, "prediction");
+      add("predicted_stderr", c.units, "standard error of the prediction");
+    }
+    if (c.kind == Declared::words || c.kind == Declared::number || c.kind == Declared::series) add("", c.units, "");
+    if (c.kind == Declared::finding) {
+      add("power", c.units, "error that would have been rejected with 95 % probability (T22)");
+      add("verdict", "", "agreement with theory (T19)");
+      add("verdict_reason", "", "why it is inconclusive");
+    }
+    if (c.kind == Declared::verdict) {
+      add("", "", "");
+      add("reason", "", "why it is inconclusive");
+    }
   }
-  std::vector<std::string> dimensions = dimensions_;
-  dimensions.insert(dimensions.end(), tail.begin(), tail.end());
-  NetcdfVariable v{.name = name,
-                   .dimensions = std::move(dimensions),
-                   .values = {},
-                   .units = std::string(text ? "" : "1"),
-                   .long_name = long_name};
-  if (text) v.values = std::vector<std::string>{};
-  return data_.variables.emplace_back(std::move(v));
+  return {kind, 1, std::move(dimensions), std::move(all)};
 }
 
-void Columns::add(const std::string& name, std::vector<double> values, const std::string& long_name,
-                  const std::vector<std::string>& tail) {
-  std::size_t length = 1;
-  for (const std::string& dimension : tail) {
-    for (const auto& [known, size] : data_.dimensions) length *= known == dimension ? size : 1;
-  }
+void put_finding(const Columns::Row& row, const std::string& name, const Finding& finding) {
+  row.put(name + "_measured", finding.measured.value);
+  row.put(name + "_stderr", finding.measured.error);
+  row.put(name + "_predicted", finding.predicted.value);
+  row.put(name + "_predicted_stderr", finding.predicted.error);
+  row.put(name + "_power", finding.power);
+  put_verdict(row, name + "_verdict", &finding);
+}
+
+void put_verdict(const Columns::Row& row, const std::string& name, const Finding* finding) {
+  row.put(name, name_of(finding != nullptr ? finding->verdict : Verdict::not_checked));
+  row.put(name + "_reason", finding != nullptr ? finding->reason : std::string());
+}
+
+void put_curve(const Columns::Row& row, const std::string& name, const Curve& measured, const Curve& predicted) {
+  row.put(name + "_measured", measured.value);
+  row.put(name + "_stderr", measured.standard_error);
+  row.put(name + "_predicted", padded(predicted.value, measured.value.size()));
+  row.put(name + "_predicted_stderr", padded(predicted.standard_error, measured.value.size()));
+}
+
+std::vector<double> padded(std::vector<double> values, std::size_t length) {
   values.resize(length, std::numeric_limits<double>::quiet_NaN());
-  auto& all = std::get<std::vector<double>>(variable(name, long_name, tail, false).values);
-  all.insert(all.end(), values.begin(), values.end());
-}
-
-void Columns::add(const std::string& name, const std::string& word, const std::string& long_name) {
-  std::get<std::vector<std::string>>(variable(name, long_name, {}, true).values).push_back(word);
-}
-
-void Columns::add(const std::string& name, const Finding& finding, const std::string& long_name) {
-  add(fmt::format("{}_measured", name), std::vector{finding.measured.value},
-      fmt::format("{}: mean over seeds", long_name));
-  add(fmt::format("{}_stderr", name), std::vector{finding.measured.error},
-      fmt::format("{}: standard error over seeds", long_name));
-  add(fmt::format("{}_predicted", name), std::vector{finding.predicted.value},
-      fmt::format("{}: prediction", long_name));
-  add(fmt::format("{}_predicted_stderr", name), std::vector{finding.predicted.error},
-      fmt::format("{}: standard error of the prediction", long_name));
-  add(fmt::format("{}_power", name), std::vector{finding.power},
-      fmt::format("{}: error that would have been rejected with 95 % probability (T22)", long_name));
-  add_verdict(fmt::format("{}_verdict", name), &finding, fmt::format("{}: agreement with theory (T19)", long_name));
-}
-
-void Columns::add_verdict(const std::string& name, const Finding* finding, const std::string& long_name) {
-  add(name, std::string(name_of(finding != nullptr ? finding->verdict : Verdict::not_checked)), long_name);
-  add(fmt::format("{}_reason", name), finding != nullptr ? finding->reason : std::string(),
-      fmt::format("{}: why it is inconclusive", long_name));
-}
-
-void Columns::add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,
-                  const std::string& along) {
-  add(fmt::format("{}_measured", name), measured.value, fmt::format("{}: mean over seeds", long_name), {along});
-  add(fmt::format("{}_stderr", name), measured.standard_error, fmt::format("{}: standard error over seeds", long_name),
-      {along});
-  add(fmt::format("{}_predicted", name), predicted.value, fmt::format("{}: prediction", long_name), {along});
-  add(fmt::format("{}_predicted_stderr", name), predicted.standard_error,
-      fmt::format("{}: standard error of the prediction", long_name), {along});
+  return values;
 }
 
 }  // namespace periscope

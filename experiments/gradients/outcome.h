@@ -1,16 +1,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "experiments/common/columns.h"
 #include "experiments/common/findings.h"
-#include "experiments/common/netcdf_file.h"
 #include "theory/predict.h"
 
 namespace periscope {
 
 /// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
 struct GradientOutcome {
-  NetcdfDataset data;
+  Columns data;
   std::string table;
   bool rejected = false;
 };
@@ -51,28 +52,31 @@ std::string plus_minus(const Estimate& estimate);
 /// 0.25)" with the reason.
 std::string verdict_words(const Finding& finding);
 
-/// Writes variables that share leading dimensions, one row per call of `append`.
-class Columns {
- public:
-  Columns(NetcdfDataset& data, std::vector<std::string> dimensions) : data_(data), dimensions_(std::move(dimensions)) {}
-  /// Appends numbers (or words) to variable `name`, which exists from its first call on with the further dimensions
-  /// `tail`.
-  void add(const std::string& name, std::vector<double> values, const std::string& long_name,
-           const std::vector<std::string>& tail = {});
-  void add(const std::string& name, const std::string& word, const std::string& long_name);
-  /// name_measured, name_stderr, name_predicted, name_predicted_stderr, name_power, name_verdict, name_verdict_reason.
-  void add(const std::string& name, const Finding& finding, const std::string& long_name);
-  /// name and name_reason: the verdict, and why it is inconclusive. `finding` is null where there is none to judge.
-  void add_verdict(const std::string& name, const Finding* finding, const std::string& long_name);
-  /// name_measured, name_stderr and name_predicted, name_predicted_stderr along one more dimension.
-  void add(const std::string& name, const Curve& measured, const Curve& predicted, const std::string& long_name,
-           const std::string& along);
+/// What one declaration of a gradient experiment's result stands for, by the columns that it makes of name N:
+/// words, number  N;
+/// series         N on the dimension `along`;
+/// curve          N_measured, N_stderr, N_predicted, N_predicted_stderr on the dimension `along`;
+/// finding        the same four without it, N_power, N_verdict and N_verdict_reason;
+/// verdict        N and N_reason.
+enum class Declared { words, number, series, curve, finding, verdict };
 
- private:
-  NetcdfVariable& variable(const std::string& name, const std::string& long_name, const std::vector<std::string>& tail,
-                           bool text);
-  NetcdfDataset& data_;
-  std::vector<std::string> dimensions_;
+struct OutcomeColumn {
+  Declared kind;
+  std::string name, units, meaning;
+  std::string along = {};
 };
+
+/// The schema of an experiment with one row per `row` ("case"). JSON has every column under "variables", with the rows
+/// in a list.
+Schema outcome_schema(const std::string& kind, const std::string& row, std::vector<DimensionSpec> dimensions,
+                      const std::vector<OutcomeColumn>& columns, std::vector<ColumnSpec> facts = {});
+
+/// These fill what is declared as a finding, a verdict (null: none to judge) and a curve; what is not predicted is NaN.
+void put_finding(const Columns::Row& row, const std::string& name, const Finding& finding);
+void put_verdict(const Columns::Row& row, const std::string& name, const Finding* finding);
+void put_curve(const Columns::Row& row, const std::string& name, const Curve& measured, const Curve& predicted);
+
+/// `values` with NaN behind them, up to `length`.
+std::vector<double> padded(std::vector<double> values, std::size_t length);
 
 }  // namespace periscope

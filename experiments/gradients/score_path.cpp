@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
@@ -124,31 +125,43 @@ std::vector<ScorePath> score_path(const Config& config, bool quiet) {
   return results;
 }
 
+const Schema& score_path_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "score_path", "case", {{"depth", "1", "sublayers passed"}, {"layer", "1", "layer"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {words, "refusal", "", "why there is no prediction"},
+       {curve, "score_share", "1", "share of the score path S/(S+V)", "layer"},
+       {curve, "log_grad_sq", "nat", "log of the stream's squared gradient", "depth"},
+       {series, "log_grad_sq_without_scores_predicted", "nat", "prediction without the score path", "depth"},
+       {series, "log_grad_sq_without_scores_predicted_stderr", "nat",
+        "standard error of the prediction without the score path", "depth"},
+       {verdict, "share_verdict", "", "agreement of the share with theory (T19)"},
+       {verdict, "verdict", "", "agreement of the stream's gradient with theory (T19)"},
+       {verdict, "without_scores_verdict", "", "the same for a theory without the score path"}});
+  return schema;
+}
+
 GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
-  GradientOutcome outcome{.data = {}, .table = table_of(results)};
-  NetcdfDataset& data = outcome.data;
-  data.attributes = provenance(config);
+  GradientOutcome outcome{.data = {score_path_schema(), provenance(config)}, .table = table_of(results)};
+  Columns& data = outcome.data;
   const auto layers = static_cast<std::size_t>(config.base.model.layers);
-  std::vector<double> depth;
-  for (std::size_t i = 0; i <= 2 * layers; ++i) depth.push_back(static_cast<double>(i));
-  data.dimensions = {{"case", results.size()}, {"depth", depth.size()}, {"layer", layers}};
-  data.variables = {
-      {"depth", {"depth"}, depth, "1", "sublayers passed"},
-      {"layer", {"layer"}, std::vector(depth.begin(), depth.begin() + static_cast<long>(layers)), "1", "layer"}};
-  Columns columns(data, {"case"});
-  for (const ScorePath& path : results) {
-    columns.add("placement", placement_label(path.spec), "normalization placement (T1)");
-    columns.add("refusal", path.refusal, "why there is no prediction");
-    columns.add("score_share", path.share_measured, path.share_predicted, "share of the score path S/(S+V)", "layer");
-    columns.add("log_grad_sq", path.log_measured, path.log_with, "log of the stream's squared gradient", "depth");
-    columns.add("log_grad_sq_without_scores_predicted", path.log_without.value, "prediction without the score path",
-                {"depth"});
-    columns.add("log_grad_sq_without_scores_predicted_stderr", path.log_without.standard_error,
-                "standard error of the prediction without the score path", {"depth"});
-    columns.add_verdict("share_verdict", telling(path.shares), "agreement of the share with theory (T19)");
-    columns.add_verdict("verdict", telling(path.with), "agreement of the stream's gradient with theory (T19)");
-    columns.add_verdict("without_scores_verdict", telling(path.without),
-                        "the same for a theory without the score path");
+  std::vector<double> depth(2 * layers + 1);
+  std::iota(depth.begin(), depth.end(), 0.0);
+  data.put("depth", depth);
+  data.put("layer", std::vector(depth.begin(), depth.begin() + static_cast<long>(layers)));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const ScorePath& path = results[i];
+    const Columns::Row row = data.at("case", i);
+    row.put("placement", placement_label(path.spec));
+    row.put("refusal", path.refusal);
+    put_curve(row, "score_share", path.share_measured, path.share_predicted);
+    put_curve(row, "log_grad_sq", path.log_measured, path.log_with);
+    row.put("log_grad_sq_without_scores_predicted", padded(path.log_without.value, depth.size()));
+    row.put("log_grad_sq_without_scores_predicted_stderr", padded(path.log_without.standard_error, depth.size()));
+    put_verdict(row, "share_verdict", telling(path.shares));
+    put_verdict(row, "verdict", telling(path.with));
+    put_verdict(row, "without_scores_verdict", telling(path.without));
     for (const auto* findings : {&path.shares, &path.with}) {
       for (const Finding& f : *findings) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
     }

@@ -21,6 +21,7 @@ struct ScorePath {
 
 std::vector<ScorePath> score_path(const Config& config, bool quiet);
 
+const Schema& score_path_schema();
 /// `rejected` is about the whole theory; one without the score path is expected to be wrong.
 GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
 

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/common/agreement.h"
+#include "experiments/common/columns.h"
 #include "experiments/common/config.h"
-#include "experiments/common/netcdf_file.h"
 #include "experiments/ladder/width_fit.h"
 
 namespace periscope {
@@ -65,7 +64,7 @@ LadderResult measure_ladder(const Config& config, bool quiet);
 
 bool any_disagrees(const LadderResult& result);
 std::string ladder_table(const LadderResult& result, const Config& config);
-nlohmann::ordered_json ladder_json(const LadderResult& result);
-NetcdfDataset ladder_dataset(const Config& config, const LadderResult& result);
+const Schema& ladder_schema();
+Columns ladder_columns(const Config& config, const LadderResult& result);
 
 }  // namespace periscope

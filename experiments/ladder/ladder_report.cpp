@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
 
 #include "experiments/common/provenance.h"
 #include "experiments/common/told.h"
@@ -13,10 +10,8 @@ namespace periscope {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Words = std::vector<std::string>;
 using Values = std::vector<double>;
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 /// Points of the fitted curve between 1/D = 0 and the narrowest stack.
 constexpr std::size_t curve_points = 33;
 
@@ -52,31 +47,47 @@ std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
   return all;
 }
 
-Json quantity_json(const LadderQuantity& q) {
+/// What was not judged is NaN in files, of which figures are drawn.
+void put_quantity(const Columns::Row& row, const StackSpec& spec, const LadderQuantity& q, const Values& grid) {
   Values values;
   Values errors;
   for (const Estimate& m : q.measured) {
     values.push_back(m.value);
     errors.push_back(m.error);
   }
-  Json json{{"name", q.name()},
-            {"measured", values},
-            {"stderr", errors},
-            {"limit", q.fit.limit.value},
-            {"limit_stderr", q.fit.limit.error},
-            {"slope", q.fit.slope.value},
-            {"slope_stderr", q.fit.slope.error},
-            {"curvature", q.fit.curvature.value},
-            {"curvature_stderr", q.fit.curvature.error},
-            {"lack_of_fit", q.fit.lack_of_fit},
-            {"predicted", q.predicted.value},
-            {"predicted_stderr", q.predicted.error},
-            {"excess", q.excess},
-            {"critical", q.critical},
-            {"power", q.power},
-            {"verdict", name_of(q.verdict)}};
-  if (!q.reason.empty()) json["reason"] = q.reason;
-  return json;
+  const bool judged = q.verdict != Verdict::not_checked;
+  const auto put = [&](const char* column, double value) { (judged ? row : row.for_json()).put(column, value); };
+  row.put("quantity", q.name());
+  row.put("quantity_placement", placement_label(spec));
+  row.put("quantity_input", input_of(spec));
+  row.put("quantity_units", statistic_facts[static_cast<std::size_t>(q.statistic)].units);
+  row.put("ladder_measured", values);
+  row.put("ladder_stderr", errors);
+  put("limit", q.fit.limit.value);
+  put("limit_stderr", q.fit.limit.error);
+  put("slope", q.fit.slope.value);
+  put("slope_stderr", q.fit.slope.error);
+  put("curvature", q.fit.curvature.value);
+  put("curvature_stderr", q.fit.curvature.error);
+  put("lack_of_fit", q.fit.lack_of_fit);
+  row.put("limit_predicted", q.predicted.value);
+  row.put("limit_predicted_stderr", q.predicted.error);
+  put("limit_excess", q.excess);
+  put("limit_critical", q.critical);
+  put("limit_power", q.power);
+  put("scale", q.scale);
+  row.put("ladder_verdict", name_of(q.verdict));
+  (q.reason.empty() ? row.for_files() : row).put("ladder_reason", q.reason);
+  if (!judged) return;
+  Values fitted;
+  Values fitted_errors;
+  for (const double x : grid) {
+    const Estimate at = q.fit.at(x);
+    fitted.push_back(at.value);
+    fitted_errors.push_back(at.error);
+  }
+  row.put("fit", fitted);
+  row.put("fit_stderr", fitted_errors);
 }
 
 }  // namespace
@@ -108,100 +119,70 @@ std::string ladder_table(const LadderResult& result, const Config& config) {
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
 }
 
-Json ladder_json(const LadderResult& result) {
-  Json stacks = Json::array();
-  for (const LadderStack& stack : result.stacks) {
-    Json quantities = Json::array();
-    for (const LadderQuantity& q : stack.quantities) quantities.push_back(quantity_json(q));
-    Json json{{"placement", resolved_json(stack.spec)["model"]["placement"]},
-              {"input", input_of(stack.spec)},
-              {"verdict", name_of(stack.verdict)},
-              {"quantities", quantities}};
-    if (!stack.refusal.empty()) json["refused"] = stack.refusal;
-    stacks.push_back(json);
-  }
-  return {{"widths", result.widths}, {"stacks", stacks}};
+const Schema& ladder_schema() {
+  static const Schema schema = [] {
+    const std::string stack = "stacks/[stack]/";
+    const std::string q = stack + "quantities/[of_stack]/";
+    const std::string one = "quantity";
+    const std::string curve = "the curve of a figure, which follows from the fit";
+    return Schema(
+        "ladder", 1,
+        {{"quantity", "", "what is followed along the widths", q + "name"},
+         {"ladder_width", "1", "D", "widths"},
+         {"inverse_width", "1", "1/D"}},
+        {{"quantity_placement", one, "", "normalization placement (T1)", "", "JSON has it once per stack"},
+         {"quantity_input", one, "", "what enters the stack", "", "JSON has it once per stack"},
+         json_only("placement", stack + "placement", "name or table of the placement", "files: quantity_placement"),
+         json_only("input", stack + "input", "what enters the stack", "files: quantity_input"),
+         json_only("verdict", stack + "verdict", "of all quantities of a stack", "files: that of each quantity"),
+         json_only("quantities", stack + "quantities", "the stack's quantities", "files have the dimension quantity"),
+         json_only("refused", stack + "refused", "why nothing was predicted", "files have no quantities of it"),
+         {"quantity_units", one, "", "units of the quantity, and of its limit", "", "the statistic says them"},
+         {"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units", q + "measured"},
+         {"ladder_stderr", one + " ladder_width", "1", "its standard error", q + "stderr"},
+         {"limit", one, "1", "m of m + b/D + c/D^2 fitted to the measured", q + "limit"},
+         {"limit_stderr", one, "1", "its standard error", q + "limit_stderr"},
+         {"slope", one, "1", "b", q + "slope"},
+         {"slope_stderr", one, "1", "its standard error", q + "slope_stderr"},
+         {"curvature", one, "1", "c", q + "curvature"},
+         {"curvature_stderr", one, "1", "its standard error", q + "curvature_stderr"},
+         {"lack_of_fit", one, "1", "p-value of the points' distance from the parabola", q + "lack_of_fit"},
+         {"limit_predicted", one, "1", "theory at infinite width", q + "predicted"},
+         {"limit_predicted_stderr", one, "1", "its standard error", q + "predicted_stderr"},
+         {"limit_excess", one, "1", "standard errors between limit and theory", q + "excess"},
+         {"limit_critical", one, "1", "where it is rejected", q + "critical"},
+         {"limit_power", one, "1", "smallest relative error that is refused with 95 %", q + "power"},
+         {"scale", one, "1", "what relative errors are relative to", "", "of use for figures"},
+         {"ladder_verdict", one, "", "limit of infinite width against theory (T23)", q + "verdict"},
+         {"ladder_reason", one, "", "why it is inconclusive or was not checked", q + "reason"},
+         {"fit", one + " inverse_width", "1", "the fitted parabola", "", curve},
+         {"fit_stderr", one + " inverse_width", "1", "its standard error", "", curve}});
+  }();
+  return schema;
 }
 
-NetcdfDataset ladder_dataset(const Config& config, const LadderResult& result) {
-  Words placement;
-  Words input;
-  Words name;
-  Words verdict;
-  Words reason;
-  std::map<std::string, Values> numbers;
-  const double narrowest = 1.0 / result.widths.front();
+Columns ladder_columns(const Config& config, const LadderResult& result) {
+  Columns columns(ladder_schema(), provenance(config));
+  columns.put("ladder_width", result.widths);
   Values grid;
   for (std::size_t k = 0; k < curve_points; ++k) {
-    grid.push_back(narrowest * static_cast<double>(k) / static_cast<double>(curve_points - 1));
+    grid.push_back(static_cast<double>(k) / static_cast<double>(curve_points - 1) / result.widths.front());
   }
-  for (const LadderStack& stack : result.stacks) {
-    for (const LadderQuantity& q : stack.quantities) {
-      placement.push_back(placement_label(stack.spec));
-      input.emplace_back(input_of(stack.spec));
-      name.push_back(q.name());
-      verdict.emplace_back(name_of(q.verdict));
-      reason.push_back(q.reason);
-      const bool judged = q.verdict != Verdict::not_checked;
-      const auto put = [&](const char* variable, double value) { numbers[variable].push_back(judged ? value : nan); };
-      put("limit", q.fit.limit.value);
-      put("limit_stderr", q.fit.limit.error);
-      put("slope", q.fit.slope.value);
-      put("slope_stderr", q.fit.slope.error);
-      put("curvature", q.fit.curvature.value);
-      put("curvature_stderr", q.fit.curvature.error);
-      put("lack_of_fit", q.fit.lack_of_fit);
-      put("limit_excess", q.excess);
-      put("limit_critical", q.critical);
-      put("limit_power", q.power);
-      put("scale", q.scale);
-      numbers["limit_predicted"].push_back(q.predicted.value);
-      numbers["limit_predicted_stderr"].push_back(q.predicted.error);
-      for (const Estimate& m : q.measured) {
-        numbers["ladder_measured"].push_back(m.value);
-        numbers["ladder_stderr"].push_back(m.error);
-      }
-      for (const double x : grid) {
-        const Estimate at = judged ? q.fit.at(x) : Estimate{nan, nan};
-        numbers["fit"].push_back(at.value);
-        numbers["fit_stderr"].push_back(at.error);
-      }
+  columns.put("inverse_width", grid);
+  std::size_t next = 0;
+  for (std::size_t s = 0; s < result.stacks.size(); ++s) {
+    const LadderStack& stack = result.stacks[s];
+    const Columns::Row of_stack = columns.at("stack", s);
+    of_stack.put("placement", resolved_json(stack.spec)["model"]["placement"]);
+    of_stack.put("input", input_of(stack.spec));
+    of_stack.put("verdict", name_of(stack.verdict));
+    of_stack.put("quantities", Json::array());
+    for (std::size_t k = 0; k < stack.quantities.size(); ++k) {
+      put_quantity(of_stack.at("of_stack", k).at("quantity", next++), stack.spec, stack.quantities[k], grid);
     }
+    if (!stack.refusal.empty()) of_stack.put("refused", stack.refusal);
   }
-  NetcdfDataset data;
-  data.dimensions = {
-      {"quantity", name.size()}, {"ladder_width", result.widths.size()}, {"inverse_width", curve_points}};
-  data.attributes = provenance(config);
-  const Words one{"quantity"};
-  const Words widths{"quantity", "ladder_width"};
-  const Words points{"quantity", "inverse_width"};
-  data.variables = {
-      {"ladder_width", {"ladder_width"}, Values(result.widths.begin(), result.widths.end()), "1", "D"},
-      {"inverse_width", {"inverse_width"}, grid, "1", "1/D"},
-      {"quantity", one, name, "", "what is followed along the widths"},
-      {"quantity_placement", one, placement, "", "normalization placement (T1)"},
-      {"quantity_input", one, input, "", "what enters the stack"},
-      {"ladder_verdict", one, verdict, "", "limit of infinite width against theory (T23)"},
-      {"ladder_reason", one, reason, "", "why it is inconclusive or was not checked"},
-      {"ladder_measured", widths, numbers["ladder_measured"], "1", "mean over seeds"},
-      {"ladder_stderr", widths, numbers["ladder_stderr"], "1", "its standard error"},
-      {"limit_predicted", one, numbers["limit_predicted"], "1", "theory at infinite width"},
-      {"limit_predicted_stderr", one, numbers["limit_predicted_stderr"], "1", "its standard error"},
-      {"limit", one, numbers["limit"], "1", "m of m + b/D + c/D^2 fitted to the measured"},
-      {"limit_stderr", one, numbers["limit_stderr"], "1", "its standard error"},
-      {"slope", one, numbers["slope"], "1", "b"},
-      {"slope_stderr", one, numbers["slope_stderr"], "1", "its standard error"},
-      {"curvature", one, numbers["curvature"], "1", "c"},
-      {"curvature_stderr", one, numbers["curvature_stderr"], "1", "its standard error"},
-      {"lack_of_fit", one, numbers["lack_of_fit"], "1", "p-value of the points' distance from the parabola"},
-      {"limit_excess", one, numbers["limit_excess"], "1", "standard errors between limit and theory"},
-      {"limit_critical", one, numbers["limit_critical"], "1", "where it is rejected"},
-      {"limit_power", one, numbers["limit_power"], "1", "smallest relative error that is refused with 95 %"},
-      {"scale", one, numbers["scale"], "1", "what relative errors are relative to"},
-      {"fit", points, numbers["fit"], "1", "the fitted parabola"},
-      {"fit_stderr", points, numbers["fit_stderr"], "1", "its standard error"},
-  };
-  return data;
+  return columns;
 }
 
 }  // namespace periscope

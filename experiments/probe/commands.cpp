@@ -10,6 +10,7 @@
 #include "experiments/common/command.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/publish.h"
 #include "experiments/probe/generate.h"
 #include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
@@ -150,17 +151,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
                      .notes = {}};
   result.notes = notes_of(checkpoint, result.input);
   const nlohmann::ordered_json origin = provenance_of(config, result, own.folder);
-  if (!config.run.out.empty()) {
-    const std::string path = config.run.out + "/probe.nc";
-    write_netcdf(path, probe_dataset(result, origin));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json = probe_json(result);
-    json["provenance"] = origin;
-    print_json(json);
-  }
-  if (!options.quiet) fmt::print(stderr, "{}", probe_table(result));
+  publish("probe", options, config.run.out, probe_columns(result, origin), probe_table(result));
   if (violates_growth_identity(result.measured)) return ExitCode::check_failed;
   return own.fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
 }

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/columns.h"
 #include "experiments/common/config.h"
-#include "experiments/common/netcdf_file.h"
 #include "experiments/probe/token_input.h"
 #include "sim/measure/model_reading.h"
 #include "theory/predict.h"
@@ -56,9 +56,9 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest);
 
-/// The forms of a result: a table for people, JSON, NetCDF.
+/// The forms of a result: a table for people, and columns.
 [[nodiscard]] std::string probe_table(const ProbeResult& result);
-[[nodiscard]] nlohmann::ordered_json probe_json(const ProbeResult& result);
-[[nodiscard]] NetcdfDataset probe_dataset(const ProbeResult& result, const nlohmann::ordered_json& provenance);
+[[nodiscard]] const Schema& probe_schema();
+[[nodiscard]] Columns probe_columns(const ProbeResult& result, const nlohmann::ordered_json& provenance);
 
 }  // namespace periscope

@@ -6,10 +6,9 @@
 #include <memory>
 
 #include "experiments/certify/certify.h"
-#include "experiments/common/atomic_file.h"
 #include "experiments/common/command.h"
-#include "experiments/common/json_text.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/publish.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/soundness/report.h"
 
@@ -59,17 +58,8 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
                                 .quiet = options.quiet};
   const SoundnessResult result =
       own.only ? search_violations(search, static_cast<std::uint32_t>(*own.only)) : search_violations(search);
-  const nlohmann::ordered_json origin = provenance(config);
-  nlohmann::ordered_json json = soundness_json(result);
-  json["provenance"] = origin;
-  if (!config.run.out.empty()) {
-    const std::string stem = config.run.out + "/soundness.";
-    write_netcdf(stem + "nc", soundness_dataset(result, origin));
-    write_text_file(stem + "json", json_text(json, 1) + "\n");
-    if (!options.quiet) fmt::print(stderr, "wrote {0}nc and {0}json\n", stem);
-  }
-  if (options.json) print_json(json);
-  if (!options.quiet) fmt::print(stderr, "{}", soundness_table(result, use_colour()));
+  publish("soundness", options, config.run.out, soundness_columns(result, provenance(config)),
+          soundness_table(result, use_colour()), true);
   return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
 }
 

@@ -109,64 +109,76 @@ std::string soundness_table(const SoundnessResult& r, bool colour) {
   return table + fmt::format(" ({:.1f} s)\n", r.seconds);
 }
 
-nlohmann::ordered_json soundness_json(const SoundnessResult& r) {
-  Json json{
-      {"seed", r.options.seed}, {"scale", r.options.scale},     {"checkpoints", r.checkpoints}, {"runs", r.runs},
-      {"violated", r.violated}, {"arithmetics", Json::array()}, {"violations", Json::array()},  {"seconds", r.seconds}};
-  for (const ArithmeticSummary& s : r.summaries) {
-    Json classes = Json::object();
+const Schema& soundness_schema() {
+  static const Schema schema = [] {
+    const std::string on = "arithmetic";
+    const std::string each = "arithmetics/[arithmetic]/";
+    const std::string tightness = each + "tightness/{class}/";
+    return Schema(
+        "soundness", 1,
+        {{"arithmetic", "", "arithmetic of the certificates and of the runs", each + "arithmetic"},
+         {"class", "", "class of signals"}},
+        {{"seed", "", "1", "of the checkpoints", "seed"},
+         {"scale", "", "1", "on every bound", "scale"},
+         {"total_checkpoints", "", "1", "checkpoints examined", "checkpoints"},
+         {"total_runs", "", "1", "emulated runs", "runs"},
+         {"total_violated", "", "1", "checkpoints with a run that passed a certified number", "violated"},
+         json_only("arithmetics", "arithmetics", "every arithmetic", "files have the dimension arithmetic"),
+         json_only("violations", "violations", "what passed a certified number, with its weights", "no columns"),
+         {"seconds", "", "s", "that it took", "seconds"},
+         {"format", on, "", "number format of what is stored", each + "format"},
+         {"checkpoints", on, "1", "checkpoints examined", each + "checkpoints"},
+         {"stream_certified", on, "1", "checkpoints whose residual stream is certified", each + "stream_certified"},
+         {"all_certified", on, "1", "checkpoints of which every signal is certified", each + "all_certified"},
+         {"runs", on, "1", "emulated runs", each + "runs"},
+         {"violated", on, "1", "checkpoints with a run that passed a certified number", each + "violated"},
+         json_only("tightness", each + "tightness", "of every class", "files have the dimension class"),
+         {"tightness_checkpoints", on + " class", "1", "checkpoints with a bound of the class",
+          tightness + "checkpoints"},
+         {"tightness_median", on + " class", "1", "largest value reached over largest bound: median",
+          tightness + "median"},
+         {"tightness_largest", on + " class", "1", "largest value reached over largest bound: largest",
+          tightness + "largest"},
+         {"tightness_tightest", on + " class", "1", "checkpoint where it is largest", tightness + "tightest"}});
+  }();
+  return schema;
+}
+
+Columns soundness_columns(const SoundnessResult& r, const nlohmann::ordered_json& provenance) {
+  Columns columns(soundness_schema(), provenance);
+  columns.put("class", theory::signal_class_names);
+  columns.put("seed", r.options.seed);
+  columns.put("scale", r.options.scale);
+  columns.put("total_checkpoints", r.checkpoints);
+  columns.put("total_runs", r.runs);
+  columns.put("total_violated", r.violated);
+  columns.put("arithmetics", Json::array());
+  Json violations = Json::array();
+  for (const SpecimenResult& v : r.violations) violations.push_back(violation_json(v));
+  columns.put("violations", std::move(violations));
+  columns.put("seconds", r.seconds);
+  for (std::size_t i = 0; i < r.summaries.size(); ++i) {
+    const ArithmeticSummary& s = r.summaries[i];
+    const Columns::Row row = columns.at("arithmetic", i);
+    row.put("arithmetic", kind_name(s.arithmetic));
+    row.put("format", s.arithmetic.stored.name);
+    row.put("checkpoints", s.checkpoints);
+    row.put("stream_certified", s.stream_certified);
+    row.put("all_certified", s.all_certified);
+    row.put("runs", s.runs);
+    row.put("violated", s.violated);
+    row.put("tightness", Json::object());
     for (std::size_t k = 0; k < class_count; ++k) {
       const Tightness& t = s.tightness[k];
       if (t.checkpoints == 0) continue;
-      classes[std::string(theory::signal_class_names[k])] = {
-          {"checkpoints", t.checkpoints}, {"median", t.median}, {"largest", t.largest}, {"tightest", t.tightest}};
-    }
-    json["arithmetics"].push_back({{"arithmetic", kind_name(s.arithmetic)},
-                                   {"format", s.arithmetic.stored.name},
-                                   {"checkpoints", s.checkpoints},
-                                   {"stream_certified", s.stream_certified},
-                                   {"all_certified", s.all_certified},
-                                   {"runs", s.runs},
-                                   {"violated", s.violated},
-                                   {"tightness", std::move(classes)}});
-  }
-  for (const SpecimenResult& v : r.violations) json["violations"].push_back(violation_json(v));
-  return json;
-}
-
-NetcdfDataset soundness_dataset(const SoundnessResult& r, const nlohmann::ordered_json& provenance) {
-  NetcdfDataset data;
-  data.attributes = provenance;
-  std::vector<std::string> arithmetics, formats, classes;
-  std::vector<double> checkpoints, stream, all, runs, violated, median, largest;
-  for (const std::string_view name : theory::signal_class_names) classes.emplace_back(name);
-  for (const ArithmeticSummary& s : r.summaries) {
-    arithmetics.emplace_back(kind_name(s.arithmetic));
-    formats.emplace_back(s.arithmetic.stored.name);
-    checkpoints.push_back(s.checkpoints);
-    stream.push_back(s.stream_certified);
-    all.push_back(s.all_certified);
-    runs.push_back(static_cast<double>(s.runs));
-    violated.push_back(s.violated);
-    for (const Tightness& t : s.tightness) {
-      median.push_back(t.checkpoints > 0 ? t.median : std::nan(""));
-      largest.push_back(t.checkpoints > 0 ? t.largest : std::nan(""));
+      const Columns::Row of_class = row.at("class", k, theory::signal_class_names[k]);
+      of_class.put("tightness_checkpoints", t.checkpoints);
+      of_class.put("tightness_median", t.median);
+      of_class.put("tightness_largest", t.largest);
+      of_class.put("tightness_tightest", t.tightest);
     }
   }
-  data.dimensions = {{"arithmetic", r.summaries.size()}, {"class", class_count}};
-  const std::vector<std::string> each{"arithmetic"};
-  const std::vector<std::string> both{"arithmetic", "class"};
-  data.variables = {{"arithmetic", each, arithmetics, "", "arithmetic of the certificates and of the runs"},
-                    {"format", each, formats, "", "number format of what is stored"},
-                    {"class", {"class"}, classes, "", "class of signals"},
-                    {"checkpoints", each, checkpoints, "1", "checkpoints examined"},
-                    {"stream_certified", each, stream, "1", "checkpoints whose residual stream is certified"},
-                    {"all_certified", each, all, "1", "checkpoints of which every signal is certified"},
-                    {"runs", each, runs, "1", "emulated runs"},
-                    {"violated", each, violated, "1", "checkpoints with a run that passed a certified number"},
-                    {"tightness_median", both, median, "1", "largest value reached over largest bound: median"},
-                    {"tightness_largest", both, largest, "1", "largest value reached over largest bound: largest"}};
-  return data;
+  return columns;
 }
 
 }  // namespace periscope

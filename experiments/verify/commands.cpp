@@ -4,10 +4,8 @@
 
 #include <memory>
 
-#include "experiments/common/atomic_file.h"
 #include "experiments/common/command.h"
-#include "experiments/common/json_text.h"
-#include "experiments/common/provenance.h"
+#include "experiments/common/publish.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/verify/describe.h"
 #include "experiments/verify/report.h"
@@ -49,21 +47,7 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
                                       .scale = own.scale,
                                       .starts = 8,
                                       .quiet = options.quiet});
-  nlohmann::ordered_json json = verify_json(result);
-  json["provenance"] = provenance(config);
-  if (!config.run.out.empty()) {
-    for (const char* kind : {"nc", "json"}) {
-      const std::string path = fmt::format("{}/verify.{}", config.run.out, kind);
-      if (kind == std::string_view("nc")) {
-        write_netcdf(path, verify_dataset(config, result));
-      } else {
-        write_text_file(path, json_text(json, 1) + "\n");
-      }
-      if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-    }
-  }
-  if (options.json) print_json(json);
-  if (!options.quiet) fmt::print(stderr, "{}", verify_table(result, use_colour()));
+  publish("verify", options, config.run.out, verify_columns(config, result), verify_table(result, use_colour()), true);
   return result.passed() ? ExitCode::ok : ExitCode::check_failed;
 }
 

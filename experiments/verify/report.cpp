@@ -19,14 +19,6 @@ std::string coloured(const std::string& word, bool good, bool colour) {
 
 std::string number(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
 
-/// "no case" if none met the statement with a bound that says something.
-std::string_view verdict_of(const Statement& s, const Tally& t) {
-  const bool refutable = s.kind == StatementKind::refutable;
-  if (t.violations > 0) return refutable ? "refuted" : "violated";
-  if (t.cases == t.trivial) return "no case";
-  return refutable ? "not refuted" : "holds";
-}
-
 std::string statement_rows(const VerifyResult& r, bool colour) {
   std::string table = fmt::format("{:<11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>10}  {:<12} {}\n", "statement", "cases",
                                   "trivial", "median", "99 %", "largest", "violations", "verdict", "");
@@ -57,6 +49,15 @@ std::string attack_rows(const VerifyResult& r, bool colour) {
                              r.growth.rms.size() - 1, r.growth.nearest);
 }
 
+}  // namespace
+
+std::string_view verdict_of(const Statement& s, const Tally& t) {
+  const bool refutable = s.kind == StatementKind::refutable;
+  if (t.violations > 0) return refutable ? "refuted" : "violated";
+  if (t.cases == t.trivial) return "no case";
+  return refutable ? "not refuted" : "holds";
+}
+
 Json counterexample_json(const Counterexample& c) {
   const Statement& s = statements()[c.statement];
   const StatementOutcome o = s.check(c.shrunk, evaluate(c.shrunk));
@@ -69,14 +70,6 @@ Json counterexamples_json(const std::vector<Counterexample>& all) {
   for (const Counterexample& c : all) list.push_back(counterexample_json(c));
   return list;
 }
-
-std::string_view kind_name(StatementKind kind) {
-  return kind == StatementKind::bound ? "bound" : kind == StatementKind::identity ? "identity" : "refutable";
-}
-
-Json id_or_null(std::uint64_t id) { return id == Tally::none ? Json() : Json(id); }
-
-}  // namespace
 
 std::string verify_table(const VerifyResult& r, bool colour) {
   std::string table = statement_rows(r, colour) + attack_rows(r, colour) + "\nclaims that are false\n";
@@ -99,58 +92,6 @@ std::string verify_table(const VerifyResult& r, bool colour) {
   return table +
          fmt::format(": {}\n", coloured(r.passed() ? "every bound holds, every false claim is refuted" : "CHECK FAILED",
                                         r.passed(), colour));
-}
-
-Json verify_json(const VerifyResult& r) {
-  Json json{{"cases", r.options.cases}, {"seed", r.options.seed}, {"scale", r.options.scale}};
-  json["verdict"] = r.passed() ? "passed" : "failed";
-  for (std::size_t k = 0; k < statements().size(); ++k) {
-    const Statement& s = statements()[k];
-    const Tally& t = r.tallies[k];
-    json["statements"].push_back({{"id", s.id},
-                                  {"kind", kind_name(s.kind)},
-                                  {"source", s.source},
-                                  {"text", s.text},
-                                  {"cases", t.cases},
-                                  {"trivial", t.trivial},
-                                  {"unresolved", t.unresolved},
-                                  {"violations", t.violations},
-                                  {"first_violation", id_or_null(t.first_violation)},
-                                  {"median", t.quantile(0.5)},
-                                  {"q99", t.quantile(0.99)},
-                                  {"largest", t.largest},
-                                  {"largest_case", id_or_null(t.largest_case)},
-                                  {"verdict", verdict_of(s, t)}});
-  }
-  for (const BoundAttackResult& a : r.attacks) {
-    json["attacks"].push_back({{"name", a.name},
-                               {"made_large", a.about},
-                               {"reached", a.reached},
-                               {"median", a.median},
-                               {"limit", a.limit},
-                               {"limit_formula", a.limit_formula},
-                               {"share", a.share()},
-                               {"required", a.required},
-                               {"case", case_json(a.best)}});
-  }
-  json["aligned_growth"] = {{"rms", r.growth.rms}, {"bound", r.growth.bound}};
-  json["massive"] = {{"stacks", r.massive.stacks}, {"factor", r.massive.factor}};
-  for (const MassiveCurve& c : r.massive.curves) {
-    json["massive"]["curves"].push_back({{"placement", c.placement},
-                                         {"final_norm", c.final_norm},
-                                         {"gradient", c.gradient},
-                                         {"bound", c.bound},
-                                         {"ceiling", c.ceiling},
-                                         {"largest_ratio", c.largest_ratio},
-                                         {"exponent", {c.lowest_exponent, c.highest_exponent}}});
-  }
-  for (const Refutation& f : r.refutations) {
-    Json entry{{"id", f.id}, {"claim", f.claim}, {"refuted", f.refuted}, {"evidence", f.evidence}};
-    if (f.counterexample) entry["counterexample"] = counterexample_json(*f.counterexample);
-    json["refutations"].push_back(entry);
-  }
-  json["violations"] = counterexamples_json(r.violations);
-  return json;
 }
 
 Json replay_json(const Replay& replay, double scale) {

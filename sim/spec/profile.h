@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -25,9 +26,20 @@ enum class Statistic {
   log_grad_sq,    ///< natural logarithm of grad_sq, whose mean over seeds no heavy tail moves
   score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (site A_out, attention)
 };
-inline constexpr std::array<std::string_view, 11> statistic_names{
-    "second_moment", "variance",      "mean",    "kurtosis",    "maximum",    "token_cosine",
-    "branch_ratio",  "branch_cosine", "grad_sq", "log_grad_sq", "score_share"};
+/// Its name, and its units: the loss is in nat, its squared gradient in nat², a natural logarithm in nat.
+struct StatisticFacts {
+  std::string_view name, units;
+};
+inline constexpr std::array statistic_facts{
+    StatisticFacts{"second_moment", "1"}, StatisticFacts{"variance", "1"},      StatisticFacts{"mean", "1"},
+    StatisticFacts{"kurtosis", "1"},      StatisticFacts{"maximum", "1"},       StatisticFacts{"token_cosine", "1"},
+    StatisticFacts{"branch_ratio", "1"},  StatisticFacts{"branch_cosine", "1"}, StatisticFacts{"grad_sq", "nat2"},
+    StatisticFacts{"log_grad_sq", "nat"}, StatisticFacts{"score_share", "1"}};
+inline constexpr auto statistic_names = [] {
+  std::array<std::string_view, statistic_facts.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = statistic_facts[i].name;
+  return names;
+}();
 
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
 /// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/stack_dataset.h"
+#include "experiments/common/stack_columns.h"
 #include "experiments/common/stack_result.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/propagate.h"
@@ -98,12 +98,12 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
       CHECK_FALSE(std::isnan(a.power.median));
       CHECK_FALSE(std::isnan(a.critical));
     }
-    const nlohmann::ordered_json json = cells_json(results);
+    const nlohmann::ordered_json json = stack_columns(config, results).json()["cells"];
     check_finite_or_null(json);
     const std::set<std::string> words{"agrees", "disagrees", "inconclusive", "not-checked"};
     for (const auto& cell : json) CHECK(words.contains(cell["verdict"].get<std::string>()));
     CHECK_FALSE(verdict_table(results, config.agreement, false).empty());
-    CHECK_NOTHROW(static_cast<void>(stack_dataset(config, results)));
+    CHECK_NOTHROW(static_cast<void>(stack_columns(config, results).dataset()));
   }
 }
 
