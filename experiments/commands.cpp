@@ -20,6 +20,7 @@
 #include "experiments/list.h"
 #include "experiments/probe/commands.h"
 #include "experiments/propagate.h"
+#include "experiments/result_schemas.h"
 #include "experiments/soundness/commands.h"
 #include "experiments/toy_vector.h"
 #include "experiments/verify/commands.h"
@@ -76,9 +77,9 @@ ExitCode run_toy(const CommonOptions& options) {
   return ExitCode::ok;
 }
 
-ExitCode run_list(const CommonOptions& options) {
-  if (options.json) print_json(list_json());
-  if (!options.quiet) fmt::print("{}", options.json ? std::string() : list_text());
+ExitCode run_list(const CommonOptions& options, bool columns) {
+  if (options.json) print_json(columns ? columns_json() : list_json());
+  if (!options.quiet && !options.json) fmt::print("{}", columns ? columns_text() : list_text());
   return ExitCode::ok;
 }
 
@@ -103,7 +104,10 @@ void add_commands(CLI::App& app, int& code) {
                         run_converge);
   add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
               run_toy);
-  add_command(app, code, "list", "Placements, presets, every configuration key, experiments", run_list);
+  const auto columns = std::make_shared<bool>(false);
+  add_command(app, code, "list", "Placements, presets, every configuration key, experiments",
+              [=](const CommonOptions& options) { return run_list(options, *columns); })
+      ->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
 
   add_gradient_commands(app, code);
   add_verify_command(app, code);

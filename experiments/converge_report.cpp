@@ -1,16 +1,15 @@
 #include <fmt/format.h>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/converge.h"
 
 namespace periscope {
 namespace {
 
 std::string exponent(const PowerLaw& fit, bool fitted) {
-  return fitted ? fmt::format("{:6.2f} ± {:.2f}", fit.exponent, fit.exponent_error) : std::string("-");
+  return fitted ? fmt::format("{:.2f} ± {:.2f}", fit.exponent, fit.exponent_error) : std::string("-");
 }
-
-std::string_view name_of(Statistic statistic) { return statistic_names[static_cast<std::size_t>(statistic)]; }
 
 /// A fit that tells nothing is NaN in files, of which figures are drawn; JSON has its numbers, and its verdict.
 void put_fit(const Columns::Row& row, const std::string& name, const PowerLaw& fit, Verdict verdict, bool fitted) {
@@ -23,25 +22,23 @@ void put_fit(const Columns::Row& row, const std::string& name, const PowerLaw& f
   number("_amplitude", fit.amplitude);
   number("_chi_squared", fit.chi_squared);
   number("_significance", fit.significance);
-  row.put(name + "_verdict", periscope::name_of(verdict));
+  row.put(name + "_verdict", name_of(verdict));
 }
 
 }  // namespace
 
 std::string converge_table(const ConvergeResult& result) {
-  std::string table = fmt::format("{:<13} {:<14} {:<20} {:<11} {:<18} {:<11} {}\n", "placement", "statistic",
-                                  "bias over width: -1", "verdict", "noise: -1/2", "verdict", "");
+  TextTable table({"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
   for (const Convergence& c : result.fits) {
-    table +=
-        fmt::format("{:<13} {:<14} {:<20} {:<11} {:<18} {:<11} {}\n", c.spec.model.placement.name, name_of(c.statistic),
-                    exponent(c.bias_fit, c.bias_reason.empty()), periscope::name_of(c.bias_verdict),
-                    exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), periscope::name_of(c.noise_verdict),
-                    c.bias_reason);
+    table.add({std::string(c.spec.model.placement.name), std::string(name_of(c.statistic)),
+               exponent(c.bias_fit, c.bias_reason.empty()), std::string(name_of(c.bias_verdict)),
+               exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), std::string(name_of(c.noise_verdict)),
+               c.bias_reason});
   }
-  return table + fmt::format(
-                     "exponents of power laws fitted to measured − predicted over width, and to the spread of "
-                     "means over the number of seeds; limit {:.1f} standard errors.\n",
-                     result.critical);
+  return table.text() + fmt::format(
+                            "exponents of power laws fitted to measured − predicted over width, and to the spread of "
+                            "means over the number of seeds; limit {:.1f} standard errors.\n",
+                            result.critical);
 }
 
 const Schema& converge_schema() {

@@ -7,7 +7,7 @@
 #include "experiments/certify/attack.h"
 #include "experiments/certify/headroom.h"
 #include "experiments/certify/weights_hash.h"
-#include "experiments/common/netcdf_file.h"
+#include "experiments/common/columns.h"
 #include "sim/spec/number_format.h"
 
 namespace periscope {
@@ -54,9 +54,10 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
-/// The forms of a result: a table for people, JSON, NetCDF.
+/// The forms of a result: a table for people, and columns.
 std::string certify_table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
-nlohmann::ordered_json certify_json(const CertifyResult& result, const std::vector<NumberFormat>& formats);
-NetcdfDataset certify_dataset(const CertifyResult& result, const nlohmann::ordered_json& provenance);
+const Schema& certify_schema();
+Columns certify_columns(const CertifyResult& result, const std::vector<NumberFormat>& formats,
+                        const nlohmann::ordered_json& provenance);
 
 }  // namespace periscope

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "experiments/certify/certify.h"
+#include "experiments/common/text_table.h"
 
 namespace periscope {
 
@@ -50,24 +51,22 @@ double measured_of(const CertifyResult& r, SignalClass kind) {
 }
 
 std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
-  std::string text = fmt::format("{:<27}{:>11}  {:<40}", "", "exact bound", "largest at");
-  for (const NumberFormat& f : formats) text += fmt::format(" {:>12}", f.name);
-  if (r.measured) text += fmt::format("{:>12}", "measured");
-  text += "\n";
+  std::vector<std::string> titles{"", ">exact bound", "largest at"};
+  for (const NumberFormat& f : formats) titles.push_back(fmt::format(">{}", f.name));
+  if (r.measured) titles.emplace_back(">measured");
+  TextTable table(titles);
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const auto kind = static_cast<SignalClass>(k);
     const SignalBound* exact = r.certificate.worst(kind);
     if (exact == nullptr && r.runs.empty()) continue;
-    text += exact != nullptr ? fmt::format("{:<27}{:>11.4g}  {:<40}", title_of(kind), exact->largest,
-                                           place_text(place_of(*exact), r.spec.model))
-                             : fmt::format("{:<27}{:>11}  {:<40}", title_of(kind), "", "");
-    for (const NumberFormat& f : formats) {
-      text += fmt::format(" {:>12}", room(certificate_for(r, f), kind, f));
-    }
-    if (r.measured && exact != nullptr) text += fmt::format("{:>12.4g}", measured_of(r, kind));
-    text += "\n";
+    std::vector<std::string> cells{title_of(kind), "", ""};
+    if (exact != nullptr) cells[1] = fmt::format("{:.4g}", exact->largest);
+    if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
+    for (const NumberFormat& f : formats) cells.push_back(room(certificate_for(r, f), kind, f));
+    if (r.measured && exact != nullptr) cells.push_back(fmt::format("{:.4g}", measured_of(r, kind)));
+    table.add(std::move(cells));
   }
-  return text;
+  return table.text();
 }
 
 std::string input_of(const CertifyResult& r) {

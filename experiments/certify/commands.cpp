@@ -14,6 +14,7 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/publish.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/verdict_table.h"
 #include "experiments/probe/token_input.h"
@@ -236,21 +237,6 @@ nlohmann::ordered_json provenance_of(Config config, const Subject& s, const Cert
   return json;
 }
 
-void report(const CommonOptions& options, const Config& config, const CertifyResult& result,
-            const std::vector<NumberFormat>& formats, const nlohmann::ordered_json& origin) {
-  if (!config.run.out.empty()) {
-    const std::string path = config.run.out + "/certify.nc";
-    write_netcdf(path, certify_dataset(result, origin));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json = certify_json(result, formats);
-    json["provenance"] = origin;
-    print_json(json);
-  }
-  if (!options.quiet) fmt::print(stderr, "{}", certify_table(result, formats, use_colour()));
-}
-
 ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
   std::vector<NumberFormat> formats;
   for (const std::string& word : own.formats) formats.push_back(parse_format(word));
@@ -276,7 +262,8 @@ ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
   if (own.attack > 0) attack_all(s, own, config, options.quiet, result, seen);
   if (result.own) result.exceeded = exceeded(*result.own, seen, 0.0);
   advise(s, own, config, result);
-  report(options, config, result, formats, provenance_of(config, s, own));
+  publish("certify", options, config.run.out, certify_columns(result, formats, provenance_of(config, s, own)),
+          certify_table(result, formats, use_colour()));
 
   if (result.exceeded) return ExitCode::check_failed;
   const bool met =

@@ -171,7 +171,7 @@ NetcdfDataset Columns::dataset() const {
                      .long_name = column.meaning};
     if (v.dimensions.empty()) {
       const Json& value = by_column[i].back()->values;
-      if (!value.is_null()) data.attributes[v.name] = value;
+      if (!value.is_null()) data.attributes[v.name] = value.is_boolean() ? Json(number_of(value)) : value;
       continue;
     }
     std::vector<std::size_t> shape;

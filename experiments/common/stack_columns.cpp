@@ -20,19 +20,19 @@ using Json = Columns::Json;
 constexpr auto layer_weights = static_cast<std::size_t>(Weight::embedding);
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
-std::string name_of(Statistic s) { return std::string(statistic_facts[static_cast<std::size_t>(s)].name); }
-std::string name_of(Signal s) { return std::string(periscope::name_of(s)); }
+template <class Named>
+std::string text_of(Named it) {
+  return std::string(name_of(it));
+}
 
 /// The position of a signal on the dimension site.
 std::size_t site_of(Signal signal) {
   return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
 }
 
-std::string_view units_of(Statistic s) { return statistic_facts[static_cast<std::size_t>(s)].units; }
-
 /// The columns of T22, one per compared curve: "second_moment_power", "f_out_second_moment_power".
 std::string power_name(Statistic statistic, Signal site) {
-  return (site == Signal::x_out ? "" : name_of(site) + "_") + name_of(statistic) + "_power";
+  return (site == Signal::x_out ? "" : text_of(site) + "_") + text_of(statistic) + "_power";
 }
 bool is_stream(Signal site) { return site == Signal::x_out || site == Signal::r_out; }
 
@@ -53,7 +53,7 @@ std::vector<ColumnSpec> all_columns() {
   for (const auto& [statistic, site] : compared_curves) {
     const std::string units(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1");
     all.push_back({power_name(statistic, site), on + (is_stream(site) ? " depth" : " sublayer"), units,
-                   fmt::format("{} of {}: {}", name_of(statistic), name_of(site), power), "", each});
+                   fmt::format("{} of {}: {}", text_of(statistic), text_of(site), power), "", each});
   }
   for (ColumnSpec& column : std::vector<ColumnSpec>{
            {"weight_log_grad_sq_power", on + " weight layer", "nat", "log_grad_sq of every matrix: " + power, "", each},
@@ -162,7 +162,7 @@ class CellWriter {
     const CurvePlace place(row, statistic, at);
     const Curve* measured = measured_ == nullptr ? nullptr : measured_->find(statistic, at);
     const Curve* predicted = r_.prediction.profile.find(statistic, at);
-    if constexpr (std::is_same_v<Place, Signal>) place.put("place", name_of(at));
+    if constexpr (std::is_same_v<Place, Signal>) place.put("place", text_of(at));
     if (measured != nullptr) {
       place.put("measured", measured->value);
       place.put("stderr", measured->standard_error);
@@ -209,7 +209,7 @@ class CellWriter {
     const Columns::Row diverged = m.diverged_seeds > 0 ? row_ : row_.for_files();
     diverged.put("diverged_seeds", m.diverged_seeds);
     diverged.put("diverged_at", m.diverged_at < 0 ? Json() : Json(m.diverged_at));
-    row_.put("verdict", periscope::name_of(r_.agreement.verdict));
+    row_.put("verdict", name_of(r_.agreement.verdict));
     put_words("verdict_reason", r_.agreement.reason);
     if (r_.agreement.worst < 0) return;
     worst();
@@ -221,9 +221,9 @@ class CellWriter {
     const Agreement& a = r_.agreement;
     const Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
     row_.put("worst_cell", cell.name());
-    row_.put("worst_statistic", name_of(cell.statistic));
+    row_.put("worst_statistic", text_of(cell.statistic));
     row_.put("worst_place",
-             cell.weight ? std::string(weight_names[static_cast<std::size_t>(*cell.weight)]) : name_of(cell.site));
+             cell.weight ? std::string(weight_names[static_cast<std::size_t>(*cell.weight)]) : text_of(cell.site));
     row_.put("worst_index", cell.index);
     row_.put("worst_z", cell.z());
     row_.put("worst_excess", cell.excess());
@@ -237,7 +237,7 @@ class CellWriter {
     row_.put("power_worst", a.power.worst);
     row_.put("power_median", a.power.median);
     for (const StatisticPower& s : a.power.statistics) {
-      const Columns::Row row = row_.at("statistic", static_cast<std::size_t>(s.statistic), name_of(s.statistic));
+      const Columns::Row row = row_.at("statistic", static_cast<std::size_t>(s.statistic), text_of(s.statistic));
       row.put("statistic_power_worst", s.worst);
       row.put("statistic_power_median", s.median);
       row.put("statistic_power_limit", s.limit);
@@ -284,11 +284,11 @@ void mention_curves(Columns& columns, const std::vector<StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {
     for (const auto& item : profile.curves) {
-      const std::string name = name_of(item.first.first);
+      const std::string name = text_of(item.first.first);
       stems.insert("site_" + name);
       if (item.first.second == Signal::x_out) stems.insert(name);
     }
-    for (const auto& item : profile.weight_curves) stems.insert("weight_" + name_of(item.first.first));
+    for (const auto& item : profile.weight_curves) stems.insert("weight_" + text_of(item.first.first));
   };
   for (const StackResult& r : results) {
     look(r.prediction.profile);
@@ -317,7 +317,7 @@ std::vector<DimensionSpec> curve_dimensions() {
 void put_curve_coordinates(Columns& columns, std::size_t sublayers, std::size_t ranks, bool weights) {
   columns.count("depth", sublayers + 1);
   columns.count("other_depth", sublayers + 1);
-  for (std::size_t s = 0; s < stream_signals.size(); ++s) columns.at("site", s).put("site", name_of(stream_signals[s]));
+  for (std::size_t s = 0; s < stream_signals.size(); ++s) columns.at("site", s).put("site", text_of(stream_signals[s]));
   columns.count("sublayer", sublayers);
   columns.count("rank", ranks, 1);
   if (!weights) return;
@@ -335,12 +335,12 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::str
                                 {"site_", "site sublayer", "sites/{site}/", "at every site of every sublayer"}};
   std::vector<ColumnSpec> all;
   const auto add = [&](Statistic statistic, const Kind& kind, const std::string& path) {
-    const std::string stem = kind.prefix + name_of(statistic);
+    const std::string stem = kind.prefix + text_of(statistic);
     for (const CurveVersion& v : versions) {
       all.push_back({.name = stem + "_" + v.suffix,
                      .dimensions = leading + kind.dimensions,
                      .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
-                     .meaning = fmt::format("{} {}: {}", name_of(statistic), kind.words, v.meaning),
+                     .meaning = fmt::format("{} {}: {}", text_of(statistic), kind.words, v.meaning),
                      .json = path + v.suffix});
     }
     all.push_back(json_only(stem + "_imprecise", path + "imprecise", "entries less precise than wanted",
@@ -352,20 +352,20 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::str
   };
   for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
     const auto statistic = static_cast<Statistic>(s);
-    for (const Kind& kind : kinds) add(statistic, kind, json + kind.json + name_of(statistic) + "/");
+    for (const Kind& kind : kinds) add(statistic, kind, json + kind.json + text_of(statistic) + "/");
   }
   for (const Statistic statistic : weight_statistics) {
     add(statistic, {"weight_", "weight layer", "", "of every matrix"},
-        json + "weight_" + name_of(statistic) + "/{weight}/");
+        json + "weight_" + text_of(statistic) + "/{weight}/");
   }
   return all;
 }
 
 CurvePlace::CurvePlace(const Columns::Row& row, Statistic statistic, Signal site)
-    : stem_(name_of(statistic)), row_(row), copy_(row.at("site", site_of(site), name_of(site))) {
+    : stem_(text_of(statistic)), row_(row), copy_(row.at("site", site_of(site), text_of(site))) {
   if (site == Signal::r_out) stem_ = "r_out_" + stem_;
   if (is_stream(site)) {
-    copy_stem_ = "site_" + name_of(statistic);
+    copy_stem_ = "site_" + text_of(statistic);
     copy_ = copy_.for_files();
   } else {
     stem_ = "site_" + stem_;
@@ -374,7 +374,7 @@ CurvePlace::CurvePlace(const Columns::Row& row, Statistic statistic, Signal site
 }
 
 CurvePlace::CurvePlace(const Columns::Row& row, Statistic statistic, Weight weight)
-    : stem_("weight_" + name_of(statistic)),
+    : stem_("weight_" + text_of(statistic)),
       row_(row.at("weight", static_cast<std::size_t>(weight), weight_names[static_cast<std::size_t>(weight)])),
       copy_(row) {}
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "experiments/common/imprecise.h"
+#include "experiments/common/text_table.h"
 
 namespace periscope {
 namespace {
@@ -23,7 +24,7 @@ std::string top_value(const Profile& profile) {
 std::string worst_cell(const Agreement& a) {
   if (a.worst < 0) return "-";
   const Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
-  return fmt::format("{:5.1f} / {:4.1f}  {}", cell.excess(), a.critical, cell.name());
+  return fmt::format("{:.1f} / {:.1f}  {}", cell.excess(), a.critical, cell.name());
 }
 
 /// T22: the worst and the median cell.
@@ -40,13 +41,6 @@ std::string verdict_words(const Agreement& a, bool colour) {
                      : a.verdict == Verdict::disagrees ? fmt::terminal_color::red
                                                        : fmt::terminal_color::yellow;
   return fmt::format(fmt::fg(shade), "{}", words);
-}
-
-std::string row(const std::string& placement, const std::string& input, const std::string& predicted,
-                const std::string& measured, const std::string& worst, const std::string& power,
-                const std::string& verdict) {
-  return fmt::format("{:<13} {:<9} {:<18} {:<18} {:<38} {:<15} {}\n", placement, input, predicted, measured, worst,
-                     power, verdict);
 }
 
 /// A line for every stack whose predicted gradients miss their precision: no verdict may rest on them.
@@ -71,20 +65,24 @@ bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_F
 
 std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour) {
   const bool measured = results.front().measurement.has_value();
-  std::string table =
-      row("placement", "input", "E[x²] predicted", measured ? "E[x²] measured" : "",
-          measured ? "worst cell: excess / limit" : "", measured ? "could be off" : "", measured ? "verdict" : "");
+  TextTable rows(measured ? std::vector<std::string>{"placement", "input", "E[x²] predicted", "E[x²] measured",
+                                                     "worst cell: excess / limit", "could be off", "verdict"}
+                          : std::vector<std::string>{"placement", "input", "E[x²] predicted", ""});
   std::size_t cells = 0;
   for (const StackResult& r : results) {
     const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
-    table += row(std::string(r.spec.model.placement.name), input, predicted,
-                 measured ? top_value(r.measurement->profile) : "", measured ? worst_cell(r.agreement) : "",
-                 measured ? power_words(r.agreement) : "",
-                 measured ? verdict_words(r.agreement, colour) : r.prediction.refusal);
+    const std::string placement(r.spec.model.placement.name);
+    if (measured) {
+      rows.add({placement, input, predicted, top_value(r.measurement->profile), worst_cell(r.agreement),
+                power_words(r.agreement), verdict_words(r.agreement, colour)});
+    } else {
+      rows.add({placement, input, predicted, r.prediction.refusal});
+    }
     cells += r.agreement.cells.size();
   }
   const int depths = results.front().spec.model.sublayers();
+  std::string table = rows.text();
   table += fmt::format("E[x²]: second moment of the stream after {} sublayers, ± standard error.\n", depths);
   table += imprecise_lines(results);
   if (!measured) return table;

@@ -9,6 +9,7 @@
 #include "experiments/common/journal.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/propagate.h"
 #include "sim/spec/error.h"
 
@@ -136,13 +137,13 @@ bool too_many(const FalseAlarmResult& result) {
 }
 
 std::string false_alarm_table(const FalseAlarmResult& result) {
-  std::string table = fmt::format("{:<20} {:>6} {:>10} {:>9} {:>13}\n", "configuration", "runs", "rejections",
-                                  "allowed", "inconclusive");
+  TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
   for (const FalseAlarms& a : result.configs) {
-    table += fmt::format("{:<20} {:>6} {:>10} {:>9} {:>13}{}\n", a.config, a.runs, a.rejected, a.allowed,
-                         a.inconclusive, a.rejected > a.allowed ? "  TOO MANY" : "");
+    table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
+               fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
   }
-  return table + fmt::format("Rejections of the right theory, one chance per run; journal: {}\n", result.journal);
+  return table.text() +
+         fmt::format("Rejections of the right theory, one chance per run; journal: {}\n", result.journal);
 }
 
 Json false_alarm_json(const FalseAlarmResult& result) {

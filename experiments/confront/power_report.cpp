@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/confront/power.h"
 
 namespace periscope {
@@ -19,22 +20,21 @@ std::string outcome(const PowerRow& row) {
 }  // namespace
 
 std::string power_table(const PowerResult& result) {
-  std::string table = fmt::format("{:<22} {:<16} {:<22} {:>8} / {:<5} {}\n", "theory", "configuration", "verdict",
-                                  "excess", "limit", "clearest stack and cell");
+  TextTable table({"theory", "configuration", "verdict", ">excess / limit", "clearest stack and cell"});
   int wrong = 0;
   int rejected = 0;
   for (const PowerRow& row : result.rows) {
     const Confrontation& c = row.clearest();
-    table += fmt::format("{:<22} {:<16} {:<22} {:8.1f} / {:<5.1f} {}\n", row.theory, row.config, outcome(row), c.excess,
-                         c.critical, c.by);
+    table.add({row.theory, row.config, outcome(row), fmt::format("{:.1f} / {:.1f}", c.excess, c.critical), c.by});
     if (row.is_true) continue;
     ++wrong;
     rejected += row.rejected() ? 1 : 0;
   }
-  return table + fmt::format(
-                     "{} of {} wrong theories are rejected. A theory is told to one stack at a time; the familywise "
-                     "error is {:g} over the whole run.\n",
-                     rejected, wrong, result.first.agreement.familywise_error);
+  return table.text() +
+         fmt::format(
+             "{} of {} wrong theories are rejected. A theory is told to one stack at a time; the familywise "
+             "error is {:g} over the whole run.\n",
+             rejected, wrong, result.first.agreement.familywise_error);
 }
 
 const Schema& power_schema() {

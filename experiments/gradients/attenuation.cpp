@@ -8,6 +8,7 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/common/told.h"
 #include "sim/backends.h"
 
@@ -81,20 +82,18 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
 bool is_claimed(const Attenuation& a) { return !a.stream_claim.id.empty() && a.refusal.empty(); }
 
 std::string table_of(const std::vector<Attenuation>& results) {
-  std::string table = fmt::format("{:<13} {:<6} {:<17} {:<18} {:<9} {:<20} {}\n", "placement", "q·k", "gradient of",
-                                  "rate per layer", "predicted", "theory", "claim");
+  TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
   for (const Attenuation& a : results) {
     const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
-      table += fmt::format(
-          "{:<13} {:<6g} {:<17} {:<18} {:<9.4f} {:<20} {}\n", a.spec.model.placement.name, a.spec.init.qk_factor, what,
-          plus_minus(rate.measured), rate.predicted.value, a.refusal.empty() ? verdict_words(rate) : a.refusal,
-          is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict))
-                        : std::string("-"));
+      table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
+                 plus_minus(rate.measured), fmt::format("{:.4f}", rate.predicted.value),
+                 a.refusal.empty() ? verdict_words(rate) : a.refusal,
+                 is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict)) : "-"});
     };
     row("the stream", a.stream_rate, a.stream_claim);
     row("W_down", a.down_rate, a.down_claim);
   }
-  return table +
+  return table.text() +
          "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
          "attenuation.\n"
          "q·k: init.qk_factor; 0 is uniform attention.\n";

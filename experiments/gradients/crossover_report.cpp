@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/gradients/crossover.h"
 
 namespace periscope {
@@ -22,24 +23,24 @@ double law_error(const Crossover& c) {
 }
 
 std::string table_of(const CrossoverResult& result) {
-  std::string table =
-      fmt::format("{:<13} {:<22} {:<22} {:<20} {:<26} {:<11} {:<20} {}\n", "placement", "ratio, smallest a",
-                  "ratio, largest a", "theory", "ratio 1 at rms a", "predicted", "theory", "T14 off by at most");
+  TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a", "predicted",
+                   "theory", "T14 off by at most"});
   for (const Crossover& c : result.placements) {
     const Curve ratio = c.log_ratio.curve();
     const auto at = [&](std::size_t i) { return plus_minus(exponential({ratio.value[i], ratio.standard_error[i]})); };
     const Finding* worst = telling(c.ratios);
-    table += fmt::format("{:<13} {:<22} {:<22} {:<20} {:<26} {:<11} {:<20} {:.1f} %\n", c.spec.model.placement.name,
-                         at(0), at(ratio.value.size() - 1), worst != nullptr ? verdict_words(*worst) : c.refusal,
-                         c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
-                         c.crosses ? fmt::format("{:.4g}", std::exp(c.crossing.predicted.value)) : "none",
-                         c.crosses ? verdict_words(c.crossing) : "-", 100.0 * std::expm1(law_error(c)));
+    table.add({std::string(c.spec.model.placement.name), at(0), at(ratio.value.size() - 1),
+               worst != nullptr ? verdict_words(*worst) : c.refusal,
+               c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
+               c.crosses ? fmt::format("{:.4g}", std::exp(c.crossing.predicted.value)) : "none",
+               c.crosses ? verdict_words(c.crossing) : "-", fmt::format("{:.1f} %", 100.0 * std::expm1(law_error(c)))});
   }
-  table +=
-      "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: the "
-      "ratio from measured sizes alone.\n";
-  return table + fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, name_of(result.order.verdict),
-                             result.condition.empty() ? "" : " (" + result.condition + ")");
+  return table.text() +
+         "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
+         "the "
+         "ratio from measured sizes alone.\n" +
+         fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, name_of(result.order.verdict),
+                     result.condition.empty() ? "" : " (" + result.condition + ")");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/gradients/depth.h"
 
 namespace periscope {
@@ -10,27 +11,27 @@ namespace {
 
 std::string table_of(const DepthResult& result) {
   const auto& layers = result.layers;
-  std::string table = fmt::format("{:<13} {:<18} {:<9} {:<20} {:<18} {:<9} {:<20} {:<9} {}\n", "placement",
-                                  fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted", "theory",
-                                  fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()), "predicted",
-                                  "theory", "deepest", "claim");
+  TextTable table({"placement", fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted", "theory",
+                   fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()), "predicted", "theory",
+                   "deepest", "claim"});
   for (const DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) {
-      table += fmt::format("{:<13} {}\n", law.spec.model.placement.name, law.refusal);
+      table.add_note(std::string(law.spec.model.placement.name), law.refusal);
       continue;
     }
     const std::string claim =
         law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, name_of(law.claim->verdict)) : "-";
-    table += fmt::format("{:<13} {:<18} {:<9.3f} {:<20} {:<18} {:<9.3f} {:<20} {:<9.3f} {}\n",
-                         law.spec.model.placement.name, plus_minus(law.exponent.measured), law.exponent.predicted.value,
-                         verdict_words(law.exponent), plus_minus(law.late_exponent.measured),
-                         law.late_exponent.predicted.value, verdict_words(law.late_exponent), law.limit, claim);
+    table.add({std::string(law.spec.model.placement.name), plus_minus(law.exponent.measured),
+               fmt::format("{:.3f}", law.exponent.predicted.value), verdict_words(law.exponent),
+               plus_minus(law.late_exponent.measured), fmt::format("{:.3f}", law.late_exponent.predicted.value),
+               verdict_words(law.late_exponent), fmt::format("{:.3f}", law.limit), claim});
   }
-  return table + fmt::format(
-                     "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
-                     "exponent between {:g} and {:g} layers.\nholds-with-condition: not at these depths, but less "
-                     "theory's finite-depth part, in the limit of many layers.\n",
-                     result.theory_layers[result.theory_layers.size() - 2], result.theory_layers.back());
+  return table.text() +
+         fmt::format(
+             "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
+             "exponent between {:g} and {:g} layers.\nholds-with-condition: not at these depths, but less "
+             "theory's finite-depth part, in the limit of many layers.\n",
+             result.theory_layers[result.theory_layers.size() - 2], result.theory_layers.back());
 }
 
 }  // namespace

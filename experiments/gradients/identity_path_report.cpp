@@ -4,14 +4,15 @@
 #include <numeric>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/gradients/identity_path.h"
 
 namespace periscope {
 namespace {
 
 std::string table_of(const std::vector<IdentityPath>& results) {
-  std::string table = fmt::format("{:<13} {:<19} {:<18} {:<9} {:<20} {:<18} {:<9} {}\n", "placement", "identity: error",
-                                  "share at depth 0", "predicted", "theory", "log ‖s₀‖/‖g_L‖", "predicted", "claim");
+  TextTable table({"placement", "identity: error", "share at depth 0", "predicted", "theory", "log ‖s₀‖/‖g_L‖",
+                   "predicted", "claim"});
   for (const IdentityPath& path : results) {
     const bool predicted = path.refusal.empty();
     const Curve share = path.share.curve();
@@ -19,15 +20,15 @@ std::string table_of(const std::vector<IdentityPath>& results) {
     const auto number = [&](const Curve& curve) {
       return predicted ? fmt::format("{:.3g}", curve.value.front()) : std::string("-");
     };
-    table += fmt::format(
-        "{:<13} {:<19} {:<18} {:<9} {:<20} {:<18} {:<9} {}: {}\n", path.spec.model.placement.name,
-        fmt::format("{:.1e} {} {:.0e}", path.error, path.error <= path.error_bound ? "≤" : ">", path.error_bound),
-        plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
-        path.worst >= 0 ? verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
-        plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted), path.claim.id,
-        name_of(path.claim.verdict));
+    table.add(
+        {std::string(path.spec.model.placement.name),
+         fmt::format("{:.1e} {} {:.0e}", path.error, path.error <= path.error_bound ? "≤" : ">", path.error_bound),
+         plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
+         path.worst >= 0 ? verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
+         plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
+         fmt::format("{}: {}", path.claim.id, name_of(path.claim.verdict))});
   }
-  return table +
+  return table.text() +
          "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
          "‖g − s − r‖/‖g‖.\nshare: ‖s‖²/(‖s‖² + ‖r‖²), ± standard error; the verdict is that of the worst depth. G11: "
          "s "

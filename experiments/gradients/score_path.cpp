@@ -9,6 +9,7 @@
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/progress.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "sim/backends.h"
 
 namespace periscope {
@@ -72,25 +73,23 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
 }
 
 std::string table_of(const std::vector<ScorePath>& results) {
-  std::string table =
-      fmt::format("{:<13} {:<24} {:<22} {:<34} {}\n", "placement", "largest share: measured", "predicted, verdict",
-                  "gradient without it, at the input", "theory, with and without");
+  TextTable table({"placement", "largest share: measured", "predicted, verdict", "gradient without it, at the input",
+                   "theory, with and without"});
   for (const ScorePath& path : results) {
     if (!path.refusal.empty()) {
-      table += fmt::format("{:<13} {}\n", path.spec.model.placement.name, path.refusal);
+      table.add_note(std::string(path.spec.model.placement.name), path.refusal);
       continue;
     }
     const auto& shares = path.share_measured.value;
     const auto top = static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin());
     const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
-    table += fmt::format(
-        "{:<13} {:<24} {:<22} {:<34} {}, {}\n", path.spec.model.placement.name,
-        fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
-        fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(telling(path.shares)->verdict)),
-        fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing), verdict_words(*telling(path.with)),
-        verdict_words(*telling(path.without)));
+    table.add({std::string(path.spec.model.placement.name),
+               fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
+               fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(telling(path.shares)->verdict)),
+               fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing),
+               fmt::format("{}, {}", verdict_words(*telling(path.with)), verdict_words(*telling(path.without)))});
   }
-  return table +
+  return table.text() +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
          "values.\nWithout the score path a theory of gradients is expected to disagree; only the whole theory's "
          "verdicts count.\n";

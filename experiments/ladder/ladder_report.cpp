@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/common/provenance.h"
+#include "experiments/common/text_table.h"
 #include "experiments/common/told.h"
 #include "experiments/ladder/ladder.h"
 
@@ -60,7 +61,7 @@ void put_quantity(const Columns::Row& row, const StackSpec& spec, const LadderQu
   row.put("quantity", q.name());
   row.put("quantity_placement", placement_label(spec));
   row.put("quantity_input", input_of(spec));
-  row.put("quantity_units", statistic_facts[static_cast<std::size_t>(q.statistic)].units);
+  row.put("quantity_units", units_of(q.statistic));
   row.put("ladder_measured", values);
   row.put("ladder_stderr", errors);
   put("limit", q.fit.limit.value);
@@ -93,24 +94,24 @@ void put_quantity(const Columns::Row& row, const StackSpec& spec, const LadderQu
 }  // namespace
 
 std::string ladder_table(const LadderResult& result, const Config& config) {
-  std::string table =
-      fmt::format("{:<13} {:<9} {:<26} {:<17} {:<17} {:<10} {:>14} {:>7}  {}\n", "placement", "input",
-                  "nearest to rejection", "at 1/D = 0", "theory", "b", "excess / limit", "power", "verdict");
+  TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b", ">excess / limit",
+                   ">power", "verdict"});
   for (const LadderStack& stack : result.stacks) {
     const std::string placement = placement_label(stack.spec);
-    if (!stack.refusal.empty()) table += fmt::format("{:<13} refused: {}\n", placement, stack.refusal);
+    if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);
     for (const auto& [name, family] : families(stack)) {
       if (family.worst == nullptr) continue;
       const LadderQuantity& q = *family.worst;
-      table += fmt::format("{:<13} {:<9} {:<26} {:<17} {:<17} {:<10.3g} {:>7.1f} / {:<4.1f} {:>7.2g}  {}{}\n",
-                           placement, input_of(stack.spec), name + q.name().substr(name.size()),
-                           fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
-                           fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error), q.fit.slope.value,
-                           q.excess, q.critical, family.power, name_of(family.verdict),
-                           family.verdict == Verdict::inconclusive && !q.reason.empty() ? ": " + q.reason : "");
+      const bool explained = family.verdict == Verdict::inconclusive && !q.reason.empty();
+      table.add({placement, std::string(input_of(stack.spec)), name + q.name().substr(name.size()),
+                 fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
+                 fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error),
+                 fmt::format("{:.3g}", q.fit.slope.value), fmt::format("{:.1f} / {:.1f}", q.excess, q.critical),
+                 fmt::format("{:.2g}", family.power),
+                 fmt::format("{}{}", name_of(family.verdict), explained ? ": " + q.reason : "")});
     }
   }
-  return table +
+  return table.text() +
          fmt::format(
              "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
              "allowance.\nexcess: standard errors between them; limit: Student's t at a familywise error of {:g} "

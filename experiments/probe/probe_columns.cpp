@@ -14,7 +14,7 @@ using Values = std::vector<double>;
 /// The statistics for which theory at initialisation has a band.
 constexpr std::array banded{Statistic::second_moment, Statistic::variance, Statistic::grad_sq};
 
-std::string band_name(Statistic s) { return std::string(statistic_names[static_cast<std::size_t>(s)]) + "_at_init_"; }
+std::string band_name(Statistic s) { return std::string(name_of(s)) + "_at_init_"; }
 
 class Writer {
  public:
@@ -204,7 +204,7 @@ std::vector<ColumnSpec> all_columns() {
                                                {"at_init", "theory at initialisation"},
                                                {"at_init_stderr", "standard error of theory at initialisation"}});
   for (const Statistic s : banded) {
-    const std::string units(statistic_facts[static_cast<std::size_t>(s)].units);
+    const std::string units(units_of(s));
     for (const char* end : {"low", "high"}) {
       all.push_back({band_name(s) + end, "depth", units,
                      std::string(end) + " end of theory's band: 2 standard errors and the finite-width term of T19", "",

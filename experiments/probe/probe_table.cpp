@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "experiments/common/text_table.h"
 #include "experiments/probe/probe.h"
 #include "sim/spec/number_format.h"
 
@@ -30,23 +31,20 @@ std::string heading(const ProbeResult& r) {
 /// A row per sublayer: the stream, the identity T15, and the branch's size.
 std::string growth_rows(const ProbeResult& r) {
   const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
-  std::string text =
-      fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "sublayer", "init E[x²]", "E[x²]",
-                  "= α²E[x²]", "+ β²E[b²]", "+ cross", "cross/b²", "b² by γ", "max |x|", "margin");
-  text += fmt::format("{:<13} {:>10} {:>9} {:>59} {:>9}\n", "input",
-                      digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
-                      digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)),
-                      digits(stream.at(0)), digits(65504.0 / stream.at(0)));
+  TextTable table({"sublayer", ">init E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ",
+                   ">max |x|", ">margin"});
+  table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
+             digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
+             digits(stream.at(0)), digits(65504.0 / stream.at(0))});
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
     const double largest = stream.at(l + 1);
-    text += fmt::format("{:<13} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-                        fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-                        digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
-                        digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
-                        digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest));
+    table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
+               digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
+               digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
+               digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
   }
-  return text;
+  return table.text();
 }
 
 std::string massive_rows(const ProbeResult& r) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "experiments/common/text_table.h"
 #include "sim/model/parameters.h"
 
 namespace periscope {
@@ -83,20 +84,21 @@ Json violation_json(const SpecimenResult& v) {
 }  // namespace
 
 std::string soundness_table(const SoundnessResult& r, bool colour) {
-  std::string table = fmt::format("{:<6} {:<9} {:>11} {:>10} {:>11} {:>9} {:>10}   tightness: median / largest of\n",
-                                  "", "format", "checkpoints", "stream ok", "all ok", "runs", "violated");
+  TextTable rows(
+      {"", "format", ">checkpoints", ">stream ok", ">all ok", ">runs", ">violated", "tightness: median / largest of"});
   for (const ArithmeticSummary& s : r.summaries) {
-    table +=
-        fmt::format("{:<6} {:<9} {:>11} {:>10} {:>11} {:>9} {:>10}  ", kind_name(s.arithmetic),
-                    s.arithmetic.stored.name, s.checkpoints, s.stream_certified, s.all_certified, s.runs, s.violated);
+    std::vector<std::string> classes;
     for (std::size_t k = 0; k < class_count; ++k) {
       const Tightness& t = s.tightness[k];
-      table += t.checkpoints == 0
-                   ? fmt::format(" {} -", theory::signal_class_names[k])
-                   : fmt::format(" {} {:.2f}/{:.3f}", theory::signal_class_names[k], t.median, t.largest);
+      classes.push_back(t.checkpoints == 0
+                            ? fmt::format("{} -", theory::signal_class_names[k])
+                            : fmt::format("{} {:.2f}/{:.3f}", theory::signal_class_names[k], t.median, t.largest));
     }
-    table += '\n';
+    rows.add({std::string(kind_name(s.arithmetic)), std::string(s.arithmetic.stored.name),
+              fmt::to_string(s.checkpoints), fmt::to_string(s.stream_certified), fmt::to_string(s.all_certified),
+              fmt::to_string(s.runs), fmt::to_string(s.violated), fmt::format("{}", fmt::join(classes, " "))});
   }
+  std::string table = rows.text();
   table +=
       "stream ok, all ok: certified for the format, of the residual stream and of every signal; tightness: largest "
       "value that a run reached over the largest bound of the class.\n";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/common/text_table.h"
+
 namespace periscope {
 namespace {
 
@@ -63,7 +65,7 @@ std::string describe(const Counterexample& found, double scale) {
 
 std::string describe(const Replay& replay, double scale) {
   std::string text = fmt::format("case {}\n{}", replay.origin, describe(replay.found));
-  text += fmt::format("  {:<11} {:>14} {:>14} {:>12} {:>10}\n", "statement", "measured", "bound", "ratio", "");
+  TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
   for (std::size_t k = 0; k < replay.checked.size(); ++k) {
     const Statement& s = statements()[replay.checked[k]];
     const StatementOutcome& o = replay.outcomes[k];
@@ -73,8 +75,10 @@ std::string describe(const Replay& replay, double scale) {
                        : !broken                            ? "holds"
                        : s.kind == StatementKind::refutable ? "broken: claim is false"
                                                             : "VIOLATED";
-    text += fmt::format("  {:<11} {:>14.8g} {:>14.8g} {:>12.8g} {}\n", s.id, o.measured, o.bound, o.ratio(), word);
+    table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
+               fmt::format("{:.8g}", o.ratio()), word});
   }
+  text += table.text(2);
   if (scale != 1.0) text += fmt::format("  bounds that should hold were multiplied by {:g}\n", scale);
   for (const Counterexample& violation : replay.violations) text += "violation\n" + describe(violation, scale);
   return text;

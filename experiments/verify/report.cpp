@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "experiments/common/text_table.h"
 #include "experiments/verify/describe.h"
 
 namespace periscope {
@@ -20,33 +21,32 @@ std::string coloured(const std::string& word, bool good, bool colour) {
 std::string number(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
 
 std::string statement_rows(const VerifyResult& r, bool colour) {
-  std::string table = fmt::format("{:<11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>10}  {:<12} {}\n", "statement", "cases",
-                                  "trivial", "median", "99 %", "largest", "violations", "verdict", "");
+  TextTable table({"statement", ">cases", ">trivial", ">median", ">99 %", ">largest", ">violations", "verdict", ""});
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];
     const Tally& t = r.tallies[k];
     const std::string_view word = verdict_of(s, t);
     const bool good = word == "holds" || word == "refuted";
-    table += fmt::format("{:<11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>10}  {} {}\n", s.id, t.cases, t.trivial,
-                         number(t.quantile(0.5)), number(t.quantile(0.99)), number(t.largest), t.violations,
-                         coloured(fmt::format("{:<12}", word), good, colour), s.text);
+    table.add({std::string(s.id), fmt::to_string(t.cases), fmt::to_string(t.trivial), number(t.quantile(0.5)),
+               number(t.quantile(0.99)), number(t.largest), fmt::to_string(t.violations),
+               coloured(std::string(word), good, colour), std::string(s.text)});
   }
-  return table +
+  return table.text() +
          "median, 99 %, largest: measured over bound (C.1 and T15: deviation over what rounding allows); trivial: the "
          "bound is infinite (a norm of zero) or zero.\n";
 }
 
 std::string attack_rows(const VerifyResult& r, bool colour) {
-  std::string table =
-      fmt::format("\n{:<24} {:>9} {:>9} {:>9}  {:<11} {}\n", "attack", "reached", "limit", "share", "", "made large");
+  TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
   for (const BoundAttackResult& a : r.attacks) {
     const bool good = a.within(r.options.scale) && a.close_enough();
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
-    table += fmt::format("{:<24} {:>9.6f} {:>9.6f} {:>9.5f}  {} {}\n", a.name, a.reached, a.limit, a.share(),
-                         coloured(fmt::format("{:<11}", word), good, colour), a.about);
+    table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
+               fmt::format("{:.5f}", a.share()), coloured(word, good, colour), std::string(a.about)});
   }
-  return table + fmt::format("aligned Peri stack of {} sublayers (T16): rms {:.6f} of its bound at the top\n",
-                             r.growth.rms.size() - 1, r.growth.nearest);
+  return "\n" + table.text() +
+         fmt::format("aligned Peri stack of {} sublayers (T16): rms {:.6f} of its bound at the top\n",
+                     r.growth.rms.size() - 1, r.growth.nearest);
 }
 
 }  // namespace

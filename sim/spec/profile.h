@@ -41,6 +41,13 @@ inline constexpr auto statistic_names = [] {
   return names;
 }();
 
+[[nodiscard]] constexpr std::string_view name_of(Statistic statistic) {
+  return statistic_facts[static_cast<std::size_t>(statistic)].name;
+}
+[[nodiscard]] constexpr std::string_view units_of(Statistic statistic) {
+  return statistic_facts[static_cast<std::size_t>(statistic)].units;
+}
+
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
 /// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.
 struct Curve {

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "experiments/common/dataset_json.h"
 #include "experiments/gradients/crossover.h"
 
 namespace periscope {
@@ -132,14 +131,6 @@ TEST_CASE("the first change of sign of a piecewise linear curve") {
   CHECK(first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
   CHECK(first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));
   CHECK(std::isnan(first_crossing({0.0, 1.0}, {3.0, 1.0})));
-}
-
-TEST_CASE("a dataset as JSON: arrays nested by dimension, null for what is not finite") {
-  NetcdfDataset data;
-  data.dimensions = {{"a", 2}, {"b", 3}};
-  data.variables = {{"m", {"a", "b"}, std::vector<double>{1, 2, 3, 4, 5, std::nan("")}, "1", ""},
-                    {"w", {"a"}, std::vector<std::string>{"x", "y"}, "", ""}};
-  CHECK(variables_json(data).dump() == R"({"m":[[1.0,2.0,3.0],[4.0,5.0,null]],"w":["x","y"]})");
 }
 
 }  // namespace periscope

@@ -1,0 +1,131 @@
+"""Files hold what the schemas declare, and figures ask for nothing else. Usage: columns_test.py BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import dataclasses
+import json
+import pathlib
+import tempfile
+import unittest
+
+from periscope_process import SMALL, run
+from plotting import ROOT  # first of what needs packages
+
+import netCDF4
+from plots import __main__ as plots
+from plots import results
+
+KEYS = """
+[gradients]
+layers = [1, 2, 4]
+qk_factors = [0.0, 1.0]
+down_factors = [0.05, 0.5, 5.0]
+[converge]
+widths = [16, 32, 64]
+seeds = 16
+[ladder]
+widths = [16, 32, 48, 64]
+seeds = 8
+"""
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+"""
+CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
+COMMANDS = {
+    "propagate": ["propagate", "--backward"], "theory": ["theory"], "converge": ["converge"],
+    "ladder": ["ladder", "--set", "init.scheme=lecun"], "gradient_depth": ["gradients", "depth"],
+    "gradient_attenuation": ["gradients", "attenuation"], "identity_path": ["gradients", "identity-path"],
+    "score_path": ["gradients", "score-path"], "gradient_crossover": ["gradients", "crossover"],
+}  # fmt: skip
+OTHERS = {
+    "verify": ["verify", "--cases", 2000], "probe": ["probe", CHECKPOINT, "--tokens", "1,2,3,4", "--backward"],
+    "certify": ["certify", CHECKPOINT, "--tokens", "1,2,3", "--headroom", "fp16"],
+    "soundness": ["soundness", "--checkpoints", 2],
+}  # fmt: skip
+
+
+class Asked(dict):
+    """Variables of a file that remember by which names they were asked for."""
+
+    def __init__(self, variables):
+        super().__init__(variables)
+        self.names, self.sought = set(), set()
+
+    def __getitem__(self, name):
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name):
+        self.sought.add(name)
+        return super().__contains__(name)
+
+
+class Columns(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        listed = json.loads(run("list", "--columns", "--json").stdout)["results"]
+        cls.declared = {kind: {c["name"]: c for c in r["columns"] if c["in_files"]} for kind, r in listed.items()}
+        cls.versions = {kind: r["version"] for kind, r in listed.items()}
+        cls.everywhere = {name for columns in cls.declared.values() for name in columns}
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        (cls.folder / "small.toml").write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
+        (cls.folder / "list.toml").write_text(LIST)
+        for command in [[*c, "--config", cls.folder / "small.toml"] for c in COMMANDS.values()] + [
+            *OTHERS.values(), ["power", "--config", cls.folder / "list.toml"]]:  # fmt: skip
+            done = run(*command, "--out", cls.folder, "--quiet")
+            assert done.returncode in (0, 4), (command, done.stderr)
+        cls.files = sorted(cls.folder.glob("*.nc"))
+
+    def test_every_kind_of_result_is_here(self):
+        kinds = {results.read(file).attributes["result"] for file in self.files}
+        self.assertEqual(kinds, set(self.declared))
+
+    def test_files_hold_what_is_declared(self):
+        for file in self.files:
+            with netCDF4.Dataset(file) as data, self.subTest(file=file.name):
+                kind = data.getncattr("result")
+                self.assertEqual(data.getncattr("result_version"), self.versions[kind])
+                for name, variable in data.variables.items():
+                    column = self.declared[kind][name]
+                    said = [list(variable.dimensions), variable.units, variable.long_name]
+                    self.assertEqual(said, [column["dimensions"], column["units"], column["meaning"]], name)
+
+    def test_losses_have_a_unit(self):
+        self.assertEqual(self.declared["probe"]["token_loss"]["units"], "nat")
+        self.assertEqual(self.declared["stack"]["log_grad_sq_measured"]["units"], "nat")
+        self.assertEqual(self.declared["stack"]["variance_measured"]["units"], "1")
+        self.assertEqual(self.declared["power"]["seconds"]["units"], "s")
+
+    def test_figures_ask_for_declared_columns(self):
+        drawn = set()
+        for kind in plots.KINDS:
+            self.assertLessEqual(set(kind.NEEDS), self.everywhere, kind.__name__)
+        for file in self.files:
+            result = results.read(file)
+            of_file = self.declared[result.attributes["result"]]
+            asked = Asked(result.variables)
+            watched = dataclasses.replace(result, variables=asked)
+            for kind in plots.KINDS:
+                if not all(name in result for name in kind.NEEDS):
+                    continue
+                drawn.add(kind)
+                for _ in kind.draw(watched):
+                    pass
+            with self.subTest(file=file.name):
+                self.assertLessEqual(asked.names, set(of_file))
+                # A caption may ask which kind of result it is in.
+                self.assertLessEqual(asked.sought, self.everywhere)
+        self.assertEqual(drawn, set(plots.KINDS), "every figure was drawn")
+
+
+if __name__ == "__main__":
+    unittest.main()
