@@ -46,9 +46,9 @@ double deviation_error(const Curve& predicted, bool absolute) {
 /// The spread of means of n seeds for n = 1, 2, 4, … while at least 8 groups remain.
 void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
   for (std::size_t n = 1; per_seed.size() / n >= 8; n *= 2) {
-    Running means;
+    RunningMoments means;
     for (std::size_t group = 0; group < per_seed.size() / n; ++group) {
-      Running mean;
+      RunningMoments mean;
       for (std::size_t i = 0; i < n; ++i) mean.add(per_seed[group * n + i]);
       means.add(mean.mean());
     }
@@ -71,7 +71,7 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
     for (Convergence& c : fits) c.bias_reason = prediction.refusal;
     return;
   }
-  std::array<Running, statistics.size()> bias;
+  std::array<RunningMoments, statistics.size()> bias;
   std::array<std::vector<double>, statistics.size()> per_seed;
   measure_stack(backend, spec, run, config.converge.seeds, [&](const Reading& reading) {
     for (std::size_t s = 0; s < statistics.size(); ++s) {

@@ -28,7 +28,7 @@ double path_norm(const GradientPath& path) {
 }
 
 double sharp_factor(const GradientPath& path) {
-  return path.miss == 0.0 ? 0.0 : std::numbers::sqrt2 * path.miss * path_norm(path);
+  return path.wrong_probability == 0.0 ? 0.0 : std::numbers::sqrt2 * path.wrong_probability * path_norm(path);
 }
 
 double sharp_entry_factor(const GradientPath& path) {
@@ -61,17 +61,6 @@ double massive_ceiling(double max_gain, double hidden, std::span<const double> x
   const double along = xs.dot(as);
   const double sine = along >= 0.0 ? 1.0 : (xs - as * (along / as.squaredNorm())).norm() / xs.norm();
   return std::numbers::sqrt2 * max_gain * std::sqrt(static_cast<double>(a.size())) * hidden / (as.norm() * sine);
-}
-
-double spectral_norm(std::span<const double> w, int rows, int cols) {
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Eigen::Map<const Matrix> m(w.data(), rows, cols);
-  const double scale = m.cwiseAbs().maxCoeff();
-  if (!(scale > 0.0)) return 0.0;
-  const Matrix unit = m / scale;
-  const Matrix gram = rows < cols ? Matrix(unit * unit.transpose()) : Matrix(unit.transpose() * unit);
-  return scale *
-         std::sqrt(Eigen::SelfAdjointEigenSolver<Matrix>(gram, Eigen::EigenvaluesOnly).eigenvalues().maxCoeff());
 }
 
 }  // namespace periscope::theory

@@ -23,7 +23,7 @@ struct NormPass {
 
 /// What stands between the loss of one token and the module's output a.
 struct GradientPath {
-  double miss;                                       ///< 1 − p_y, the probability of all wrong labels
+  double wrong_probability;                          ///< 1 − p_y, the probability of all wrong labels
   double beta = 1.0;                                 ///< scale of the branch (T1)
   std::optional<double> unembedding = std::nullopt;  ///< ‖U‖₂; none: the logits are the output itself
   std::span<const NormPass> norms = {};              ///< in any order
@@ -64,8 +64,5 @@ double normed_rms_bound(double max_gain, double bias_rms);
 /// bounds the gradient of a stack with one norm behind x + ka. The distance of x + ka from zero is at least
 /// k‖a‖ sin θ, θ the angle between a and −x (a right angle if it is obtuse). x and a: D numbers, LayerNorm: centred.
 double massive_ceiling(double max_gain, double hidden, std::span<const double> x, std::span<const double> a);
-
-/// ‖W‖₂ of a row-major matrix [rows, cols], to rounding.
-double spectral_norm(std::span<const double> w, int rows, int cols);
 
 }  // namespace periscope::theory

@@ -45,10 +45,10 @@ BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, I
   return cleaned(std::move(set));
 }
 
-/// Walks the stack and notes every bound.
-class Walk {
+/// Propagates bounds through the stack and notes every one.
+class BoundPropagation {
  public:
-  Walk(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
+  BoundPropagation(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
       : m_(model), p_(parameters), ops_(arithmetic, longest) {}
 
   std::vector<SignalBound> run(const InputDomain& domain) {
@@ -325,11 +325,12 @@ Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind,
 
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
                     const RunArithmetic& arithmetic, int longest) {
-  if (arithmetic.kind == Arithmetic::exact) return {.bounds = Walk(model, parameters, arithmetic, 0).run(domain)};
+  if (arithmetic.kind == Arithmetic::exact)
+    return {.bounds = BoundPropagation(model, parameters, arithmetic, 0).run(domain)};
   const EmbeddingSpec& e = model.embedding;
   if (domain.tokens && e.positions > 0) longest = std::min(longest, e.positions - e.position_offset);
   const RoundedParameters rounded(parameters, arithmetic.stored);
-  Certificate certificate{.bounds = Walk(model, rounded, arithmetic, longest).run(domain),
+  Certificate certificate{.bounds = BoundPropagation(model, rounded, arithmetic, longest).run(domain),
                           .arithmetic = arithmetic,
                           .longest = longest,
                           .weights_rounded = rounded.changed()};

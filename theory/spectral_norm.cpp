@@ -1,6 +1,7 @@
 #include "theory/spectral_norm.h"
 
 #include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -114,6 +115,16 @@ double spectral_bound(const RowMatrix& a) {
   const bool wide = a.cols() >= a.rows();
   const RowMatrix gram = wide ? gram_of(scaled) : gram_of_columns(scaled);
   return outward(std::ldexp(std::sqrt(largest_eigenvalue_bound(gram, wide ? a.cols() : a.rows())), e));
+}
+
+double spectral_norm(std::span<const double> w, int rows, int cols) {
+  const Eigen::Map<const RowMatrix> m(w.data(), rows, cols);
+  const double scale = m.cwiseAbs().maxCoeff();
+  if (!(scale > 0.0)) return 0.0;
+  const RowMatrix unit = m / scale;
+  const RowMatrix gram = rows < cols ? RowMatrix(unit * unit.transpose()) : RowMatrix(unit.transpose() * unit);
+  return scale *
+         std::sqrt(Eigen::SelfAdjointEigenSolver<RowMatrix>(gram, Eigen::EigenvaluesOnly).eigenvalues().maxCoeff());
 }
 
 }  // namespace periscope::theory

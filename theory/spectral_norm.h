@@ -2,6 +2,8 @@
 
 #include <Eigen/Core>
 
+#include <span>
+
 namespace periscope::theory {
 
 using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -10,6 +12,9 @@ using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::R
 RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b);
 /// a aᵀ for a [m, n].
 RowMatrix gram_of(const RowMatrix& a);
+
+/// ‖W‖₂ of a row-major matrix [rows, cols], to rounding.
+double spectral_norm(std::span<const double> w, int rows, int cols);
 
 /// A proved upper bound on ‖A‖₂, about 0.1 % above it. Power iteration on the smaller Gram matrix G finds a λ; that
 /// μ = λ·1.002 bounds the largest eigenvalue is proved by a Cholesky factorisation of μI − G that ends: in floating

@@ -26,17 +26,17 @@ struct Climb {
 };
 
 Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double largest, int steps) {
-  Slope here = slope_at(c, x, place, true);
+  PeakGradient here = peak_gradient_at(c, x, place, true);
   double length = 0.3;
   for (int step = 0; step < steps && length > 1e-9; ++step) {
-    const double slope = norm_of(c.ops, here.gradient);
-    if (!(slope > 0.0)) break;
+    const double steepness = norm_of(c.ops, here.gradient);
+    if (!(steepness > 0.0)) break;
     const double scale = std::max(norm_of(c.ops, x), 1e-30);
-    const Tensor next = clamped(c.ops, c.ops.axpby(1.0, x, length * scale / slope, here.gradient), largest);
-    const double value = slope_at(c, next, place, false).value;
+    const Tensor next = clamped(c.ops, c.ops.axpby(1.0, x, length * scale / steepness, here.gradient), largest);
+    const double value = peak_gradient_at(c, next, place, false).value;
     if (value > here.value) {
       x = next;
-      here = slope_at(c, x, place, true);
+      here = peak_gradient_at(c, x, place, true);
       length = std::min(length * 1.5, 10.0);
     } else {
       length *= 0.5;
@@ -66,7 +66,7 @@ Search search_from_random(const StackContext& c, const SignalPlace& place, const
   std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
   fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), attack_stream}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
-    return slope_at(c, embedding_forward(c, ids), place, false).value;
+    return peak_gradient_at(c, embedding_forward(c, ids), place, false).value;
   };
   Search best{{draws.begin(), draws.begin() + length}, 0.0};
   best.value = value_of(best.ids);

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "experiments/certify/peak_gradient.h"
 #include "experiments/certify/signal_maxima.h"
-#include "experiments/certify/slope.h"
 #include "theory/certificate.h"
 
 namespace periscope {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sim/measure/running.h"
+#include "sim/measure/running_moments.h"
 
 namespace periscope {
 namespace {
@@ -41,7 +41,7 @@ std::pair<int, double> rank(const Finding& f) {
 }  // namespace
 
 Estimate mean_over_seeds(const std::vector<double>& per_seed) {
-  Running running;
+  RunningMoments running;
   for (const double v : per_seed) running.add(v);
   return {running.mean(), running.standard_error()};
 }
@@ -50,7 +50,7 @@ Curve SeedRows::curve() const {
   Curve curve;
   const std::size_t length = rows_.empty() ? 0 : rows_.front().size();
   for (std::size_t i = 0; i < length; ++i) {
-    Running running;
+    RunningMoments running;
     for (const std::vector<double>& row : rows_) running.add(row[i]);
     curve.value.push_back(running.mean());
     curve.standard_error.push_back(running.standard_error());

@@ -148,7 +148,7 @@ LadderStack measure_stack_ladder(const Config& config, const Backend& backend, c
   stack.refusal = prediction.refusal;
   std::vector<Followed> all = follow(prediction.profile);
   for (const int width : config.ladder.widths) {
-    std::vector<Running> means(all.size());
+    std::vector<RunningMoments> means(all.size());
     const StackSpec here = at_width(spec, width, "ladder.widths");
     measure_stack(backend, here, run_at(config, width), config.ladder.seeds, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));

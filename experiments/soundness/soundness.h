@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/certify/slope.h"
+#include "experiments/certify/peak_gradient.h"
 #include "experiments/soundness/specimen.h"
 #include "sim/emulated/emulation.h"
 

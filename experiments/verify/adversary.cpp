@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t stream_attacks = 1001;
 
 /// Shape and kinds of an attack's cases; the numbers come from the start.
-struct Arena {
+struct AttackSetting {
   SublayerRule rule;
   NormKind norm = NormKind::rms;
   int width = 5;
@@ -27,10 +27,10 @@ struct Arena {
 /// equal: √2 is the limit of large gains.
 constexpr double decisive_gain = 100.0;
 
-BoundCase random_start(const Arena& arena, std::uint64_t seed, std::uint32_t start) {
+BoundCase random_start(const AttackSetting& setting, std::uint64_t seed, std::uint32_t start) {
   PhiloxEngine engine = engine_of({seed, start, stream_attacks}, 0);
   boost::random::normal_distribution<double> normal;
-  const auto d = static_cast<std::size_t>(arena.width);
+  const auto d = static_cast<std::size_t>(setting.width);
   constexpr std::size_t units = 3;
   const auto draw = [&](std::size_t count) {
     std::vector<double> values(count);
@@ -38,19 +38,19 @@ BoundCase random_start(const Arena& arena, std::uint64_t seed, std::uint32_t sta
     return values;
   };
   BoundCase c;
-  c.model = case_model(arena.rule, arena.width, static_cast<int>(units));
-  c.model.norm = arena.norm;
-  c.model.final_norm = arena.final_norm;
-  c.model.unembedding = arena.unembedding;
+  c.model = case_model(setting.rule, setting.width, static_cast<int>(units));
+  c.model.norm = setting.norm;
+  c.model.final_norm = setting.final_norm;
+  c.model.unembedding = setting.unembedding;
   c.x = draw(d);
   c.up = draw(units * d);
   c.down = draw(d * units);
-  if (arena.unembedding) c.unembedding = draw(d * d);
+  if (setting.unembedding) c.unembedding = draw(d * d);
   const auto gains = [&](double gain) { return CaseNorm{std::vector<double>(d, gain), {}}; };
-  if (arena.rule.norm_a) c.a = gains(1.0);
-  if (arena.rule.norm_b) c.b = gains(1.0);
-  if (arena.rule.norm_c) c.c = gains(decisive_gain);
-  if (arena.final_norm) c.final = gains(decisive_gain);
+  if (setting.rule.norm_a) c.a = gains(1.0);
+  if (setting.rule.norm_b) c.b = gains(1.0);
+  if (setting.rule.norm_c) c.c = gains(decisive_gain);
+  if (setting.final_norm) c.final = gains(decisive_gain);
   c.labels = {0};
   return c;
 }
@@ -80,14 +80,14 @@ std::function<double(const BoundCase&)> ratio_to(std::string_view id) {
   return [&statement](const BoundCase& c) { return statement.check(c, evaluate(c)).ratio(); };
 }
 
-Attack attack_of(const Arena& arena, std::string name, std::string about, double limit, std::string formula,
+Attack attack_of(const AttackSetting& setting, std::string name, std::string about, double limit, std::string formula,
                  double required, std::function<double(const BoundCase&)> objective) {
   return {.name = std::move(name),
           .about = std::move(about),
           .limit = limit,
           .limit_formula = std::move(formula),
           .required = required,
-          .begin = [arena](std::uint64_t seed, std::uint32_t start) { return random_start(arena, seed, start); },
+          .begin = [setting](std::uint64_t seed, std::uint32_t start) { return random_start(setting, seed, start); },
           .objective = std::move(objective)};
 }
 
@@ -172,28 +172,30 @@ std::vector<Attack> attacks() {
   const std::string whole_post = "gradient / (gamma sqrt(D) |h|/|x+a|)";
   std::vector<Attack> all;
   const auto add = [&](auto... arguments) { all.push_back(attack_of(arguments...)); };
-  add(Arena{.rule = pre}, "Pre, no final norm", "gradient / |h|", root2, "sqrt2", 0.99, whole_constant);
-  add(Arena{.rule = peri}, "Peri, RMSNorm", whole, root2, "sqrt2", 0.99, whole_constant);
-  add(Arena{.rule = peri, .norm = NormKind::layer}, "Peri, LayerNorm", whole, root2, "sqrt2", 0.99, whole_constant);
-  add(Arena{.rule = post}, "Post, RMSNorm", whole_post, root2, "sqrt2", 0.99, whole_constant);
-  add(Arena{.rule = post, .norm = NormKind::layer}, "Post, LayerNorm", whole_post, root2, "sqrt2", 0.99,
+  add(AttackSetting{.rule = pre}, "Pre, no final norm", "gradient / |h|", root2, "sqrt2", 0.99, whole_constant);
+  add(AttackSetting{.rule = peri}, "Peri, RMSNorm", whole, root2, "sqrt2", 0.99, whole_constant);
+  add(AttackSetting{.rule = peri, .norm = NormKind::layer}, "Peri, LayerNorm", whole, root2, "sqrt2", 0.99,
       whole_constant);
-  add(Arena{.rule = pre, .final_norm = true}, "Pre, final norm", whole_post, root2, "sqrt2", 0.99, whole_constant);
-  add(Arena{.rule = pre, .final_norm = true, .unembedding = true}, "Pre, final norm, U",
+  add(AttackSetting{.rule = post}, "Post, RMSNorm", whole_post, root2, "sqrt2", 0.99, whole_constant);
+  add(AttackSetting{.rule = post, .norm = NormKind::layer}, "Post, LayerNorm", whole_post, root2, "sqrt2", 0.99,
+      whole_constant);
+  add(AttackSetting{.rule = pre, .final_norm = true}, "Pre, final norm", whole_post, root2, "sqrt2", 0.99,
+      whole_constant);
+  add(AttackSetting{.rule = pre, .final_norm = true, .unembedding = true}, "Pre, final norm, U",
       "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", root2, "sqrt2", 0.9, whole_constant);
-  add(Arena{.rule = peri}, "Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", 0.5 * (1.0 + root2),
+  add(AttackSetting{.rule = peri}, "Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", 0.5 * (1.0 + root2),
       "(1+sqrt2)/2", 0.99, entry_constant);
-  add(Arena{.rule = post}, "Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", 0.5 * (1.0 + root2),
+  add(AttackSetting{.rule = post}, "Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", 0.5 * (1.0 + root2),
       "(1+sqrt2)/2", 0.99, entry_constant);
-  add(Arena{.rule = peri}, "Peri, paper's 4", "gradient / paper's bound", root2 / 4.0, "sqrt2/4", 0.99,
+  add(AttackSetting{.rule = peri}, "Peri, paper's 4", "gradient / paper's bound", root2 / 4.0, "sqrt2/4", 0.99,
       ratio_to("C.2-whole"));
-  add(Arena{.rule = post}, "Post, paper's 4", "gradient / paper's bound", root2 / 4.0, "sqrt2/4", 0.99,
+  add(AttackSetting{.rule = post}, "Post, paper's 4", "gradient / paper's bound", root2 / 4.0, "sqrt2/4", 0.99,
       ratio_to("C.3-whole"));
-  add(Arena{.rule = peri, .width = 3}, "reviews' bound, D = 3", "gradient / reviews' bound", 3.0 * root2 / 4.0,
+  add(AttackSetting{.rule = peri, .width = 3}, "reviews' bound, D = 3", "gradient / reviews' bound", 3.0 * root2 / 4.0,
       "sqrt2 D/4", 0.99, ratio_to("G4-whole"));
-  add(Arena{.rule = peri, .width = 4}, "reviews', entry, D = 4", "entry / reviews' bound", 0.5 * (1.0 + root2),
+  add(AttackSetting{.rule = peri, .width = 4}, "reviews', entry, D = 4", "entry / reviews' bound", 0.5 * (1.0 + root2),
       "(1+sqrt2) D/8", 0.99, ratio_to("G4"));
-  add(Arena{.rule = peri}, "growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", 1.0, "1", 0.99, ratio_to("T16"));
+  add(AttackSetting{.rule = peri}, "growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", 1.0, "1", 0.99, ratio_to("T16"));
   return all;
 }
 

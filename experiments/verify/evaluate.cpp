@@ -6,6 +6,7 @@
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/reference/backend.h"
+#include "theory/spectral_norm.h"
 
 namespace periscope {
 namespace {
@@ -63,10 +64,10 @@ theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double*
 
 /// Error analysis of the backward pass, first order in u, for the gradient of a relative to path_norm.
 /// p − y: each p_j has a relative error of at most (classes + 6)u, as |Δ|e^−|Δ| < 1 bounds what the rounding of a
-/// logit difference Δ does; p_y − 1 adds u: together (2·classes + 16)u, not relative to miss. Then come, relative
-/// to √2·miss: U (a sum of `classes` terms, Σ|U||v| ≤ √min(D, V)·‖U‖₂‖v‖); every norm, three terms of magnitude
-/// ‖g‖/s with D + 8 roundings each, eightfold (tests/support/gradient_tolerances.h), and LayerNorm's mean, whose
-/// error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units that follow.
+/// logit difference Δ does; p_y − 1 adds u: together (2·classes + 16)u, not relative to wrong_probability. Then come,
+/// relative to √2·wrong_probability: U (a sum of `classes` terms, Σ|U||v| ≤ √min(D, V)·‖U‖₂‖v‖); every norm, three
+/// terms of magnitude ‖g‖/s with D + 8 roundings each, eightfold (tests/support/gradient_tolerances.h), and LayerNorm's
+/// mean, whose error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units that follow.
 double rounding_of(const BoundCase& c, const TokenFacts& token, double conditions) {
   const double d = c.model.width;
   const double classes = c.classes();
@@ -74,7 +75,7 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   if (c.model.unembedding) roundings += (classes + d) * std::sqrt(std::min(d, classes));
   roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.passes) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
-  return unit_roundoff * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.miss * roundings);
+  return unit_roundoff * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
 }
 
 void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, Evaluation& e) {
@@ -88,10 +89,10 @@ void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, E
       if (j != label) wrong += std::exp(row[j] - largest);
     }
     const double total = wrong + std::exp(row[label] - largest);
-    e.tokens[t].miss = wrong / total;
+    e.tokens[t].wrong_probability = wrong / total;
     for (std::size_t j = 0; j < classes; ++j) {
       e.probabilities.push_back(std::exp(row[j] - largest) / total);
-      e.wrong.push_back(j == label ? -e.tokens[t].miss : e.probabilities.back());
+      e.wrong.push_back(j == label ? -e.tokens[t].wrong_probability : e.probabilities.back());
     }
   }
 }

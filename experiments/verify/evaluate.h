@@ -12,7 +12,7 @@ namespace periscope {
 /// What one token of a case does, read from the signals of sim/model.
 struct TokenFacts {
   double hidden = 0.0;                      ///< ‖h‖
-  double miss = 0.0;                        ///< 1 − p_y, summed over the wrong labels: no cancellation
+  double wrong_probability = 0.0;           ///< 1 − p_y, summed over the wrong labels: no cancellation
   std::array<theory::NormPass, 3> norms{};  ///< behind W2, the first `passes` of them
   std::size_t passes = 0;
   /// What rounding may add to the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if the
@@ -35,7 +35,7 @@ struct Evaluation {
   std::optional<double> unembedding;  ///< ‖U‖₂
 
   [[nodiscard]] theory::GradientPath path(const TokenFacts& token) const {
-    return {token.miss, beta, unembedding, std::span(token.norms).first(token.passes)};
+    return {token.wrong_probability, beta, unembedding, std::span(token.norms).first(token.passes)};
   }
 };
 

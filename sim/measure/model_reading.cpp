@@ -4,7 +4,7 @@
 
 #include "sim/measure/branch_size.h"
 #include "sim/measure/gradient_probe.h"
-#include "sim/measure/running.h"
+#include "sim/measure/running_moments.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 
@@ -30,7 +30,7 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
     r.logits = logits_forward(context, stack_forward(context, r.input, hooks).output, hooks);
   }
   r.token_losses = context.ops.token_losses(r.logits, pass.labels);
-  Running mean;
+  RunningMoments mean;
   for (const double loss : r.token_losses) {
     if (!std::isnan(loss)) mean.add(loss);
   }

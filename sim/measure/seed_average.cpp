@@ -7,14 +7,14 @@
 namespace periscope {
 namespace {
 
-void add_each(std::vector<Running>& totals, const std::vector<double>& values) {
+void add_each(std::vector<RunningMoments>& totals, const std::vector<double>& values) {
   totals.resize(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) totals[i].add(values[i]);
 }
 
-Curve curve_of(const std::vector<Running>& totals) {
+Curve curve_of(const std::vector<RunningMoments>& totals) {
   Curve curve;
-  for (const Running& r : totals) {
+  for (const RunningMoments& r : totals) {
     curve.value.push_back(r.mean());
     curve.standard_error.push_back(r.standard_error());
   }
@@ -49,7 +49,7 @@ Profile SeedAverage::profile() const {
   Profile profile;
   for (const auto& [key, totals] : curves_) profile.curves[key] = curve_of(totals);
   for (const auto& [key, totals] : weight_curves_) profile.weight_curves[key] = curve_of(totals);
-  for (const Running& r : angular_distance_) profile.angular_distance.push_back(r.mean());
+  for (const RunningMoments& r : angular_distance_) profile.angular_distance.push_back(r.mean());
   return profile;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/measure/probe.h"
-#include "sim/measure/running.h"
+#include "sim/measure/running_moments.h"
 
 namespace periscope {
 
@@ -24,9 +24,9 @@ class SeedAverage {
   [[nodiscard]] int diverged_at() const { return diverged_at_; }
 
  private:
-  std::map<std::pair<Statistic, Signal>, std::vector<Running>> curves_;
-  std::map<std::pair<Statistic, Weight>, std::vector<Running>> weight_curves_;
-  std::vector<Running> angular_distance_;
+  std::map<std::pair<Statistic, Signal>, std::vector<RunningMoments>> curves_;
+  std::map<std::pair<Statistic, Weight>, std::vector<RunningMoments>> weight_curves_;
+  std::vector<RunningMoments> angular_distance_;
   TopMagnitudes top_;
   int seeds_ = 0;
   int diverged_seeds_ = 0;

@@ -7,83 +7,51 @@
 namespace periscope {
 namespace {
 
-constexpr SublayerRule bare{};
-constexpr SublayerRule norm_a{.norm_a = true};
-constexpr SublayerRule norm_b{.norm_b = true};
-constexpr SublayerRule norm_c{.norm_c = true};
+// The rules of T1's table, by layer (from 0) and number of layers.
+SublayerRule none(int, int) { return {}; }
+SublayerRule a(int, int) { return {.norm_a = true}; }
+SublayerRule b(int, int) { return {.norm_b = true}; }
+SublayerRule c(int, int) { return {.norm_c = true}; }
+SublayerRule a_and_b(int, int) { return {.norm_a = true, .norm_b = true}; }
+SublayerRule a_and_c(int, int) { return {.norm_a = true, .norm_c = true}; }
+SublayerRule c_deepnorm(int, int layers) { return {.norm_c = true, .alpha = std::pow(2.0 * layers, 0.25)}; }
+SublayerRule c_glm(int, int layers) { return {.norm_c = true, .alpha = std::sqrt(2.0 * layers)}; }
+SublayerRule c_then_a(int layer, int layers) { return layer < layers / 4 ? c(layer, layers) : a(layer, layers); }
+SublayerRule a_lns(int layer, int) { return {.norm_a = true, .input_gain = 1.0 / std::sqrt(layer + 1.0)}; }
+SublayerRule a_scaled(int, int layers) { return {.norm_a = true, .beta = 1.0 / std::sqrt(2.0 * layers)}; }
 
-// clang-format off: one row, one placement
+double init_deepnorm(int layers) { return std::pow(8.0 * layers, -0.25); }
+double init_glm(int layers) { return 1.0 / std::sqrt(2.0 * layers); }
+
+// One row, one placement.
+// clang-format off
 const std::array table{
-    Placement{
-        .name = "none", .norms = "-", .scales = "1", .used_by = "baseline", .rule = [](int, int) { return bare; }},
-    Placement{.name = "post",
-              .norms = "C",
-              .scales = "1",
-              .used_by = "2017 Transformer, BERT, OPT-350M",
-              .rule = [](int, int) { return norm_c; }},
-    Placement{.name = "pre",
-              .norms = "A",
-              .scales = "1",
-              .used_by = "GPT-2, GPT-3, Llama, Qwen, Mistral",
-              .final_norm = true,
-              .rule = [](int, int) { return norm_a; }},
-    Placement{.name = "peri",
-              .norms = "A B",
-              .scales = "1",
-              .used_by = "Gemma 2, Gemma 3, Grok-1",
-              .final_norm = true,
-              .rule = [](int, int) { return SublayerRule{.norm_a = true, .norm_b = true}; }},
-    Placement{.name = "b-only",
-              .norms = "B",
-              .scales = "1",
-              .used_by = "OLMo 2",
-              .final_norm = true,
-              .rule = [](int, int) { return norm_b; }},
-    Placement{.name = "a+c",
-              .norms = "A C",
-              .scales = "1",
-              .used_by = "ablation of the Peri-LN paper; what the reviews call Peri-LN",
-              .rule = [](int, int) { return SublayerRule{.norm_a = true, .norm_c = true}; }},
-    Placement{
-        .name = "deepnorm",
-        .norms = "C",
-        .scales = "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
-        .used_by = "DeepNet, a decoder alone",
-        .rule = [](int, int layers) { return SublayerRule{.norm_c = true, .alpha = std::pow(2.0 * layers, 0.25)}; },
-        .branch_init_gain = [](int layers) { return std::pow(8.0 * layers, -0.25); }},
-    Placement{.name = "deepnorm-glm",
-              .norms = "C",
-              .scales = "alpha (2L)^1/2; init of V, O, up, down x (2L)^-1/2",
-              .used_by = "GLM-130B",
-              .rule = [](int, int layers) { return SublayerRule{.norm_c = true, .alpha = std::sqrt(2.0 * layers)}; },
-              .branch_init_gain = [](int layers) { return 1.0 / std::sqrt(2.0 * layers); }},
-    Placement{.name = "mix",
-              .norms = "C, then A",
-              .scales = "1; the first L/4 layers are Post",
-              .used_by = "Mix-LN",
-              .final_norm = true,
-              .rule = [](int layer, int layers) { return layer < layers / 4 ? norm_c : norm_a; }},
-    Placement{.name = "lns",
-              .norms = "A",
-              .scales = "input gain 1/sqrt(layer), layer from 1",
-              .used_by = "LayerNorm scaling, LNS-1B",
-              .final_norm = true,
-              .rule = [](int layer,
-                         int) { return SublayerRule{.norm_a = true, .input_gain = 1.0 / std::sqrt(layer + 1.0)}; }},
-    Placement{
-        .name = "depth-scaled",
-        .norms = "A",
-        .scales = "beta 1/sqrt(2L)",
-        .used_by = "Depth-muP",
-        .final_norm = true,
-        .rule = [](int, int layers) { return SublayerRule{.norm_a = true, .beta = 1.0 / std::sqrt(2.0 * layers)}; }},
-    Placement{.name = "residual-dual",
-              .norms = "C + second stream",
-              .scales = "1; output x_L + N(r_L), r = sum of branches",
-              .used_by = "ResiDual",
-              .final_norm = true,
-              .two_streams = true,
-              .rule = [](int, int) { return norm_c; }},
+    //        name             norms                scales
+    //        used by                                                          final  second  rule        init gain
+    Placement{"none",          "-",                 "1",
+              "baseline",                                                      false, false,  none,       nullptr},
+    Placement{"post",          "C",                 "1",
+              "2017 Transformer, BERT, OPT-350M",                              false, false,  c,          nullptr},
+    Placement{"pre",           "A",                 "1",
+              "GPT-2, GPT-3, Llama, Qwen, Mistral",                            true,  false,  a,          nullptr},
+    Placement{"peri",          "A B",               "1",
+              "Gemma 2, Gemma 3, Grok-1",                                      true,  false,  a_and_b,    nullptr},
+    Placement{"b-only",        "B",                 "1",
+              "OLMo 2",                                                        true,  false,  b,          nullptr},
+    Placement{"a+c",           "A C",               "1",
+              "ablation of the Peri-LN paper; what the reviews call Peri-LN",  false, false,  a_and_c,    nullptr},
+    Placement{"deepnorm",      "C",                 "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
+              "DeepNet, a decoder alone",                                      false, false,  c_deepnorm, init_deepnorm},
+    Placement{"deepnorm-glm",  "C",                 "alpha (2L)^1/2; init of V, O, up, down x (2L)^-1/2",
+              "GLM-130B",                                                      false, false,  c_glm,      init_glm},
+    Placement{"mix",           "C, then A",         "1; the first L/4 layers are Post",
+              "Mix-LN",                                                        true,  false,  c_then_a,   nullptr},
+    Placement{"lns",           "A",                 "input gain 1/sqrt(layer), layer from 1",
+              "LayerNorm scaling, LNS-1B",                                     true,  false,  a_lns,      nullptr},
+    Placement{"depth-scaled",  "A",                 "beta 1/sqrt(2L)",
+              "Depth-muP",                                                     true,  false,  a_scaled,   nullptr},
+    Placement{"residual-dual", "C + second stream", "1; output x_L + N(r_L), r = sum of branches",
+              "ResiDual",                                                      true,  true,   c,          nullptr},
 };
 // clang-format on
 

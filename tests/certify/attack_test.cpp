@@ -163,10 +163,10 @@ TEST_CASE("the attack's gradients, against finite differences") {
     for (const theory::SignalBound& b : certificate.bounds) {
       if (!can_climb(b.signal)) continue;
       const SignalPlace place{b.signal, b.sublayer, b.channel};
-      const Slope slope = slope_at(c, input, place, true);
+      const PeakGradient slope = peak_gradient_at(c, input, place, true);
       Differentiable f;
       f.loss = [&](std::span<const double> x) {
-        return slope_at(c, v.ops.from_host(input.rows(), input.cols(), DType::f64, x), place, false).value;
+        return peak_gradient_at(c, v.ops.from_host(input.rows(), input.cols(), DType::f64, x), place, false).value;
       };
       f.point = v.ops.to_host(input);
       f.gradient = v.ops.to_host(slope.gradient);

@@ -8,6 +8,8 @@
 #include <numbers>
 #include <vector>
 
+#include "theory/spectral_norm.h"
+
 namespace periscope::theory {
 namespace {
 
@@ -56,7 +58,7 @@ TEST_CASE("T14: gamma/sqrt(v + eps) is the largest singular value of a norm's Ja
 
 TEST_CASE("factors worked out by hand") {
   const NormPass norm{NormKind::rms, 8, 3.0, 4.0, 0.0};  // gamma/rms = 1.5
-  const GradientPath path{.miss = 0.5, .norms = {&norm, 1}};
+  const GradientPath path{.wrong_probability = 0.5, .norms = {&norm, 1}};
   CHECK(path_norm(path) == exactly(1.5));
   CHECK(sharp_factor(path) == exactly(root2 * 0.5 * 1.5));
   CHECK(sharp_entry_factor(path) == exactly(0.5 * (1.0 + root2) * 0.5 * 1.5));
@@ -65,19 +67,19 @@ TEST_CASE("factors worked out by hand") {
   CHECK(review_factor(path) == exactly(4.0 * 3.0 * std::sqrt(1.0 / 8.0) / std::sqrt(32.0)));
 
   const NormPass two[] = {norm, {NormKind::layer, 8, 1.0, 0.0, 0.25}};
-  const GradientPath longer{.miss = 1.0, .beta = -2.0, .unembedding = 5.0, .norms = two};
+  const GradientPath longer{.wrong_probability = 1.0, .beta = -2.0, .unembedding = 5.0, .norms = two};
   CHECK(sharp_factor(longer) == exactly(root2 * 2.0 * 5.0 * 1.5 * 2.0));
   CHECK(sharp_entry_factor(longer) == sharp_factor(longer));
-  CHECK(sharp_entry_factor({.miss = 0.25, .norms = {}}) == exactly(0.25));
+  CHECK(sharp_entry_factor({.wrong_probability = 0.25, .norms = {}}) == exactly(0.25));
 }
 
 TEST_CASE("a zero input: infinite without eps, unless nothing comes through anyway") {
   const NormPass dead{NormKind::rms, 4, 1.0, 0.0, 0.0};
-  CHECK(std::isinf(sharp_factor({.miss = 0.5, .norms = {&dead, 1}})));
-  CHECK(sharp_factor({.miss = 0.0, .norms = {&dead, 1}}) == 0.0);
-  CHECK(sharp_factor({.miss = 0.5, .beta = 0.0, .norms = {&dead, 1}}) == 0.0);
+  CHECK(std::isinf(sharp_factor({.wrong_probability = 0.5, .norms = {&dead, 1}})));
+  CHECK(sharp_factor({.wrong_probability = 0.0, .norms = {&dead, 1}}) == 0.0);
+  CHECK(sharp_factor({.wrong_probability = 0.5, .beta = 0.0, .norms = {&dead, 1}}) == 0.0);
   const NormPass no_gain{NormKind::rms, 4, 0.0, 0.0, 0.0};
-  CHECK(sharp_factor({.miss = 0.5, .norms = {&no_gain, 1}}) == 0.0);
+  CHECK(sharp_factor({.wrong_probability = 0.5, .norms = {&no_gain, 1}}) == 0.0);
   const NormPass one_feature{NormKind::rms, 1, 1.0, 9.0, 0.0};
   CHECK(jacobian_norm(one_feature) == 0.0);
   CHECK(gain_over_rms(one_feature) == exactly(1.0 / 3.0));

@@ -150,7 +150,7 @@ bool is_tame(const BoundCase& c, const Evaluation& e) {
     if (!(std::abs(g) < 1e3)) return false;
   }
   for (const TokenFacts& t : e.tokens) {
-    if (!(t.miss > 0.05)) return false;
+    if (!(t.wrong_probability > 0.05)) return false;
     for (std::size_t k = 0; k < t.passes; ++k) {
       if (!(t.norms[k].mean_square + t.norms[k].eps > 0.1) || t.norms[k].gain > 10.0) return false;
     }
@@ -195,7 +195,7 @@ TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1") {
   c.down = {0.0, 0.0};
   c.labels = {0};
   const Evaluation e = evaluate(c);
-  CHECK(e.tokens[0].miss == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
+  CHECK(e.tokens[0].wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(e.tokens[0].hidden == 40.0);
 }
 

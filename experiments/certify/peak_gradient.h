@@ -17,7 +17,7 @@ bool can_climb(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the
 /// input.
-struct Slope {
+struct PeakGradient {
   double value;
   Tensor gradient;  ///< [N, D]; empty if it was not asked for
 };
@@ -25,6 +25,6 @@ struct Slope {
 /// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
 /// gradient of its |value| back to the input: a replacer puts it where the gradient of the place arises, and nothing
 /// comes from above. Throws std::out_of_range for a signal that the stack does not have.
-Slope slope_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
+PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
 
 }  // namespace periscope

@@ -1,4 +1,4 @@
-#include "sim/measure/running.h"
+#include "sim/measure/running_moments.h"
 
 #include <doctest/doctest.h>
 
@@ -10,14 +10,14 @@ namespace {
 
 using doctest::Approx;
 
-Running of(std::initializer_list<double> numbers) {
-  Running r;
+RunningMoments of(std::initializer_list<double> numbers) {
+  RunningMoments r;
   for (const double x : numbers) r.add(x);
   return r;
 }
 
 TEST_CASE("running mean, variance and standard error by hand") {
-  const Running r = of({2, 4, 4, 4, 5, 5, 7, 9});
+  const RunningMoments r = of({2, 4, 4, 4, 5, 5, 7, 9});
   CHECK(r.count() == 8);
   CHECK(r.mean() == Approx(5.0));
   CHECK(r.variance() == Approx(32.0 / 7.0));
@@ -25,7 +25,7 @@ TEST_CASE("running mean, variance and standard error by hand") {
 }
 
 TEST_CASE("one number has no spread, no number no mean") {
-  CHECK(std::isnan(Running().mean()));
+  CHECK(std::isnan(RunningMoments().mean()));
   CHECK(of({3}).mean() == 3.0);
   CHECK(std::isnan(of({3}).variance()));
   CHECK(std::isnan(of({3}).standard_error()));
@@ -33,7 +33,7 @@ TEST_CASE("one number has no spread, no number no mean") {
 }
 
 TEST_CASE("a large mean does not eat a small spread") {
-  const Running r = of({1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16});
+  const RunningMoments r = of({1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16});
   CHECK(r.variance() == Approx(30.0).epsilon(1e-12));
 }
 

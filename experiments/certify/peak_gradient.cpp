@@ -1,4 +1,4 @@
-#include "experiments/certify/slope.h"
+#include "experiments/certify/peak_gradient.h"
 
 #include <algorithm>
 #include <cmath>
@@ -79,7 +79,7 @@ bool can_climb(Signal signal) {
   }
 }
 
-Slope slope_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
+PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
   const int end = c.model.sublayers();
   SignalKeeper seen(Pass::forward);
   Seed seed(place.sublayer, climbed(c.model, place.signal));

@@ -7,7 +7,7 @@
 namespace periscope {
 
 /// Mean and spread of numbers that come one at a time (Welford), in double.
-class Running {
+class RunningMoments {
  public:
   void add(double x) {
     ++count_;
