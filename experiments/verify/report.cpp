@@ -44,8 +44,7 @@ std::string attack_rows(const VerifyResult& r, bool colour) {
     table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
                fmt::format("{:.5f}", a.share()), coloured(word, good, colour), std::string(a.about)});
   }
-  return "\n" + table.text() +
-         fmt::format("aligned Peri stack of {} sublayers (T16): rms {:.6f} of its bound at the top\n",
+  return fmt::format("\n{}aligned Peri stack of {} sublayers (T16): rms {:.6f} of its bound at the top\n", table.text(),
                      r.growth.rms.size() - 1, r.growth.nearest);
 }
 
