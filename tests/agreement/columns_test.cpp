@@ -84,7 +84,7 @@ TEST_CASE("several open dimensions: a flat row is nested in JSON") {
   columns.count("a", 2);
   columns.count("b", 3, 1);
   columns.put("m", {1, 2, 3, 4, 5, std::nan("")});
-  CHECK(columns.json()["m"].dump() == "[[1.0,2.0,3.0],[4.0,5.0,null]]");
+  CHECK(columns.json()["m"].dump() == "[[1,2,3],[4,5,null]]");
   CHECK(std::get<std::vector<double>>(columns.dataset().find("b")->values) == std::vector<double>{1.0, 2.0, 3.0});
 }
 

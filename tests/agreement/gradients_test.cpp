@@ -103,7 +103,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   const auto check = [](const GradientOutcome& outcome) {
     CAPTURE(outcome.table);
     bool said = false;
-    for (const NetcdfVariable& v : outcome.data.variables) {
+    for (const NetcdfVariable& v : outcome.data.dataset().variables) {
       const auto* words = std::get_if<std::vector<std::string>>(&v.values);
       if (words == nullptr) continue;
       CAPTURE(v.name);

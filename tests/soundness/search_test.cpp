@@ -49,7 +49,7 @@ TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that c
 TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
   const auto json = [](int threads) {
     const Threads set(threads);
-    nlohmann::ordered_json result = soundness_json(search_violations(options(40, 0.9)));
+    nlohmann::ordered_json result = soundness_columns(search_violations(options(40, 0.9)), {}).json();
     result.erase("seconds");
     return result;
   };
@@ -58,7 +58,7 @@ TEST_CASE("the result is the same for any number of threads, and of one checkpoi
   const std::uint32_t index = one["violations"][0]["index"];
   const SoundnessResult alone = search_violations(options(40, 0.9), index);
   CHECK(alone.violated == 1);
-  CHECK(soundness_json(alone)["violations"][0] == one["violations"][0]);
+  CHECK(soundness_columns(alone, {}).json()["violations"][0] == one["violations"][0]);
 }
 
 TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {
