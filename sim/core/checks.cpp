@@ -5,7 +5,7 @@
 
 fmt::format_context::iterator fmt::formatter<periscope::Shape>::format(const periscope::Shape& shape,
                                                                        format_context& context) const {
-  const auto side = [](periscope::Tensor::Index n) { return n < 0 ? "*" : fmt::format("{}", n); };
+  const auto side = [](periscope::Tensor::Index n) { return n == periscope::Shape::any ? "*" : fmt::format("{}", n); };
   return fmt::format_to(context.out(), "[{}, {}]", side(shape.rows), side(shape.cols));
 }
 

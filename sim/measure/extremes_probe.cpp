@@ -12,27 +12,38 @@ bool is_massive(const Entry& entry, double median) {
 void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward) return;
   switch (at.signal) {
-    case Signal::x_out: return record(at.sublayer + 1, x);
+    case Signal::x_out: return note(at, x, {.top_entries = count_, .median_magnitude = true});
     case Signal::q:
     case Signal::k:
     case Signal::v:
     case Signal::mixed:
     case Signal::gate:
     case Signal::up:
-    case Signal::hidden: return record_inside(at.sublayer, at.signal, x);
+    case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
     default: return;
   }
 }
 
-void ExtremesProbe::record_inside(int sublayer, Signal place, const Tensor& x) {
-  std::vector<double>& maxima = inside_[place];
-  maxima.resize(static_cast<std::size_t>(context_.model.sublayers()), std::numeric_limits<double>::quiet_NaN());
-  maxima[static_cast<std::size_t>(sublayer)] = context_.ops.top_magnitudes(x, 1).front();
+void ExtremesProbe::note(const Emission& at, const Tensor& x, const StatisticsRequest& request) {
+  places_.push_back({at.sublayer, at.signal, record_.measure(x, request)});
 }
 
-void ExtremesProbe::record(int depth, const Tensor& x) {
-  depths_.resize(static_cast<std::size_t>(context_.model.sublayers()) + 1);
-  depths_[static_cast<std::size_t>(depth)] = {context_.ops.top_entries(x, count_), context_.ops.median_magnitude(x)};
+Extremes ExtremesProbe::take() {
+  record_.fetch();
+  const auto sublayers = static_cast<std::size_t>(context_.model.sublayers());
+  Extremes e;
+  e.depths.resize(sublayers + 1);
+  for (const Place& place : places_) {
+    const SignalStatistics& s = record_[place.slot];
+    if (place.signal == Signal::x_out) {
+      e.depths[static_cast<std::size_t>(place.sublayer + 1)] = {s.top_entries, s.median_magnitude};
+      continue;
+    }
+    std::vector<double>& maxima = e.inside[place.signal];
+    maxima.resize(sublayers, std::numeric_limits<double>::quiet_NaN());
+    maxima[static_cast<std::size_t>(place.sublayer)] = s.top_magnitudes.front();
+  }
+  return e;
 }
 
 }  // namespace periscope

@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "sim/core/statistics.h"
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
 
@@ -17,24 +18,33 @@ struct StreamExtremes {
 /// Massive activations after Sun et al. 2024 (arXiv 2402.17762): |x| above 100 and at least 1000 times the median.
 [[nodiscard]] bool is_massive(const Entry& entry, double median);
 
-/// Records the extremes of the stream at depths 0 … 2L of one forward pass, and the largest |x| inside its modules.
+/// The extremes of one forward pass.
+struct Extremes {
+  std::vector<StreamExtremes> depths;  ///< of the stream at depths 0 … 2L
+  std::map<Signal, std::vector<double>>
+      inside;  ///< the largest |x| inside modules by sublayer, NaN where there is none
+};
+
+/// Records Extremes; its numbers stay on the device until the pass is over.
 class ExtremesProbe final : public SignalRecorder {
  public:
-  ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count) {}
+  ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count), record_(context.ops) {}
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// By depth.
-  [[nodiscard]] const std::vector<StreamExtremes>& depths() const { return depths_; }
-  /// By sublayer, NaN where the module has no such signal.
-  [[nodiscard]] const std::map<Signal, std::vector<double>>& inside() const { return inside_; }
+  /// Call once, after the pass.
+  [[nodiscard]] Extremes take();
 
  private:
-  void record(int depth, const Tensor& x);
-  void record_inside(int sublayer, Signal signal, const Tensor& x);
+  struct Place {
+    int sublayer;
+    Signal signal;
+    StatisticsRecord::Slot slot;
+  };
+  void note(const Emission& at, const Tensor& x, const StatisticsRequest& request);
 
   const StackContext& context_;
   int count_;
-  std::vector<StreamExtremes> depths_;
-  std::map<Signal, std::vector<double>> inside_;
+  StatisticsRecord record_;
+  std::vector<Place> places_;
 };
 
 }  // namespace periscope

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 namespace periscope {
 namespace {
@@ -13,23 +15,24 @@ void set(Curve& curve, int length, int index, double value) {
 
 }  // namespace
 
-void GradientProbe::record(int index, Signal site, const Tensor& dx) {
-  const bool stream = site == Signal::x_out || site == Signal::r_out;
-  const int length = context_.model.sublayers() + (stream ? 1 : 0);
-  const double value = sum_of_squares(context_.ops, dx) / static_cast<double>(dx.rows());
-  set(profile_.curves[{Statistic::grad_sq, site}], length, index, value);
-  set(profile_.curves[{Statistic::log_grad_sq, site}], length, index, std::log(value));
+double GradientProbe::squares(Slot slot) const {
+  const std::vector<double>& rows = record_[slot].squares;
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
 void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
   if (at.pass != Pass::backward) return;
   if (at.signal == Signal::q_in) through_queries_ = dx;
   if (at.signal == Signal::k_in) through_keys_ = dx;
-  if (at.signal == Signal::v_in) record_score_share(at.sublayer, dx);
+  if (at.signal == Signal::v_in) {
+    const Slot scores = measure(context_.ops.axpby(1.0, std::move(through_queries_), 1.0, std::move(through_keys_)));
+    shares_.push_back({at.sublayer, scores, measure(dx)});
+  }
   if (!is_stream_signal(at.signal)) return;
   const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
-  record(stream ? at.sublayer + 1 : at.sublayer, at.signal, dx);
-  if (at.sublayer < 0 && context_.model.placement.two_streams) record(0, Signal::r_out, dx);
+  const Slot slot = measure(dx);
+  signals_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.signal, dx.rows(), slot});
+  if (at.sublayer < 0 && context_.model.placement.two_streams) signals_.push_back({0, Signal::r_out, dx.rows(), slot});
 }
 
 void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
@@ -42,13 +45,20 @@ void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGra
   record_weight(Statistic::log_grad_sq, std::log(value));
 }
 
-void GradientProbe::record_score_share(int sublayer, const Tensor& through_values) {
-  const double scores = sum_of_squares(context_.ops, context_.ops.axpby(1.0, through_queries_, 1.0, through_keys_));
-  set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), sublayer,
-      scores / (scores + sum_of_squares(context_.ops, through_values)));
-}
-
 void GradientProbe::take_into(Profile& profile) {
+  record_.fetch();
+  for (const SignalGradient& g : signals_) {
+    const bool stream = g.signal == Signal::x_out || g.signal == Signal::r_out;
+    const int length = context_.model.sublayers() + (stream ? 1 : 0);
+    const double value = squares(g.slot) / static_cast<double>(g.rows);
+    set(profile_.curves[{Statistic::grad_sq, g.signal}], length, g.index, value);
+    set(profile_.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
+  }
+  for (const ScoreShare& s : shares_) {
+    const double scores = squares(s.scores);
+    set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), s.sublayer,
+        scores / (scores + squares(s.values)));
+  }
   profile.curves.merge(profile_.curves);
   profile.weight_curves.merge(profile_.weight_curves);
 }

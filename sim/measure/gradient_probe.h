@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sim/core/statistics.h"
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
 #include "sim/spec/profile.h"
@@ -12,17 +13,32 @@ namespace periscope {
 /// which both begin.
 class GradientProbe final : public SignalRecorder, public GradientRecorder {
  public:
-  explicit GradientProbe(const StackContext& context) : context_(context) {}
+  explicit GradientProbe(const StackContext& context) : context_(context), record_(context.ops) {}
   void on_signal(const Emission& at, const Tensor& dx) override;
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
-  /// Moves what was seen into `profile`.
+  /// Moves what was seen into `profile`. Call once, after the pass.
   void take_into(Profile& profile);
 
  private:
-  void record(int index, Signal site, const Tensor& dx);
-  void record_score_share(int sublayer, const Tensor& through_values);
+  using Slot = StatisticsRecord::Slot;
+  struct SignalGradient {
+    int index;
+    Signal signal;
+    Tensor::Index rows;
+    Slot slot;
+  };
+  struct ScoreShare {
+    int sublayer;
+    Slot scores, values;
+  };
+  /// Notes the squares of every row.
+  Slot measure(const Tensor& x) { return record_.measure(x, {.squares = true}); }
+  [[nodiscard]] double squares(Slot slot) const;
 
   const StackContext& context_;
+  StatisticsRecord record_;
+  std::vector<SignalGradient> signals_;
+  std::vector<ScoreShare> shares_;
   Profile profile_;
   Tensor through_queries_, through_keys_;  // of the attention module that is passed just now
 };

@@ -17,21 +17,35 @@ double growth_rounding(DType dtype, Tensor::Index width) {
 
 void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward) return;
-  if (at.signal == Signal::x_in) stream_ = x;
-  if (at.signal == Signal::B_out) branch_ = x;
+  if (at.signal == Signal::x_in) {
+    stream_ = x;
+    current_.stream = record_.measure(x, {.squares = true});
+  }
+  if (at.signal == Signal::B_out) {
+    current_.branch = record_.measure(x, {.squares = true});
+    current_.product = record_.measure(stream_, {.dots_with = x});
+  }
   if (at.signal != Signal::sum) return;
-  sublayers_.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  sublayers_[static_cast<std::size_t>(at.sublayer)] = growth(context_.model.rule(at.sublayer), x);
+  const StatisticsRecord::Slot sum = record_.measure(x, {.squares = true});
+  sublayers_.push_back(
+      {at.sublayer, x.dtype(), x.rows(), x.cols(), current_.stream, current_.branch, current_.product, sum});
 }
 
-Growth GrowthProbe::growth(const SublayerRule& rule, const Tensor& sum) const {
-  const std::vector<double> xx = context_.ops.row_dots(stream_, stream_);
-  const std::vector<double> bb = context_.ops.row_dots(branch_, branch_);
-  const std::vector<double> xb = context_.ops.row_dots(stream_, branch_);
-  const std::vector<double> ss = context_.ops.row_dots(sum, sum);
-  const auto width = static_cast<double>(sum.cols());
-  const auto entries = width * static_cast<double>(sum.rows());
-  const double rounding = growth_rounding(sum.dtype(), sum.cols());
+std::vector<Growth> GrowthProbe::take() {
+  record_.fetch();
+  std::vector<Growth> all(static_cast<std::size_t>(context_.model.sublayers()));
+  for (const Sums& sums : sublayers_) all[static_cast<std::size_t>(sums.sublayer)] = growth(sums);
+  return all;
+}
+
+Growth GrowthProbe::growth(const Sums& sums) const {
+  const SublayerRule rule = context_.model.rule(sums.sublayer);
+  const std::vector<double>& xx = record_[sums.stream].squares;
+  const std::vector<double>& bb = record_[sums.branch].squares;
+  const std::vector<double>& xb = record_[sums.product].dots;
+  const std::vector<double>& ss = record_[sums.sum].squares;
+  const auto entries = static_cast<double>(sums.width) * static_cast<double>(sums.rows);
+  const double rounding = growth_rounding(sums.dtype, sums.width);
   Growth g{};
   for (std::size_t t = 0; t < ss.size(); ++t) {
     const double stream = rule.alpha * rule.alpha * xx[t];

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "sim/core/statistics.h"
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
 
@@ -26,21 +27,28 @@ struct Growth {
 /// γ_n(u) = nu/(1 − nu).
 [[nodiscard]] double growth_rounding(DType dtype, Tensor::Index width);
 
-/// Records Growth for every sublayer of one forward pass.
+/// Records Growth for every sublayer of one forward pass; its numbers stay on the device until the pass is over.
 class GrowthProbe final : public SignalRecorder {
  public:
-  explicit GrowthProbe(const StackContext& context) : context_(context) {}
+  explicit GrowthProbe(const StackContext& context) : context_(context), record_(context.ops) {}
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// By sublayer.
-  [[nodiscard]] const std::vector<Growth>& sublayers() const { return sublayers_; }
+  /// By sublayer. Call once, after the pass.
+  [[nodiscard]] std::vector<Growth> take();
 
  private:
-  [[nodiscard]] Growth growth(const SublayerRule& rule, const Tensor& sum) const;
+  struct Sums {
+    int sublayer;
+    DType dtype;
+    Tensor::Index rows, width;
+    StatisticsRecord::Slot stream, branch, product, sum;
+  };
+  [[nodiscard]] Growth growth(const Sums& sums) const;
 
   const StackContext& context_;
-  Tensor stream_;  // x_in and B_out of the current sublayer
-  Tensor branch_;
-  std::vector<Growth> sublayers_;
+  StatisticsRecord record_;
+  Tensor stream_;  // x_in of the current sublayer
+  Sums current_{};
+  std::vector<Sums> sublayers_;
 };
 
 }  // namespace periscope

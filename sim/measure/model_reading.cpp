@@ -37,10 +37,11 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   r.loss = mean.mean();
   r.reading = probe.take();
   if (pass.backward) gradients.take_into(r.reading.profile);
-  r.growth = growth.sublayers();
+  r.growth = growth.take();
   r.branch_from_gains = branch_size_from_gains(context);
-  r.extremes = extremes.depths();
-  r.inside_maxima = extremes.inside();
+  Extremes largest = extremes.take();
+  r.extremes = std::move(largest.depths);
+  r.inside_maxima = std::move(largest.inside);
   return r;
 }
 

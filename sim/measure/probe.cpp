@@ -17,7 +17,7 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Probe::Probe(const StackContext& context) : context_(context) {}
+Probe::Probe(const StackContext& context) : context_(context), record_(context.ops) {}
 
 Curve& Probe::curve(Statistic statistic, Signal site) {
   Curve& c = reading_.profile.curves[{statistic, site}];
@@ -33,14 +33,13 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
   const bool of_input = at.sublayer < 0;
   const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
   if (of_input && at.signal == Signal::x_out) choose_tokens(x.rows());
-  record(stream ? at.sublayer + 1 : at.sublayer, at.signal, x);
+  const Slot slot = measure(x);
+  places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot});
   if (at.signal == Signal::x_out) keep_for_angles(x);
-  if (of_input) return;
-  auto& top = reading_.top[at.signal];
-  top.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  top[static_cast<std::size_t>(at.sublayer)] = read(x).top;
-  if (at.signal == Signal::x_in) stream_ = x;
-  if (at.signal == Signal::B_out) record_branch(at.sublayer, x);
+  if (at.signal == Signal::x_in) stream_ = {x, slot};
+  if (at.signal == Signal::B_out) {
+    branches_.push_back({at.sublayer, stream_.slot, slot, record_.measure(x, {.dots_with = stream_.signal})});
+  }
 }
 
 void Probe::choose_tokens(Tensor::Index tokens) {
@@ -50,50 +49,52 @@ void Probe::choose_tokens(Tensor::Index tokens) {
   }
 }
 
-const Probe::SignalReading& Probe::read(const Tensor& x) {
-  for (const SignalReading& r : recent_) {
-    if (r.signal.same_as(x)) return r;
+Probe::Slot Probe::measure(const Tensor& x) {
+  for (const MeasuredSignal& m : recent_) {
+    if (m.signal.same_as(x)) return m.slot;
   }
-  const RowMoments m = context_.ops.row_moments(x);
-  SignalReading& r = recent_[oldest_];
+  const StatisticsRequest request{
+      .moments = true, .squares = true, .cosine_of_sequences = context_.sequences, .top_magnitudes = top_count};
+  MeasuredSignal& m = recent_[oldest_];
   oldest_ = (oldest_ + 1) % recent_.size();
-  r = {.signal = x,
-       .second_moment = mean_of(m.second_moment),
-       .variance = mean_of(m.variance),
-       .mean = mean_of(m.mean),
-       .kurtosis = mean_of(m.kurtosis),
-       .maximum = *std::ranges::max_element(m.maximum),
-       .token_cosine = context_.ops.token_cosine(x, context_.sequences),
-       .top = context_.ops.top_magnitudes(x, top_count)};
-  if (!std::isfinite(r.second_moment)) r.maximum = r.second_moment;  // NaN has no order
-  return r;
+  m = {x, record_.measure(x, request)};
+  return m.slot;
 }
 
-void Probe::record(int index, Signal site, const Tensor& x) {
-  const SignalReading& r = read(x);
-  const auto i = static_cast<std::size_t>(index);
-  curve(Statistic::second_moment, site).value[i] = r.second_moment;
-  curve(Statistic::variance, site).value[i] = r.variance;
-  curve(Statistic::mean, site).value[i] = r.mean;
-  curve(Statistic::kurtosis, site).value[i] = r.kurtosis;
-  curve(Statistic::maximum, site).value[i] = r.maximum;
-  curve(Statistic::token_cosine, site).value[i] = r.token_cosine;
-  const bool diverged = site == Signal::x_out && !std::isfinite(r.second_moment);
-  if (diverged && reading_.diverged_at < 0) reading_.diverged_at = std::max(index - 1, 0);
+void Probe::fill(const Place& place) {
+  const SignalStatistics& s = record_[place.slot];
+  const auto set = [&](Statistic statistic, double value) {
+    curve(statistic, place.signal).value[static_cast<std::size_t>(place.index)] = value;
+  };
+  const double second_moment = mean_of(s.rows.second_moment);
+  const bool finite = std::isfinite(second_moment);
+  set(Statistic::second_moment, second_moment);
+  set(Statistic::variance, mean_of(s.rows.variance));
+  set(Statistic::mean, mean_of(s.rows.mean));
+  set(Statistic::kurtosis, mean_of(s.rows.kurtosis));
+  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // NaN has no order
+  set(Statistic::token_cosine, s.token_cosine);
+  if (place.signal == Signal::x_out && !finite && reading_.diverged_at < 0) {
+    reading_.diverged_at = std::max(place.index - 1, 0);
+  }
+  if (place.sublayer < 0) return;
+  auto& top = reading_.top[place.signal];
+  top.resize(static_cast<std::size_t>(context_.model.sublayers()));
+  top[static_cast<std::size_t>(place.sublayer)] = s.top_magnitudes;
 }
 
-void Probe::record_branch(int sublayer, const Tensor& branch) {
-  const SublayerRule rule = context_.model.rule(sublayer);
-  const std::vector<double> bb = context_.ops.row_dots(branch, branch);
-  const std::vector<double> xx = context_.ops.row_dots(stream_, stream_);
-  const std::vector<double> bx = context_.ops.row_dots(branch, stream_);
+void Probe::fill(const Branch& b) {
+  const SublayerRule rule = context_.model.rule(b.sublayer);
+  const std::vector<double>& bb = record_[b.branch].squares;
+  const std::vector<double>& xx = record_[b.stream].squares;
+  const std::vector<double>& bx = record_[b.product].dots;
   double ratio = 0.0;
   double cosine = 0.0;
   for (std::size_t t = 0; t < bb.size(); ++t) {
     ratio += std::abs(rule.beta / rule.alpha) * std::sqrt(bb[t] / xx[t]);
     cosine += bx[t] / std::sqrt(bb[t] * xx[t]);
   }
-  const auto l = static_cast<std::size_t>(sublayer);
+  const auto l = static_cast<std::size_t>(b.sublayer);
   curve(Statistic::branch_ratio, Signal::B_out).value[l] = ratio / static_cast<double>(bb.size());
   curve(Statistic::branch_cosine, Signal::B_out).value[l] = cosine / static_cast<double>(bb.size());
 }
@@ -105,17 +106,22 @@ void Probe::keep_for_angles(const Tensor& x) {
 void Probe::fill_angles() {
   if (kept_.size() > angular_depths) return;
   const std::size_t depths = kept_.size();
-  std::vector<std::vector<double>> squares;
-  for (const Tensor& x : kept_) squares.push_back(context_.ops.row_dots(x, x));
   std::vector<double>& distance = reading_.profile.angular_distance;
   distance.assign(depths * depths, 0.0);
+  StatisticsRecord record(context_.ops);
+  for (const Tensor& x : kept_) record.measure(x, {.squares = true});
+  record.fetch();
   for (std::size_t i = 0; i < depths; ++i) {
-    distance[i * depths + i] = std::isfinite(mean_of(squares[i])) ? 0.0 : nan;
+    const std::vector<double>& squares = record[i].squares;
+    distance[i * depths + i] = std::isfinite(mean_of(squares)) ? 0.0 : nan;
+    StatisticsRecord products(context_.ops);  // of one depth with all deeper ones
+    for (std::size_t j = i + 1; j < depths; ++j) products.measure(kept_[i], {.dots_with = kept_[j]});
+    products.fetch();
     for (std::size_t j = i + 1; j < depths; ++j) {
-      const std::vector<double> dots = context_.ops.row_dots(kept_[i], kept_[j]);
+      const std::vector<double>& dots = products[j - i - 1].dots;
       double sum = 0.0;
       for (std::size_t t = 0; t < dots.size(); ++t) {
-        sum += std::acos(std::clamp(dots[t] / std::sqrt(squares[i][t] * squares[j][t]), -1.0, 1.0));
+        sum += std::acos(std::clamp(dots[t] / std::sqrt(squares[t] * record[j].squares[t]), -1.0, 1.0));
       }
       distance[i * depths + j] = sum / (std::numbers::pi * static_cast<double>(dots.size()));
       distance[j * depths + i] = distance[i * depths + j];
@@ -124,6 +130,9 @@ void Probe::fill_angles() {
 }
 
 Reading Probe::take() {
+  record_.fetch();
+  for (const Place& place : places_) fill(place);
+  for (const Branch& branch : branches_) fill(branch);
   fill_angles();
   kept_.clear();
   return std::move(reading_);

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "sim/core/statistics.h"
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
 #include "sim/spec/profile.h"
@@ -25,8 +26,9 @@ struct Reading {
   int diverged_at = -1;  ///< first sublayer whose x_out holds a value that is not finite, or −1
 };
 
-/// Records one forward pass. The estimators are those of Statistic; angular distances use at most
-/// `angular_tokens` tokens, evenly spaced, so that memory stays bounded by depth · 32 · D.
+/// Records one forward pass; its numbers stay on the device until the pass is over. The estimators are those of
+/// Statistic; angular distances use at most `angular_tokens` tokens, evenly spaced, so that memory stays bounded by
+/// depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
   explicit Probe(const StackContext& context);
@@ -35,26 +37,38 @@ class Probe final : public SignalRecorder {
   Reading take();
 
  private:
-  /// What is read off one signal, whatever its site.
-  struct SignalReading {
+  using Slot = StatisticsRecord::Slot;
+  struct MeasuredSignal {
     Tensor signal;
-    double second_moment, variance, mean, kurtosis, maximum, token_cosine;
-    std::vector<double> top;
+    Slot slot;
+  };
+  struct Place {
+    int index;     ///< in the curves of the signal
+    int sublayer;  ///< −1 for the stack's input, which has no largest magnitudes
+    Signal signal;
+    Slot slot;
+  };
+  struct Branch {
+    int sublayer;
+    Slot stream, branch, product;
   };
 
-  const SignalReading& read(const Tensor& x);
+  Slot measure(const Tensor& x);
   void choose_tokens(Tensor::Index tokens);
-  void record(int index, Signal site, const Tensor& x);
-  void record_branch(int sublayer, const Tensor& branch);
   void keep_for_angles(const Tensor& x);
+  void fill(const Place& place);
+  void fill(const Branch& branch);
   void fill_angles();
   Curve& curve(Statistic statistic, Signal site);
 
   const StackContext& context_;
   Reading reading_;
-  std::array<SignalReading, 3> recent_;  // without a norm between them two sites are one signal: read it once
+  StatisticsRecord record_;
+  std::vector<Place> places_;
+  std::vector<Branch> branches_;
+  std::array<MeasuredSignal, 3> recent_;  // without a norm between them two sites are one signal: measure it once
   std::size_t oldest_ = 0;
-  Tensor stream_;  // x_in of the current sublayer
+  MeasuredSignal stream_;  // x_in of the current sublayer
   std::vector<int> kept_tokens_;
   std::vector<Tensor> kept_;  // the stream at every depth, kept tokens only
 };

@@ -22,10 +22,10 @@ layers = [1, 2, 4]
 qk_factors = [0.0, 1.0]
 down_factors = [0.05, 0.5, 5.0]
 [converge]
-widths = [16, 32, 64]
+widths = [32, 64, 128]
 seeds = 16
 [ladder]
-widths = [16, 32, 48, 64]
+widths = [32, 64, 96, 128]
 seeds = 8
 """
 LIST = """

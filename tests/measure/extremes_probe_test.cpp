@@ -25,11 +25,12 @@ TEST_CASE("extremes: which token, which feature, how far above the median, at ev
   probe.on_signal({0, Signal::f_out, Pass::forward}, rows({9, 9, 9, 9, 9, 9}));
   probe.on_signal({0, Signal::x_out, Pass::forward}, rows({0, -7, 0, 2, 7, 1}));
   probe.on_signal({1, Signal::x_out, Pass::forward}, rows({1, 1, 1, 1, 1, 1}));
-  REQUIRE(probe.depths().size() == 3);
-  CHECK(probe.depths()[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
-  CHECK(probe.depths()[0].median == 3.5);
-  CHECK(probe.depths()[1].top == std::vector<Entry>{{0, 1, -7.0}, {1, 1, 7.0}});
-  CHECK(probe.depths()[1].median == 1.5);
+  const std::vector<StreamExtremes> depths = probe.take().depths;
+  REQUIRE(depths.size() == 3);
+  CHECK(depths[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
+  CHECK(depths[0].median == 3.5);
+  CHECK(depths[1].top == std::vector<Entry>{{0, 1, -7.0}, {1, 1, 7.0}});
+  CHECK(depths[1].median == 1.5);
 }
 
 TEST_CASE("the largest magnitudes inside attention and MLP are those of the modules' own signals") {
@@ -42,8 +43,9 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
     SignalKeeper signals(Pass::forward);
     (void)stack_forward(context, input, {.recorders = {&probe, &signals}});
+    const auto inside = probe.take().inside;
     const auto check = [&](Signal place, int sublayer) {
-      const Values& maxima = probe.inside().at(place);
+      const Values& maxima = inside.at(place);
       REQUIRE(maxima.size() == 4);
       CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signals.at(sublayer, place), 1)[0]);
       CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
@@ -54,7 +56,7 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     check(Signal::mixed, 0);
     check(Signal::up, 1);
     check(Signal::hidden, 1);
-    CHECK(probe.inside().contains(Signal::gate) == (mlp == MlpKind::swiglu));
+    CHECK(inside.contains(Signal::gate) == (mlp == MlpKind::swiglu));
     if (mlp == MlpKind::swiglu) check(Signal::gate, 1);
   }
 }

@@ -42,7 +42,7 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   probe.on_signal({0, Signal::B_out, Pass::forward}, rows(branch));
   probe.on_signal({0, Signal::sum, Pass::forward}, sum);
   probe.on_signal({0, Signal::x_out, Pass::forward}, rows(x_out));
-  return probe.sublayers().front();
+  return probe.take().front();
 }
 
 TEST_CASE("the growth identity by hand: means over tokens of its three terms") {
@@ -97,8 +97,9 @@ TEST_CASE("every placement of a real stack obeys the identity to rounding, in ev
       const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
       GrowthProbe probe(context);
       (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, 3), {.recorders = {&probe}});
-      REQUIRE(probe.sublayers().size() == 4);
-      for (const Growth& g : probe.sublayers()) {
+      const std::vector<Growth> sublayers = probe.take();
+      REQUIRE(sublayers.size() == 4);
+      for (const Growth& g : sublayers) {
         CHECK(std::isfinite(g.residual));
         CHECK_FALSE(g.is_violated());
         CHECK(g.sum == Approx(g.stream + g.branch + g.cross).epsilon(target.dtype == DType::f64 ? 1e-13 : 1e-5));
