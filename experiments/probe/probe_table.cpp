@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "experiments/probe/probe.h"
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 namespace {

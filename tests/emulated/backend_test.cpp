@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/emulated/rounding.h"
+#include "sim/numerics/rounding.h"
 #include "tests/support/targets.h"
 
 /// Ops in a number format, against the same steps written out in float, and against the reference in fp64.
