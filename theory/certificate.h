@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/spec/arithmetic.h"
+#include "sim/numerics/number_format.h"
 #include "theory/bounded_set.h"
 #include "theory/parameters.h"
 #include "theory/signal.h"

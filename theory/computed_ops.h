@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "sim/spec/arithmetic.h"
+#include "sim/numerics/number_format.h"
 #include "theory/bounded_set.h"
 #include "theory/signal.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 #include "theory/parameters.h"
 
 namespace periscope::theory {

@@ -8,7 +8,7 @@
 #include "experiments/certify/headroom.h"
 #include "experiments/certify/weights_hash.h"
 #include "experiments/common/columns.h"
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 

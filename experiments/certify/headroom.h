@@ -7,7 +7,7 @@
 
 #include "experiments/certify/scaled_weights.h"
 #include "experiments/certify/signal_maxima.h"
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 #include "theory/certificate.h"
 
 namespace periscope {

@@ -10,6 +10,7 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/gradient_allowance.h"
 #include "experiments/common/gradient_floor.h"
+#include "sim/numerics/allowances.h"
 
 namespace periscope {
 namespace {
@@ -93,7 +94,7 @@ class Collector {
       }
       cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
       if (prediction_.exact_at_width_for(statistic, site)) {
-        cell->allowance = rounding(c_.dtype) * cell->scale;
+        cell->allowance = pass_allowance(format_of(c_.dtype)) * cell->scale;
         cell->replicates = prediction_.finite_width_replicates;
         cell->spread = prediction_.spread.find(statistic, site)->value.at(i);
         cell->spread_degrees = std::isfinite(cell->spread) ? prediction_.finite_width_degrees : 0;
@@ -104,7 +105,8 @@ class Collector {
       const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
       const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
       cell->allowance =
-          (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) + rounding(c_.dtype)) * cell->scale;
+          (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) + pass_allowance(format_of(c_.dtype))) *
+          cell->scale;
       cells_.push_back(*cell);
     }
   }
@@ -126,7 +128,7 @@ class Collector {
     const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured) && std::isfinite(log->predicted)) {
-      log->allowance = width_term + variance(*log) / 2.0 + rounded / t + rounding(c_.dtype);
+      log->allowance = width_term + variance(*log) / 2.0 + rounded / t + pass_allowance(format_of(c_.dtype));
       cells_.push_back(*log);
       return;
     }
@@ -164,7 +166,8 @@ class Collector {
       }
       const double slope = cell->predicted * (1.0 - cell->predicted);
       const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
-      cell->allowance = slope * finite_width(l, true) + std::min(curvature, 1.0) + share_floor + rounding(c_.dtype);
+      cell->allowance =
+          slope * finite_width(l, true) + std::min(curvature, 1.0) + share_floor + pass_allowance(format_of(c_.dtype));
       cells_.push_back(*cell);
     }
   }

@@ -1,8 +1,8 @@
 #include "experiments/common/gradient_floor.h"
 
 #include <cmath>
-#include <limits>
 
+#include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {
@@ -12,30 +12,24 @@ constexpr double kernel_accuracy = 1e-7;
 
 double square(double x) { return x * x; }
 
-double epsilon(DType dtype) {
-  return dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-}
-double smallest(DType dtype) {
-  return dtype == DType::f64 ? std::numeric_limits<double>::denorm_min() : std::numeric_limits<float>::denorm_min();
-}
-
 double at(const Profile& profile, Statistic statistic, Signal site, int sublayer) {
   const Curve* curve = profile.find(statistic, site);
   const auto i = static_cast<std::size_t>(sublayer);
   return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
 }
 
-double safety(const ModelSpec& model) { return 100.0 * std::sqrt(static_cast<double>(model.sublayers())); }
+double safety(const ModelSpec& model) {
+  return roundings_of_a_pass * std::sqrt(static_cast<double>(model.sublayers()));
+}
 
 }  // namespace
-
-double rounding(DType dtype) { return 100.0 * epsilon(dtype); }
 
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
   const ModelSpec& m = spec.model;
   const WeightShape shape = shape_of(m, weight);
   const double c = safety(m);
-  GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in * square(c * smallest(dtype))};
+  GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in *
+                              square(c * format_of(dtype).smallest_subnormal())};
   if (weight != Weight::q && weight != Weight::k) return f;
   const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
   const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
@@ -47,13 +41,13 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
            square(stddev_of(spec, Weight::v)) * power * power;
   f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
   if (!std::isfinite(f.size)) f.size = 0.0;
-  f.measured += f.size * square(c * epsilon(dtype));
+  f.measured += f.size * square(c * format_of(dtype).spacing_at_1());
   f.predicted = kernel_accuracy * f.size;
   return f;
 }
 
 GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
-  return {.measured = spec.model.width * square(safety(spec.model) * smallest(dtype))};
+  return {.measured = spec.model.width * square(safety(spec.model) * format_of(dtype).smallest_subnormal())};
 }
 
 }  // namespace periscope

@@ -30,8 +30,4 @@ GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 /// Of score_share, which has the accuracy of theory's kernels.
 inline constexpr double share_floor = 1e-6;
 
-/// Rounding of one pass through the stack, relative to the value: each of the 2L sublayers adds a few
-/// roundings of its dtype, and statistics average over many entries.
-double rounding(DType dtype);
-
 }  // namespace periscope

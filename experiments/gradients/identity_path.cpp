@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "experiments/common/measure_stack.h"
 #include "experiments/common/over_seeds.h"
@@ -21,10 +20,8 @@ namespace {
 /// over `longest` terms with a relative error of at most longest·ε, and 2L sublayers below one another.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
-  const double epsilon = dtype == DType::f64 ? std::numeric_limits<double>::epsilon()
-                                             : static_cast<double>(std::numeric_limits<float>::epsilon());
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
-  return 2.0 * 6.0 * m.sublayers() * longest * epsilon;
+  return 2.0 * 6.0 * m.sublayers() * longest * format_of(dtype).spacing_at_1();
 }
 
 GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec, int i) {

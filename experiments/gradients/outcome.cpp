@@ -8,6 +8,7 @@
 
 #include "experiments/common/gradient_allowance.h"
 #include "experiments/common/token_ids.h"
+#include "sim/numerics/allowances.h"
 
 namespace periscope {
 
@@ -25,8 +26,8 @@ theory::Prediction predict_gradients(const Config& config, const StackSpec& spec
 double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention) {
   const double term = gradient_width_term(spec, prediction.finite_width, depth, of_attention);
-  const double rounding = config.run.dtype == DType::f64 ? 1e-13 : 1e-5;  // of a whole pass and back
-  return 0.5 * config.agreement.finite_width_gradient * term + variance + rounding;
+  return 0.5 * config.agreement.finite_width_gradient * term + variance +
+         way_back_allowance(format_of(config.run.dtype));
 }
 
 std::string plus_minus(const Estimate& estimate) {

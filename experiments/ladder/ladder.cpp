@@ -13,6 +13,7 @@
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
 #include "sim/backends.h"
+#include "sim/numerics/allowances.h"
 #include "sim/spec/error.h"
 #include "sim/spec/weight.h"
 #include "theory/predict.h"
@@ -161,7 +162,7 @@ LadderStack measure_stack_ladder(const Config& config, const Backend& backend, c
   for (Followed& f : all) {
     f.quantity.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
     f.quantity.replicates = prediction.replicates;
-    f.quantity.allowance = rounding(config.run.dtype) * std::max(1.0, f.quantity.scale);
+    f.quantity.allowance = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, f.quantity.scale);
     stack.quantities.push_back(std::move(f.quantity));
   }
   return stack;

@@ -3,7 +3,7 @@
 #include "experiments/common/gradient_allowance.h"
 #include "experiments/common/stack_columns.h"
 #include "experiments/probe/probe.h"
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 namespace {

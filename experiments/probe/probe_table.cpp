@@ -4,7 +4,7 @@
 
 #include "experiments/common/text_table.h"
 #include "experiments/probe/probe.h"
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 namespace {

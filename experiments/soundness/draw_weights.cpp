@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "experiments/soundness/specimen.h"
-#include "sim/emulated/rounding.h"
 #include "sim/model/parameters.h"
+#include "sim/numerics/rounding.h"
 
 namespace periscope {
 namespace {

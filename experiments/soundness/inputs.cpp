@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "experiments/certify/attack.h"
-#include "sim/emulated/rounding.h"
+#include "sim/numerics/rounding.h"
 
 namespace periscope {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "experiments/common/draw.h"
 #include "experiments/soundness/held_weights.h"
-#include "sim/spec/arithmetic.h"
+#include "sim/numerics/number_format.h"
 #include "theory/certificate.h"
 
 namespace periscope {

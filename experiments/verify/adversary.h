@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/verify/bound_case.h"
+#include "sim/numerics/allowances.h"
 
 namespace periscope {
 
@@ -30,7 +31,7 @@ struct BoundAttackResult {
 
   [[nodiscard]] double share() const { return reached / limit; }
   /// Not above the limit by more than rounding, and as close as required. `scale` multiplies the limit.
-  [[nodiscard]] bool within(double scale) const { return reached <= scale * limit * (1.0 + 1e-9); }
+  [[nodiscard]] bool within(double scale) const { return reached <= scale * limit * attained_limit; }
   [[nodiscard]] bool close_enough() const { return share() >= required; }
 };
 

@@ -5,6 +5,7 @@
 
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
+#include "sim/numerics/number_format.h"
 #include "sim/reference/backend.h"
 #include "theory/spectral_norm.h"
 
@@ -12,7 +13,6 @@ namespace periscope {
 namespace {
 
 constexpr int mlp_sublayer = 1;
-constexpr double unit_roundoff = 0x1p-53;
 
 const Backend& reference() {
   static const std::unique_ptr<Backend> backend = make_reference_backend();
@@ -75,7 +75,7 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   if (c.model.unembedding) roundings += (classes + d) * std::sqrt(std::min(d, classes));
   roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.passes) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
-  return unit_roundoff * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
+  return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
 }
 
 void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, Evaluation& e) {

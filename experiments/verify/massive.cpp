@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "experiments/verify/evaluate.h"
+#include "sim/numerics/allowances.h"
 #include "sim/random/philox.h"
 #include "sim/spec/first_exception.h"
 
@@ -128,7 +129,7 @@ bool MassiveSweep::grows_without_final_norm() const {
 
 bool MassiveSweep::bounded_with_final_norm() const {
   return std::ranges::all_of(curves, [](const MassiveCurve& c) {
-    return !c.final_norm || (c.largest_to_ceiling <= 1.0 + 1e-9 && c.highest_exponent < 0.01);
+    return !c.final_norm || (c.largest_to_ceiling <= attained_limit && c.highest_exponent < 0.01);
   });
 }
 

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "sim/numerics/number_format.h"
+
 namespace periscope {
 namespace {
 
@@ -130,7 +132,7 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e) {
 // -- growth -----------------------------------------------------------------------------------------
 
 /// Roundings of sums of D squares and products, and of the sum that they describe.
-double growth_rounding(const BoundCase& c) { return 4.0 * (c.model.width + 8.0) * 0x1p-53; }
+double growth_rounding(const BoundCase& c) { return 4.0 * (c.model.width + 8.0) * fp64.unit_roundoff(); }
 
 /// T15, in units of what rounding allows: the worst token.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e) {

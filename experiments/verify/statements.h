@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "experiments/verify/evaluate.h"
+#include "sim/numerics/allowances.h"
 
 namespace periscope {
 
@@ -26,7 +27,7 @@ struct StatementOutcome {
   /// The bound says nothing: it is infinite (a norm of zero), or zero and met.
   [[nodiscard]] bool is_trivial() const { return !(bound > 0.0 && bound < HUGE_VAL) && !violates(1.0); }
   /// Rounding is small enough beside the bound for the ratio to mean something.
-  [[nodiscard]] bool is_resolved() const { return rounding <= 1e-10 * bound; }
+  [[nodiscard]] bool is_resolved() const { return rounding <= resolved_share * bound; }
   [[nodiscard]] double ratio() const { return measured / bound; }
 };
 

@@ -5,11 +5,14 @@
 #include <memory>
 #include <string_view>
 
+#include "sim/numerics/number_format.h"
+
 namespace periscope {
 
 enum class DType { f64, f32 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
+[[nodiscard]] constexpr const NumberFormat& format_of(DType dtype) { return dtype == DType::f64 ? fp64 : fp32; }
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) { return dtype == DType::f64 ? "f64" : "f32"; }
 
 template <class T>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sim/spec/arithmetic.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/emulated/emulation.h"
-#include "sim/emulated/rounding.h"
+#include "sim/numerics/rounding.h"
 
 namespace periscope::emulated {
 

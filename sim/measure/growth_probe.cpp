@@ -4,15 +4,9 @@
 #include <limits>
 
 namespace periscope {
-namespace {
-
-double roundings(double n, double unit) { return n * unit / (1.0 - n * unit); }
-
-}  // namespace
-
 double growth_rounding(DType dtype, Tensor::Index width) {
-  const double stored = roundings(3.0, dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
-  return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, 0x1p-53);
+  const double stored = roundings(3.0, format_of(dtype).unit_roundoff());
+  return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
 }
 
 void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {

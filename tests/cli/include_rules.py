@@ -7,24 +7,25 @@ import unittest
 
 # room: the rooms that it may include, besides itself
 ALLOWED = {
-    "sim/spec": set(),
-    "sim/random": {"sim/spec"},
-    "sim/core": {"sim/spec", "sim/random"},
-    "sim/reference": {"sim/spec", "sim/random", "sim/core"},
-    "sim/cpu": {"sim/spec", "sim/random", "sim/core"},
-    "sim/emulated": {"sim/spec", "sim/random", "sim/core"},
-    "sim/no_cuda": {"sim/spec", "sim/random", "sim/core"},
-    "sim/backends": {"sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
-    "sim/model": {"sim/spec", "sim/random", "sim/core"},
-    "sim/measure": {"sim/spec", "sim/random", "sim/core", "sim/model"},
-    "sim/checkpoint": {"sim/spec", "sim/random", "sim/core", "sim/model"},
-    "theory": {"sim/spec"},
-    "experiments": {"sim/spec", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
+    "sim/numerics": set(),
+    "sim/spec": {"sim/numerics"},
+    "sim/random": {"sim/numerics", "sim/spec"},
+    "sim/core": {"sim/numerics", "sim/spec", "sim/random"},
+    "sim/reference": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/cpu": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/emulated": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/no_cuda": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/backends": {"sim/numerics", "sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
+    "sim/model": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/measure": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
+    "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
+    "theory": {"sim/numerics", "sim/spec"},
+    "experiments": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
                     "sim/measure", "sim/checkpoint", "theory"},
 }
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
-             "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+             "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # the memory behind tensors, which only backends touch
 ELEMENTS = "sim/core/storage.h"
 MAY_TOUCH_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "sim/core/storage.h"
-#include "sim/emulated/rounding.h"
+#include "sim/numerics/rounding.h"
 #include "tests/support/targets.h"
 
 /// Ops in a number format, against the same steps written out in float, and against the reference in fp64.

@@ -13,18 +13,14 @@
 namespace periscope::testing {
 
 /// Unit round-off u: the largest relative error of one operation.
-constexpr double unit_roundoff(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : 0x1p-24; }
+constexpr double unit_roundoff(DType dtype) { return format_of(dtype).unit_roundoff(); }
 
 constexpr double smallest_normal(DType dtype) {
   return dtype == DType::f64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
 }
 
-/// γ_n = n·u/(1 − n·u): relative error of n roundings in a row. A sum of n terms, in any order, is within
-/// γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and §4.2).
-constexpr double roundings(double n, DType dtype) {
-  const double nu = n * unit_roundoff(dtype);
-  return nu / (1.0 - nu);
-}
+/// γ_n of a dtype.
+constexpr double roundings(double n, DType dtype) { return periscope::roundings(n, unit_roundoff(dtype)); }
 
 /// The same for the truth's own error: the reference computes in f64.
 constexpr double roundings_of_both(double n, DType dtype) { return roundings(n, dtype) + roundings(n, DType::f64); }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "sim/spec/number_format.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope {
 

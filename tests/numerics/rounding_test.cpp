@@ -1,4 +1,4 @@
-#include "sim/emulated/rounding.h"
+#include "sim/numerics/rounding.h"
 
 #include <doctest/doctest.h>
 
