@@ -72,7 +72,7 @@ ExitCode run_theory(const CommonOptions& options, bool backward) {
 }
 
 ExitCode run_converge(const CommonOptions& options) {
-  const Config config = options.load();
+  const ConvergeConfig config = options.load(converge_section);
   const ConvergeResult result = converge(config, options.quiet);
   if (!config.run.out.empty()) {
     const std::string path = config.run.out + "/converge.nc";

@@ -60,12 +60,12 @@ nlohmann::ordered_json converge_json(const ConvergeResult& result) {
   return fits;
 }
 
-NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& result) {
+NetcdfDataset converge_dataset(const ConvergeConfig& config, const ConvergeResult& result) {
   NetcdfDataset data;
   data.attributes = provenance(config);
   std::size_t groups = 1;
   for (const Convergence& c : result.fits) groups = std::max(groups, c.seeds.size());
-  data.dimensions = {{"fit", result.fits.size()}, {"width", config.converge.widths.size()}, {"group", groups}};
+  data.dimensions = {{"fit", result.fits.size()}, {"width", config.widths.size()}, {"group", groups}};
   std::vector<std::string> placements, inputs, statistics, bias_verdicts, bias_reasons, noise_verdicts;
   std::vector<double> bias, bias_error, exponents, exponent_errors, amplitudes, noise, noise_error, noise_exponents,
       noise_exponent_errors, noise_amplitudes, group_sizes;
@@ -77,8 +77,8 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
     placements.push_back(placement_label(c.spec));
     inputs.emplace_back(input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]);
     statistics.emplace_back(name_of(c.statistic));
-    append(bias, c.bias, config.converge.widths.size());
-    append(bias_error, c.bias_error, config.converge.widths.size());
+    append(bias, c.bias, config.widths.size());
+    append(bias_error, c.bias_error, config.widths.size());
     append(noise, c.noise, groups);
     append(noise_error, c.noise_error, groups);
     const bool bias_fitted = c.bias_reason.empty();
@@ -94,7 +94,7 @@ NetcdfDataset converge_dataset(const Config& config, const ConvergeResult& resul
     noise_verdicts.emplace_back(periscope::name_of(c.noise_verdict));
   }
   for (std::size_t g = 0; g < groups; ++g) group_sizes.push_back(std::pow(2.0, static_cast<double>(g)));
-  const std::vector<double> widths(config.converge.widths.begin(), config.converge.widths.end());
+  const std::vector<double> widths(config.widths.begin(), config.widths.end());
   data.variables = {
       {"placement", {"fit"}, placements, "", "normalization placement (T1)"},
       {"input", {"fit"}, inputs, "", "what enters the stack"},

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "experiments/common/provenance.h"
+#include "experiments/common/section.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

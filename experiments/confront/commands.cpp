@@ -46,7 +46,7 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
 }
 
 ExitCode run_ladder(const CommonOptions& options) {
-  const Config config = options.load();
+  const LadderConfig config = options.load(ladder_section);
   const LadderResult result = measure_ladder(config, options.quiet);
   if (!config.run.out.empty()) {
     const std::string path = config.run.out + "/ladder.nc";

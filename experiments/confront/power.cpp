@@ -96,7 +96,7 @@ void require_meant(const WrongTheory& theory, const Config& config) {
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
-                         const Config& told, bool quiet) {
+                         const LadderConfig& told, bool quiet) {
   const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
   for (const LadderStack& stack : measure_ladder(told, quiet).stacks) {
@@ -129,13 +129,14 @@ const Confrontation& PowerRow::clearest() const {
       stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == Verdict::disagrees, c.margin()); });
 }
 
-Config load_listed(const PowerConfig& config, const CommonOptions& options, const std::vector<std::string>& told) {
+LadderConfig load_listed(const PowerConfig& config, const CommonOptions& options,
+                         const std::vector<std::string>& told) {
   CommonOptions own = options;
   own.config = config.file;
   own.settings = config.settings;
   own.settings.insert(own.settings.end(), options.settings.begin(), options.settings.end());
   own.theory_settings = told;
-  return own.load();
+  return own.load(ladder_section);
 }
 
 Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement) {
@@ -155,7 +156,7 @@ Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement
 PowerResult measure_power(const PowerList& list, const CommonOptions& options) {
   PowerResult result{.list = list, .first = load_listed(list.configs.front(), options, {}), .rows = {}};
   // Every list entry is read before hours may be spent on the first.
-  std::vector<Config> told;
+  std::vector<LadderConfig> told;
   for (const WrongTheory& theory : list.theories) {
     const auto config = std::ranges::find(list.configs, theory.config, &PowerConfig::name);
     told.push_back(load_listed(*config, options, theory.settings));
@@ -169,7 +170,7 @@ PowerResult measure_power(const PowerList& list, const CommonOptions& options) {
       fmt::print(stderr, "{}: {} {}\n", listed.name, row.theory, row.rejected() ? "is rejected" : "PASSES");
     };
     if (listed.ladder) {
-      const Config truth = load_listed(listed, options, {});
+      const LadderConfig truth = load_listed(listed, options, {});
       result.rows.push_back(confront_ladder("true", {}, listed.name, truth, options.quiet));
       for (std::size_t i = 0; i < list.theories.size(); ++i) {
         if (list.theories[i].config != listed.name) continue;

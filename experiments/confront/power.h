@@ -8,6 +8,7 @@
 #include "experiments/common/netcdf_file.h"
 #include "experiments/common/options.h"
 #include "experiments/confront/power_list.h"
+#include "experiments/ladder/ladder.h"
 
 namespace periscope {
 
@@ -49,7 +50,7 @@ struct PowerResult {
 };
 
 /// The configuration `config` of a list, as the common flags change it; with `told` as after --theory-set.
-Config load_listed(const PowerConfig& config, const CommonOptions& options, const std::vector<std::string>& told);
+LadderConfig load_listed(const PowerConfig& config, const CommonOptions& options, const std::vector<std::string>& told);
 
 /// The stack of a judgement as a confrontation.
 Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement);

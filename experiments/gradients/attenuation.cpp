@@ -104,13 +104,13 @@ std::string table_of(const std::vector<Attenuation>& results) {
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
-std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) {
+std::vector<Attenuation> gradient_attenuation(const GradientConfig& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
                             [](const StackSpec& spec) { return spec.init.qk_factor; });
   const auto swept = [&](const std::vector<StackSpec>& specs) {
     std::vector<StackSpec> all;
-    for (const double factor : config.gradients.qk_factors) {
+    for (const double factor : config.qk_factors) {
       for (StackSpec spec : specs) {
         spec.init.qk_factor = factor;
         validate(spec);

@@ -21,8 +21,8 @@ struct Attenuation {
 /// G10: a factor (2/3)^(1/2) per layer towards the input.
 double claimed_attenuation_rate();
 
-/// Every stack of `config` at every factor of config.gradients.qk_factors; 0 is uniform attention.
-std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet);
+/// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
+std::vector<Attenuation> gradient_attenuation(const GradientConfig& config, bool quiet);
 
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
 

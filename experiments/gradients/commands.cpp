@@ -20,12 +20,12 @@
 namespace periscope {
 namespace {
 
-using Experiment = std::function<GradientOutcome(const Config&, bool quiet)>;
+using Experiment = std::function<GradientOutcome(const GradientConfig&, bool quiet)>;
 
 /// `unseen`: the faults that change nothing that the experiment looks at.
 ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options,
              const std::vector<theory::Fault>& unseen, const Experiment& experiment) {
-  Config config = options.load();
+  GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
   const GradientOutcome outcome = experiment(config, options.quiet);
@@ -62,18 +62,18 @@ void add_gradient_commands(CLI::App& app, int& code) {
   };
   add("depth", "gradient_depth",
       "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)", of_attention,
-      [](const Config& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
+      [](const GradientConfig& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
   add("attenuation", "gradient_attenuation",
       "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)", of_queries,
-      [](const Config& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
+      [](const GradientConfig& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
   add("identity-path", "identity_path",
       "The gradient as a sum over paths: the skip connections alone, and the branches (G11)", of_queries,
-      [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
+      [](const GradientConfig& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
   add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
-      of_queries, [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
+      of_queries, [](const GradientConfig& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
   add("crossover", "gradient_crossover",
       "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)", of_attention,
-      [](const Config& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
+      [](const GradientConfig& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
 }
 
 }  // namespace periscope

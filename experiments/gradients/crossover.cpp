@@ -39,12 +39,13 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, StackSpec told, Progress& progress) {
+Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec told,
+               Progress& progress) {
   Sweep sweep;
   sweep.spec = spec;
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
-  for (const double factor : config.gradients.down_factors) {
+  for (const double factor : config.down_factors) {
     spec.init.down_factor = factor;
     told.init.down_factor = factor;
     std::size_t seed = 0;
@@ -178,10 +179,10 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-CrossoverResult gradient_crossover(const Config& config, bool quiet) {
+CrossoverResult gradient_crossover(const GradientConfig& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   CrossoverResult result;
-  result.factors = config.gradients.down_factors;
+  result.factors = config.down_factors;
   const bool rising = std::ranges::is_sorted(result.factors, std::ranges::less_equal());
   if (result.factors.size() < 2 || !rising || !(result.factors.front() > 0.0)) {
     throw ConfigError("gradients.down_factors: expected at least 2 rising positive numbers");

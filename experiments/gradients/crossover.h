@@ -30,7 +30,7 @@ struct CrossoverResult {
 
 /// Needs "pre" among the placements, and rising factors. Placements share their random weights at equal seeds, so
 /// ratios are taken seed by seed.
-CrossoverResult gradient_crossover(const Config& config, bool quiet);
+CrossoverResult gradient_crossover(const GradientConfig& config, bool quiet);
 
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);

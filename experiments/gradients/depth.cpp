@@ -104,10 +104,10 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
 
 }  // namespace
 
-DepthResult gradient_depth(const Config& config, bool quiet) {
+DepthResult gradient_depth(const GradientConfig& config, bool quiet) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   DepthResult result;
-  result.layers.assign(config.gradients.layers.begin(), config.gradients.layers.end());
+  result.layers.assign(config.layers.begin(), config.layers.end());
   if (result.layers.size() < late_points || !std::ranges::is_sorted(result.layers, std::ranges::less_equal())) {
     throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
   }

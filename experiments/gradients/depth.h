@@ -30,9 +30,9 @@ struct DepthResult {
   std::vector<DepthLaw> laws;
 };
 
-/// Runs every stack of `config` at every depth of config.gradients.layers, with the same seeds at all depths: an
+/// Runs every stack of `config` at every depth of config.layers, with the same seeds at all depths: an
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
-DepthResult gradient_depth(const Config& config, bool quiet);
+DepthResult gradient_depth(const GradientConfig& config, bool quiet);
 
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result);
 

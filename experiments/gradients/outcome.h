@@ -4,6 +4,7 @@
 
 #include "experiments/common/findings.h"
 #include "experiments/common/netcdf_file.h"
+#include "experiments/gradients/config.h"
 #include "theory/predict.h"
 
 namespace periscope {

@@ -123,7 +123,7 @@ Json ladder_json(const LadderResult& result) {
   return {{"widths", result.widths}, {"stacks", stacks}};
 }
 
-NetcdfDataset ladder_dataset(const Config& config, const LadderResult& result) {
+NetcdfDataset ladder_dataset(const LadderConfig& config, const LadderResult& result) {
   Words placement;
   Words input;
   Words name;
