@@ -57,31 +57,44 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own
     dump(config, own.dump);
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
   }
-  const std::vector<StackResult> results = propagate(config, options.quiet);
-  report("propagate", options, config, results);
-  const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
-  if (any_disagrees(results)) return ExitCode::check_failed;
-  return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+  return run_cells(
+      options, "propagate", config.run.out, resolved(config),
+      [&](Progress& progress) { return propagate(config, progress); },
+      [&](const PropagateResult& result) {
+        report("propagate", options, config, result.stacks);
+        const bool diverged =
+            std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+        if (any_disagrees(result.stacks)) return ExitCode::check_failed;
+        return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+      });
 }
 
 ExitCode run_theory(const CommonOptions& options, bool backward) {
   Config config = options.load();
   config.run.backward = config.run.backward || backward;
-  report("theory", options, config, predict_stacks(config, config.theory.finite_width.value_or(false)));
-  return ExitCode::ok;
+  return run_whole(
+      options, [&](Progress& progress) { return predict(config, progress); },
+      [&](const PropagateResult& result) {
+        report("theory", options, config, result.stacks);
+        return ExitCode::ok;
+      });
 }
 
 ExitCode run_converge(const CommonOptions& options) {
   const ConvergeConfig config = options.load(converge_section);
-  const ConvergeResult result = converge(config, options.quiet);
-  if (!config.run.out.empty()) {
-    const std::string path = config.run.out + "/converge.nc";
-    write_netcdf(path, converge_dataset(config, result));
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-  }
-  if (options.json) print_json({{"fits", converge_json(result)}, {"provenance", provenance(config)}});
-  if (!options.quiet) fmt::print(stderr, "{}{}", converge_table(result), told_lines(config));
-  return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+  return run_cells(
+      options, "converge", config.run.out, resolved(config),
+      [&](Progress& progress) { return converge(config, progress); },
+      [&](const ConvergeResult& result) {
+        if (!config.run.out.empty()) {
+          const std::string path = config.run.out + "/converge.nc";
+          write_netcdf(path, converge_dataset(config, result));
+          if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+        }
+        if (options.json) print_json({{"fits", converge_json(result)}, {"provenance", provenance(config)}});
+        if (!options.quiet) fmt::print(stderr, "{}{}", converge_table(result), told_lines(config));
+        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+      });
 }
 
 ExitCode run_toy(const CommonOptions& options) {

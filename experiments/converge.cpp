@@ -80,7 +80,7 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
   }
   std::array<Running, statistics.size()> bias;
   std::array<std::vector<double>, statistics.size()> per_seed;
-  measure_stack(backend, spec, run, config.width_seeds, [&](const Reading& reading) {
+  measure_stack(backend, spec, run, config.width_seeds, progress, [&](const Reading& reading) {
     for (std::size_t s = 0; s < statistics.size(); ++s) {
       const double d = deviation(reading.profile.find(statistics[s], Signal::x_out)->value,
                                  prediction.profile.find(statistics[s], Signal::x_out)->value,
@@ -132,7 +132,7 @@ void ConvergeConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for
   resolved["converge"] = section_json(converge_section, *this, for_hash);
 }
 
-ConvergeResult converge(const ConvergeConfig& config, bool quiet) {
+ConvergeResult converge(const ConvergeConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
@@ -144,20 +144,25 @@ ConvergeResult converge(const ConvergeConfig& config, bool quiet) {
       at_width(told[i], width, list);
     }
   }
-  Progress progress("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds, quiet);
+  progress.begin("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   ConvergeResult result;
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    std::vector<Convergence> fits;
-    for (const Statistic s : statistics) {
-      Convergence& c = fits.emplace_back();
-      c.spec = stacks[i];
-      c.statistic = s;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      std::vector<Convergence> fits;
+      for (const Statistic s : statistics) {
+        Convergence& c = fits.emplace_back();
+        c.spec = stacks[i];
+        c.statistic = s;
+      }
+      for (const int width : config.widths) {
+        progress.throw_if_stop_requested();
+        measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits,
+                      progress);
+      }
+      result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }
-    for (const int width : config.widths) {
-      measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits, progress);
-    }
-    result.fits.insert(result.fits.end(), fits.begin(), fits.end());
-  }
+  });
+  if (result.stopped_early) return result;
   const std::size_t tests = 2 * result.fits.size();
   const double each = sidak_level(config.agreement.familywise_error, tests);
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));

@@ -7,6 +7,7 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/netcdf_file.h"
 #include "experiments/common/power_law.h"
+#include "experiments/common/progress.h"
 
 namespace periscope {
 
@@ -36,12 +37,13 @@ extern const Section<ConvergeConfig> converge_section;
 
 struct ConvergeResult {
   std::vector<Convergence> fits;
-  double critical = 0.0;  ///< exponents may differ from theirs by this many standard errors (Šidák)
+  double critical = 0.0;       ///< exponents may differ from theirs by this many standard errors (Šidák)
+  bool stopped_early = false;  ///< fits are of the stacks that were finished, and not judged
 };
 
 /// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
 /// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
-ConvergeResult converge(const ConvergeConfig& config, bool quiet);
+ConvergeResult converge(const ConvergeConfig& config, Progress& progress);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string converge_table(const ConvergeResult& result);

@@ -41,10 +41,12 @@ std::string utc_now() {
 
 void set_argv(std::vector<std::string> argv) { argv_storage() = std::move(argv); }
 
-Resolved resolved(const Config& config) {
+Resolved resolved(const Config& config) { return resolved(config, config.stacks()); }
+
+Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
   const auto sections = [&](bool for_hash) {
     Json stacks = Json::array();
-    for (const StackSpec& spec : config.stacks()) stacks.push_back(resolved_json(spec, for_hash));
+    for (const StackSpec& spec : specs) stacks.push_back(resolved_json(spec, for_hash));
     Json json{{"stacks", stacks},
               {"run", section_json(run_section, config.run, for_hash)},
               {"agreement", section_json(agreement_section, config.agreement, for_hash)},
@@ -71,8 +73,10 @@ Json provenance(const RunOptions& run, const Resolved& resolved) {
           {"config", resolved.printed}};
 }
 
-Json provenance(const Config& config) {
-  Json all = provenance(config.run, resolved(config));
+Json provenance(const Config& config) { return provenance(config, resolved(config)); }
+
+Json provenance(const Config& config, const Resolved& resolved) {
+  Json all = provenance(config.run, resolved);
   if (theory_is_misled(config)) all["theory_told"] = told_json(config);
   return all;
 }

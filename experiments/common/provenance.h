@@ -26,11 +26,14 @@ struct Resolved {
   }
 };
 Resolved resolved(const Config& config);
+/// The same of stacks that something else than the configuration says, as a checkpoint.
+Resolved resolved(const Config& config, const std::vector<StackSpec>& stacks);
 
 /// Where a result comes from: version, commit, compiler, CPU, device, dtype, seeds, argv, the resolved
 /// configuration and its SHA-256. Every value is text, a number or a list; names are stable.
 nlohmann::ordered_json provenance(const RunOptions& run, const Resolved& resolved);
 /// The same of an experiment on stacks, with what theory was told instead of them.
+nlohmann::ordered_json provenance(const Config& config, const Resolved& resolved);
 nlohmann::ordered_json provenance(const Config& config);
 
 }  // namespace periscope

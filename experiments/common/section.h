@@ -43,6 +43,8 @@ void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
             field.set(values, word);
           } else if constexpr (std::is_same_v<F, std::optional<bool> S::*>) {
             if (bool value = false; reader.read(key.name, value)) values.*field = value;
+          } else if constexpr (std::is_same_v<F, std::optional<double> S::*>) {
+            if (double value = 0.0; reader.read(key.name, value)) values.*field = value;
           } else if constexpr (!std::is_same_v<F, Placement S::*> && !std::is_same_v<F, std::monostate>) {
             reader.read(key.name, values.*field);
           }
@@ -61,7 +63,8 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
           return nullptr;
         } else if constexpr (std::is_same_v<F, WordField<S>>) {
           return field.get(values);
-        } else if constexpr (std::is_same_v<F, std::optional<bool> S::*>) {
+        } else if constexpr (std::is_same_v<F, std::optional<bool> S::*> ||
+                             std::is_same_v<F, std::optional<double> S::*>) {
           return values.*field ? nlohmann::ordered_json(*(values.*field)) : nullptr;
         } else if constexpr (std::is_same_v<F, Placement S::*>) {
           return placement_json(values.*field);

@@ -46,7 +46,7 @@ std::string power_table(const PowerResult& result) {
   return table + fmt::format(
                      "{} of {} wrong theories are rejected. A theory is told to one stack at a time; the familywise "
                      "error is {:g} over the whole run.\n",
-                     rejected, wrong, result.first.agreement.familywise_error);
+                     rejected, wrong, result.familywise_error);
 }
 
 Json power_json(const PowerResult& result) {
@@ -72,7 +72,7 @@ Json power_json(const PowerResult& result) {
   return {{"rows", rows},
           {"as_they_should_be", all_as_they_should_be(result)},
           {"configs", configs},
-          {"provenance", provenance(result.first)}};
+          {"provenance", result.provenance}};
 }
 
 NetcdfDataset power_dataset(const PowerResult& result) {
@@ -105,7 +105,7 @@ NetcdfDataset power_dataset(const PowerResult& result) {
   }
   NetcdfDataset data;
   data.dimensions = {{"row", result.rows.size()}};
-  data.attributes = provenance(result.first);
+  data.attributes = result.provenance;
   data.attributes["list"] = result.list.file;
   const std::vector<std::string> row{"row"};
   data.variables = {

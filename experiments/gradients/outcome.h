@@ -14,6 +14,7 @@ struct GradientOutcome {
   NetcdfDataset data;
   std::string table;
   bool rejected = false;
+  bool stopped_early = false;  ///< there is nothing to hand over
 };
 
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the

@@ -156,7 +156,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   for (const int width : config.widths) {
     std::vector<Running> means(all.size());
     const StackSpec here = at_width(spec, width, "ladder.widths");
-    measure_stack(backend, here, run_at(config, width), config.width_seeds, [&](const Reading& reading) {
+    measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
       progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
     });
@@ -252,7 +252,7 @@ void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_h
   resolved["ladder"] = section_json(ladder_section, *this, for_hash);
 }
 
-LadderResult measure_ladder(const LadderConfig& config, bool quiet) {
+LadderResult measure_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
   require_fault_acts(config);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
@@ -264,11 +264,15 @@ LadderResult measure_ladder(const LadderConfig& config, bool quiet) {
       at_width(told[i], width, "ladder.widths");
     }
   }
-  Progress progress("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds, quiet);
+  progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   LadderResult result{.stacks = {}, .widths = config.widths};
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
-  }
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<LadderQuantity*> judged;
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {

@@ -8,6 +8,7 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/config.h"
 #include "experiments/common/netcdf_file.h"
+#include "experiments/common/progress.h"
 #include "experiments/ladder/width_fit.h"
 
 namespace periscope {
@@ -61,6 +62,7 @@ struct LadderResult {
   std::vector<LadderStack> stacks;
   std::vector<int> widths;
   std::size_t tests = 0;
+  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
 /// T23 for every stack of `config`: measures it at every width of `config`, with heads, kv_heads and mlp_width in
@@ -71,7 +73,7 @@ struct LadderResult {
 /// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
 /// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
 /// features.
-LadderResult measure_ladder(const LadderConfig& config, bool quiet);
+LadderResult measure_ladder(const LadderConfig& config, Progress& progress);
 
 bool any_disagrees(const LadderResult& result);
 std::string ladder_table(const LadderResult& result, const Config& config);

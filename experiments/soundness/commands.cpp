@@ -51,26 +51,37 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
   if (!(own.scale > 0.0 && own.scale <= 1.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
-  const Config config = options.load();
-  const SoundnessOptions search{.seed = config.run.seed,
-                                .checkpoints = static_cast<std::uint32_t>(own.checkpoints),
-                                .arithmetics = arithmetics_of(own),
-                                .scale = own.scale,
-                                .quiet = options.quiet};
-  const SoundnessResult result =
-      own.only ? search_violations(search, static_cast<std::uint32_t>(*own.only)) : search_violations(search);
-  const nlohmann::ordered_json origin = provenance(config);
-  nlohmann::ordered_json json = soundness_json(result);
-  json["provenance"] = origin;
-  if (!config.run.out.empty()) {
-    const std::string stem = config.run.out + "/soundness.";
-    write_netcdf(stem + "nc", soundness_dataset(result, origin));
-    write_text_file(stem + "json", json_text(json, 1) + "\n");
-    if (!options.quiet) fmt::print(stderr, "wrote {0}nc and {0}json\n", stem);
+  const RunOptions run = options.load().run;
+  const SoundnessConfig config{.seed = run.seed,
+                               .checkpoints = static_cast<std::uint64_t>(own.checkpoints),
+                               .arithmetics = arithmetics_of(own),
+                               .scale = own.scale};
+  Resolved all;
+  all.add(soundness_section, config);
+  for (auto* json : {&all.printed, &all.hashed}) {
+    (*json)["soundness"].update({{"formats", own.formats}, {"arithmetics", own.arithmetics}});
+    if (own.only) (*json)["soundness"]["only"] = *own.only;
   }
-  if (options.json) print_json(json);
-  if (!options.quiet) fmt::print(stderr, "{}", soundness_table(result, use_colour()));
-  return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+  return run_whole(
+      options,
+      [&](Progress& progress) {
+        return own.only ? search_violations(config, static_cast<std::uint32_t>(*own.only), progress)
+                        : search_violations(config, progress);
+      },
+      [&](const SoundnessResult& result) {
+        const nlohmann::ordered_json origin = provenance(run, all);
+        nlohmann::ordered_json json = soundness_json(result);
+        json["provenance"] = origin;
+        if (!run.out.empty()) {
+          const std::string stem = run.out + "/soundness.";
+          write_netcdf(stem + "nc", soundness_dataset(result, origin));
+          write_text_file(stem + "json", json_text(json, 1) + "\n");
+          if (!options.quiet) fmt::print(stderr, "wrote {0}nc and {0}json\n", stem);
+        }
+        if (options.json) print_json(json);
+        if (!options.quiet) fmt::print(stderr, "{}", soundness_table(result, use_colour()));
+        return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+      });
 }
 
 }  // namespace

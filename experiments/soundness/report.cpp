@@ -42,7 +42,7 @@ std::string breach_text(const SoundnessResult& r, const SpecimenResult& v) {
     if (b.excess() > worst->excess()) worst = &b;
   }
   text += fmt::format("  {}: reached {:.9g}, bound{} {:.9g}\n  {}\n  {}\n", worst->what, worst->reached,
-                      r.options.scale == 1.0 ? "" : fmt::format(" x {:g}", r.options.scale), worst->bound,
+                      r.config.scale == 1.0 ? "" : fmt::format(" x {:g}", r.config.scale), worst->bound,
                       emulation_text(worst->emulation), worst->input);
   return text;
 }
@@ -111,7 +111,7 @@ std::string soundness_table(const SoundnessResult& r, bool colour) {
 
 nlohmann::ordered_json soundness_json(const SoundnessResult& r) {
   Json json{
-      {"seed", r.options.seed}, {"scale", r.options.scale},     {"checkpoints", r.checkpoints}, {"runs", r.runs},
+      {"seed", r.config.seed},  {"scale", r.config.scale},      {"checkpoints", r.checkpoints}, {"runs", r.runs},
       {"violated", r.violated}, {"arithmetics", Json::array()}, {"violations", Json::array()},  {"seconds", r.seconds}};
   for (const ArithmeticSummary& s : r.summaries) {
     Json classes = Json::object();

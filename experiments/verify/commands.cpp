@@ -40,31 +40,30 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   if (options.device.value_or("reference") != "reference" || options.dtype.value_or("f64") != "f64") {
     throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
   }
-  Config config = options.load();
-  config.run.device = "reference";
-  config.run.dtype = DType::f64;
+  RunOptions run = options.load().run;
+  run.device = "reference";
+  run.dtype = DType::f64;
   if (!own.replay.empty()) return run_replay(options, own);
-  const VerifyResult result = verify({.seed = config.run.seed,
-                                      .cases = static_cast<std::uint64_t>(own.cases),
-                                      .scale = own.scale,
-                                      .starts = 8,
-                                      .quiet = options.quiet});
-  nlohmann::ordered_json json = verify_json(result);
-  json["provenance"] = provenance(config);
-  if (!config.run.out.empty()) {
-    for (const char* kind : {"nc", "json"}) {
-      const std::string path = fmt::format("{}/verify.{}", config.run.out, kind);
-      if (kind == std::string_view("nc")) {
-        write_netcdf(path, verify_dataset(config, result));
-      } else {
-        write_text_file(path, json_text(json, 1) + "\n");
-      }
-      if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
-    }
-  }
-  if (options.json) print_json(json);
-  if (!options.quiet) fmt::print(stderr, "{}", verify_table(result, use_colour()));
-  return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+  const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
+  Resolved all;
+  all.add(verify_section, config);
+  return run_whole(
+      options, [&](Progress& progress) { return verify(config, progress); },
+      [&](const VerifyResult& result) {
+        nlohmann::ordered_json json = verify_json(result);
+        const nlohmann::ordered_json origin = provenance(run, all);
+        json["provenance"] = origin;
+        if (!run.out.empty()) {
+          const std::string stem = run.out + "/verify.";
+          write_netcdf(stem + "nc", verify_dataset(origin, result));
+          if (!options.quiet) fmt::print(stderr, "wrote {}nc\n", stem);
+          write_text_file(stem + "json", json_text(json, 1) + "\n");
+          if (!options.quiet) fmt::print(stderr, "wrote {}json\n", stem);
+        }
+        if (options.json) print_json(json);
+        if (!options.quiet) fmt::print(stderr, "{}", verify_table(result, use_colour()));
+        return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+      });
 }
 
 }  // namespace

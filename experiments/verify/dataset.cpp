@@ -136,11 +136,11 @@ void add_massive(const VerifyResult& r, NetcdfDataset& data) {
 
 }  // namespace
 
-NetcdfDataset verify_dataset(const Config& config, const VerifyResult& r) {
+NetcdfDataset verify_dataset(const nlohmann::ordered_json& provenance, const VerifyResult& r) {
   NetcdfDataset data;
-  data.attributes = provenance(config);
-  data.attributes["verify_cases"] = r.options.cases;
-  data.attributes["verify_scale"] = r.options.scale;
+  data.attributes = provenance;
+  data.attributes["verify_cases"] = r.config.cases;
+  data.attributes["verify_scale"] = r.config.scale;
   data.attributes["verify_verdict"] = r.passed() ? "passed" : "failed";
   add_statements(r, data);
   add_widths(r, data);

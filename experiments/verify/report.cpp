@@ -48,7 +48,7 @@ std::string attack_rows(const VerifyResult& r, bool colour) {
   std::string table =
       fmt::format("\n{:<24} {:>9} {:>9} {:>9}  {:<11} {}\n", "attack", "reached", "limit", "share", "", "made large");
   for (const BoundAttackResult& a : r.attacks) {
-    const bool good = a.within(r.options.scale) && a.close_enough();
+    const bool good = a.within(r.config.scale) && a.close_enough();
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
     table += fmt::format("{:<24} {:>9.6f} {:>9.6f} {:>9.5f}  {} {}\n", a.name, a.reached, a.limit, a.share(),
                          coloured(fmt::format("{:<11}", word), good, colour), a.about);
@@ -83,26 +83,26 @@ std::string verify_table(const VerifyResult& r, bool colour) {
   for (const Refutation& f : r.refutations) {
     table += fmt::format("  {} {}: {}\n    {}\n", coloured(f.refuted ? "refuted" : "NOT REFUTED", f.refuted, colour),
                          f.id, f.claim, f.evidence);
-    if (f.counterexample) table += describe(*f.counterexample, r.options.scale);
+    if (f.counterexample) table += describe(*f.counterexample, r.config.scale);
   }
   if (!r.violations.empty()) table += "\nviolations\n";
   for (const Counterexample& v : r.violations) {
-    table += describe(v, r.options.scale);
+    table += describe(v, r.config.scale);
     if (v.origin.find(' ') == std::string::npos) {
       table += fmt::format("    again: periscope verify --replay {}{}\n", v.origin,
-                           r.options.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.options.scale));
+                           r.config.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.config.scale));
     }
   }
-  table += fmt::format("\n{} cases of seed {} in {:.1f} s ({:.0f}/s)", r.options.cases, r.options.seed, r.seconds,
-                       static_cast<double>(r.options.cases) / r.seconds);
-  if (r.options.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.options.scale);
+  table += fmt::format("\n{} cases of seed {} in {:.1f} s ({:.0f}/s)", r.config.cases, r.config.seed, r.seconds,
+                       static_cast<double>(r.config.cases) / r.seconds);
+  if (r.config.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.config.scale);
   return table +
          fmt::format(": {}\n", coloured(r.passed() ? "every bound holds, every false claim is refuted" : "CHECK FAILED",
                                         r.passed(), colour));
 }
 
 Json verify_json(const VerifyResult& r) {
-  Json json{{"cases", r.options.cases}, {"seed", r.options.seed}, {"scale", r.options.scale}};
+  Json json{{"cases", r.config.cases}, {"seed", r.config.seed}, {"scale", r.config.scale}};
   json["verdict"] = r.passed() ? "passed" : "failed";
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];

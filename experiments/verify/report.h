@@ -1,6 +1,5 @@
 #pragma once
 
-#include "experiments/common/config.h"
 #include "experiments/common/netcdf_file.h"
 #include "experiments/verify/verify.h"
 
@@ -14,6 +13,6 @@ nlohmann::ordered_json verify_json(const VerifyResult& result);
 nlohmann::ordered_json replay_json(const Replay& replay, double scale);
 
 /// Statements, histograms of ratios, ratios over width, attacks and the massive-activation sweep.
-NetcdfDataset verify_dataset(const Config& config, const VerifyResult& result);
+NetcdfDataset verify_dataset(const nlohmann::ordered_json& provenance, const VerifyResult& result);
 
 }  // namespace periscope

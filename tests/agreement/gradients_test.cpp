@@ -12,6 +12,8 @@
 namespace periscope {
 namespace {
 
+Progress progress;
+
 GradientConfig small(std::initializer_list<const char*> placements) {
   GradientConfig config;
   config.base.model = {.layers = 4, .width = 96, .heads = 6, .kv_heads = 6, .head_dim = 16, .mlp_width = 128};
@@ -39,7 +41,7 @@ Verdict judged_again(Finding& finding, double error = 0.01) {
 
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
   const GradientConfig config = small({"pre"});
-  DepthResult result = gradient_depth(config, true);
+  DepthResult result = gradient_depth(config, progress);
   CHECK_FALSE(depth_outcome(config, result).rejected);
   Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
@@ -50,7 +52,7 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const GradientConfig config = small({"post"});
-  std::vector<Attenuation> results = gradient_attenuation(config, true);
+  std::vector<Attenuation> results = gradient_attenuation(config, progress).cases;
   CHECK_FALSE(attenuation_outcome(config, results).rejected);
   CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
   results[0].down_rate.predicted.value = claimed_attenuation_rate();
@@ -60,7 +62,7 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
   const GradientConfig config = small({"peri", "post"});
-  std::vector<IdentityPath> results = identity_path(config, true);
+  std::vector<IdentityPath> results = identity_path(config, progress).stacks;
   CHECK_FALSE(identity_path_outcome(config, results).rejected);
   for (IdentityPath& path : results) {
     CHECK(path.claim.verdict == ClaimVerdict::holds);
@@ -74,14 +76,14 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const GradientConfig config = small({"b-only"});
-  const std::vector<ScorePath> results = score_path(config, true);
+  const std::vector<ScorePath> results = score_path(config, progress).stacks;
   CHECK_FALSE(score_path_outcome(config, results).rejected);
   CHECK(results[0].without.front().verdict == Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
   const GradientConfig config = small({"post", "pre", "peri"});
-  CrossoverResult result = gradient_crossover(config, true);
+  CrossoverResult result = gradient_crossover(config, progress);
   CHECK_FALSE(crossover_outcome(config, result).rejected);
   Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
@@ -119,13 +121,13 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
     CHECK(said);
     CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
   };
-  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, true))); }
-  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, true))); }
-  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, true))); }
-  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, true))); }
+  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, progress))); }
+  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, progress).cases)); }
+  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, progress).stacks)); }
+  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, progress).stacks)); }
   SUBCASE("crossover") {
     config.placements.push_back(*find_placement("peri"));
-    check(crossover_outcome(config, gradient_crossover(config, true)));
+    check(crossover_outcome(config, gradient_crossover(config, progress)));
   }
 }
 
