@@ -48,26 +48,39 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateOptions& own
     dump(config, own.dump);
     if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
   }
-  const std::vector<StackResult> results = propagate(config, options.quiet);
-  report("propagate", options, config, results);
-  const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
-  if (any_disagrees(results)) return ExitCode::check_failed;
-  return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+  return run_cells(
+      options, "propagate", config.run.out, resolved(config),
+      [&](Progress& progress) { return propagate(config, progress); },
+      [&](const PropagateResult& result) {
+        report("propagate", options, config, result.stacks);
+        const bool diverged =
+            std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+        if (any_disagrees(result.stacks)) return ExitCode::check_failed;
+        return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+      });
 }
 
 ExitCode run_theory(const CommonOptions& options, bool backward) {
   Config config = options.load();
   config.run.backward = config.run.backward || backward;
-  report("theory", options, config, predict_stacks(config, config.theory.finite_width.value_or(false)));
-  return ExitCode::ok;
+  return run_whole(
+      options, [&](Progress& progress) { return predict(config, progress); },
+      [&](const PropagateResult& result) {
+        report("theory", options, config, result.stacks);
+        return ExitCode::ok;
+      });
 }
 
 ExitCode run_converge(const CommonOptions& options) {
-  const Config config = options.load();
-  const ConvergeResult result = converge(config, options.quiet);
-  publish("converge", options, config.run.out, converge_columns(config, result),
-          converge_table(result) + told_lines(config));
-  return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+  const ConvergeConfig config = options.load(converge_section);
+  return run_cells(
+      options, "converge", config.run.out, resolved(config),
+      [&](Progress& progress) { return converge(config, progress); },
+      [&](const ConvergeResult& result) {
+        publish("converge", options, config.run.out, converge_columns(config, result),
+                converge_table(result) + told_lines(config));
+        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+      });
 }
 
 ExitCode run_toy(const CommonOptions& options) {

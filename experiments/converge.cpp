@@ -20,10 +20,17 @@ namespace {
 
 constexpr std::string_view list = "converge.widths";
 
+// clang-format off
+constexpr Key<ConvergeConfig> keys[] = {
+    {.name = "widths", .field = &ConvergeConfig::widths, .range = at_least(1), .meaning = "widths, head_dim fixed, heads and mlp_width in proportion"},
+    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = at_least(16), .meaning = "seeds per width"},
+};
+// clang-format on
+
 constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosine};
 
 /// Below this many standard errors a bias counts as not seen, and no exponent is judged.
-constexpr double resolved = 5.0;
+constexpr double clearly_seen = 5.0;
 
 /// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
 double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
@@ -60,12 +67,12 @@ void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
 }
 
 /// Runs one stack at one width and appends the bias to every fit of the stack.
-void measure_width(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+void measure_width(const ConvergeConfig& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
                    std::vector<Convergence>& fits, Progress& progress) {
   RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(spec.model.width) * 1'000'003;  // fresh randomness at every width
   const theory::Prediction prediction = theory::predict(
-      told, distinct_token_ids(spec, run.seed, config.converge.seeds),
+      told, distinct_token_ids(spec, run.seed, config.width_seeds),
       {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed, .fault = config.theory.fault});
   if (!prediction.refusal.empty()) {
     for (Convergence& c : fits) c.bias_reason = prediction.refusal;
@@ -73,7 +80,7 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
   }
   std::array<RunningMoments, statistics.size()> bias;
   std::array<std::vector<double>, statistics.size()> per_seed;
-  measure_stack(backend, spec, run, config.converge.seeds, [&](const Reading& reading) {
+  measure_stack(backend, spec, run, config.width_seeds, progress, [&](const Reading& reading) {
     for (std::size_t s = 0; s < statistics.size(); ++s) {
       const double d = deviation(reading.profile.find(statistics[s], Signal::x_out)->value,
                                  prediction.profile.find(statistics[s], Signal::x_out)->value,
@@ -89,7 +96,7 @@ void measure_width(const Config& config, const Backend& backend, const StackSpec
     fits[s].width.push_back(spec.model.width);
     fits[s].bias.push_back(bias[s].mean());
     fits[s].bias_error.push_back(std::hypot(bias[s].standard_error(), theory_error));
-    if (fits[s].width.size() == config.converge.widths.size()) fill_noise(fits[s], per_seed[s]);
+    if (fits[s].width.size() == config.widths.size()) fill_noise(fits[s], per_seed[s]);
   }
 }
 
@@ -110,7 +117,7 @@ void judge_fit(Convergence& c, double critical) {
   const auto verdict = [](bool agrees) { return agrees ? Verdict::agrees : Verdict::disagrees; };
   c.noise_verdict = verdict(exponent_agrees(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, critical));
   c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
-  if (c.bias_fit.significance < resolved) {
+  if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
     return;
   }
@@ -119,35 +126,43 @@ void judge_fit(Convergence& c, double critical) {
 
 }  // namespace
 
-ConvergeResult converge(const Config& config, bool quiet) {
+const Section<ConvergeConfig> converge_section{"converge", keys};
+
+void ConvergeConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["converge"] = section_json(converge_section, *this, for_hash);
+}
+
+ConvergeResult converge(const ConvergeConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  if (config.converge.widths.size() < 3 || config.converge.seeds < 16) {
-    throw ConfigError("converge: expected at least 3 widths and 16 seeds");
-  }
+  if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
   const std::vector<StackSpec> told = config.told_stacks();
   require_fault_acts(config);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
-    for (const int width : config.converge.widths) {
+    for (const int width : config.widths) {
       at_width(stacks[i], width, list);
       at_width(told[i], width, list);
     }
   }
-  Progress progress("converge", static_cast<int>(stacks.size() * config.converge.widths.size()) * config.converge.seeds,
-                    quiet);
+  progress.begin("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   ConvergeResult result;
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    std::vector<Convergence> fits;
-    for (const Statistic s : statistics) {
-      Convergence& c = fits.emplace_back();
-      c.spec = stacks[i];
-      c.statistic = s;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      std::vector<Convergence> fits;
+      for (const Statistic s : statistics) {
+        Convergence& c = fits.emplace_back();
+        c.spec = stacks[i];
+        c.statistic = s;
+      }
+      for (const int width : config.widths) {
+        progress.throw_if_stop_requested();
+        measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits,
+                      progress);
+      }
+      result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }
-    for (const int width : config.converge.widths) {
-      measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits, progress);
-    }
-    result.fits.insert(result.fits.end(), fits.begin(), fits.end());
-  }
+  });
+  if (result.stopped_early) return result;
   const std::size_t tests = 2 * result.fits.size();
   const double each = sidak_level(config.agreement.familywise_error, tests);
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));

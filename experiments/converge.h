@@ -6,6 +6,7 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/columns.h"
 #include "experiments/common/power_law.h"
+#include "experiments/common/progress.h"
 
 namespace periscope {
 
@@ -23,18 +24,29 @@ struct Convergence {
   Verdict noise_verdict = Verdict::not_checked;
 };
 
-struct ConvergeResult {
-  std::vector<Convergence> fits;
-  double critical = 0.0;  ///< exponents may differ from theirs by this many standard errors (Šidák)
+/// [converge]: the sizes that T20's test runs through.
+struct ConvergeConfig : Config {
+  std::vector<int> widths{32, 64, 128, 256};
+  int width_seeds = 64;  ///< at every width
+
+  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };
 
-/// Runs every stack of `config` at every width of config.converge with head_dim fixed and heads, kv_heads and
+extern const Section<ConvergeConfig> converge_section;
+
+struct ConvergeResult {
+  std::vector<Convergence> fits;
+  double critical = 0.0;       ///< exponents may differ from theirs by this many standard errors (Šidák)
+  bool stopped_early = false;  ///< fits are of the stacks that were finished, and not judged
+};
+
+/// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
 /// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
-ConvergeResult converge(const Config& config, bool quiet);
+ConvergeResult converge(const ConvergeConfig& config, Progress& progress);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string converge_table(const ConvergeResult& result);
 const Schema& converge_schema();
-Columns converge_columns(const Config& config, const ConvergeResult& result);
+Columns converge_columns(const ConvergeConfig& config, const ConvergeResult& result);
 
 }  // namespace periscope

@@ -75,9 +75,9 @@ const Schema& converge_schema() {
   return schema;
 }
 
-Columns converge_columns(const Config& config, const ConvergeResult& result) {
+Columns converge_columns(const ConvergeConfig& config, const ConvergeResult& result) {
   Columns columns(converge_schema(), provenance(config));
-  columns.put("width", config.converge.widths);
+  columns.put("width", config.widths);
   std::vector<double> groups{1.0};
   for (std::size_t k = 0; k < result.fits.size(); ++k) {
     const Convergence& c = result.fits[k];

@@ -10,13 +10,15 @@
 #include "experiments/commands.h"
 #include "experiments/common/build_info.h"
 #include "experiments/common/provenance.h"
+#include "experiments/common/stop_signals.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
 namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
-4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence, 75 stopped early.)";
+4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence, 75 stopped by a signal, the same command goes on from there,
+130, 143 stopped by SIGINT, SIGTERM with nothing to go on from.)";
 
 /// glibc hands arrays of more than 128 KB, a matrix of 128 tokens, back to the system whenever they are freed, and the
 /// next one costs its page faults again: a fifth of a prediction's time. So it keeps what it has.
@@ -47,6 +49,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    periscope::install_stop_signals();
     periscope::keep_freed_memory();
     periscope::set_argv({argv, argv + argc});
     return periscope::run(argc, argv);

@@ -7,12 +7,13 @@
 
 namespace periscope {
 
-std::vector<StackResult> predict_stacks(const Config& config, bool at_width) {
+std::vector<StackResult> predict_stacks(const Config& config, bool at_width, const Progress& progress) {
   require_fault_acts(config);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   std::vector<StackResult> results;
   for (std::size_t i = 0; i < stacks.size(); ++i) {
+    progress.throw_if_stop_requested();
     const StackSpec& spec = stacks[i];
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
     theory::PredictionOptions options{.tolerance = config.theory.tolerance,
@@ -36,17 +37,29 @@ std::vector<StackResult> predict_stacks(const Config& config, bool at_width) {
   return results;
 }
 
-std::vector<StackResult> propagate(const Config& config, bool quiet) {
-  std::vector<StackResult> results = predict_stacks(config, config.theory.finite_width.value_or(true));
-  const MeasuredStacks measured = measure_stacks(config, "propagate", quiet);
+PropagateResult predict(const Config& config, Progress& progress) {
+  PropagateResult result;
+  result.stopped_early = until_stopped(
+      [&] { result.stacks = predict_stacks(config, config.theory.finite_width.value_or(false), progress); });
+  return result;
+}
+
+PropagateResult propagate(const Config& config, Progress& progress) {
+  PropagateResult result;
+  MeasuredStacks measured;
+  result.stopped_early = until_stopped([&] {
+    result.stacks = predict_stacks(config, config.theory.finite_width.value_or(true), progress);
+    measured = measure_stacks(config, "propagate", progress);
+  });
+  if (result.stopped_early) return result;
   std::vector<const theory::Prediction*> predictions;
-  for (const StackResult& result : results) predictions.push_back(&result.prediction);
+  for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
   const std::vector<Agreement> agreements = judge_stacks(measured, predictions, config.agreement);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    results[i].measurement = measured.measurements[i];
-    results[i].agreement = agreements[i];
+  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
+    result.stacks[i].measurement = measured.measurements[i];
+    result.stacks[i].agreement = agreements[i];
   }
-  return results;
+  return result;
 }
 
 }  // namespace periscope

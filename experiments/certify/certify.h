@@ -30,6 +30,8 @@ struct CertifyResult {
   std::vector<AttackResult> attacks = {};
   std::optional<AttackResult> exceeded = {};  ///< a bound that something run here passed: a bug, of this program
   Headroom headroom = {};
+  nlohmann::ordered_json provenance = {};
+  bool stopped_early = false;  ///< some of it is missing
 };
 
 /// What --require demands: a format that must be certified for a class, or for all of them.

@@ -5,10 +5,9 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
-#include "sim/spec/error.h"
+#include "experiments/common/section.h"
 
 namespace periscope {
 
@@ -23,16 +22,6 @@ class HashedParameters::Digest {
     std::string text;
     for (unsigned int i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
     return text;
-  }
-  static std::string of_file(const std::string& path) {
-    Digest digest;
-    std::ifstream file(path, std::ios::binary);
-    std::vector<char> buffer(1U << 20U);
-    while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0) {
-      digest.add(buffer.data(), static_cast<std::size_t>(file.gcount()));
-    }
-    if (!file.eof()) throw InputError(fmt::format("{}: cannot be read to its end", path));
-    return digest.hex();
   }
 
  private:
@@ -53,7 +42,7 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
   for (const std::string& name : files.names()) paths.insert(files.file_of(name));
   std::vector<NamedHash> hashes;
   for (const std::string& path : paths) {
-    hashes.emplace_back(std::filesystem::path(path).filename().string(), HashedParameters::hash_of_file(path));
+    hashes.emplace_back(std::filesystem::path(path).filename().string(), sha256_of_file(path));
   }
   return hashes;
 }
@@ -89,7 +78,5 @@ theory::NormParameters HashedParameters::norm(int sublayer, Weight site) const {
 }
 
 std::string HashedParameters::hash() const { return digest_->hex(); }
-
-std::string HashedParameters::hash_of_file(const std::string& path) { return Digest::of_file(path); }
 
 }  // namespace periscope

@@ -30,7 +30,6 @@ class HashedParameters final : public theory::Parameters {
 
   /// Once, at the end.
   [[nodiscard]] std::string hash() const;
-  static std::string hash_of_file(const std::string& path);
 
  private:
   class Digest;

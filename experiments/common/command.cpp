@@ -16,11 +16,16 @@ CLI::App* add(CLI::App& app, int& code, const std::string& name, const std::stri
   const auto options = std::make_shared<CommonOptions>();
   options->add_to(*command);
   if (compares) options->add_theory_set_to(*command);
-  command->callback([options, body = std::move(body), &code] { code = static_cast<int>(body(*options)); });
+  command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
 }
 
 }  // namespace
+
+int exit_code_of(const std::function<ExitCode()>& body) {
+  ExitCode code = ExitCode::ok;
+  return static_cast<int>(until_stopped([&] { code = body(); }) ? stopped() : code);
+}
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body) {

@@ -3,9 +3,13 @@
 #include <CLI/App.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "experiments/common/cell_journal.h"
 #include "experiments/common/options.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/stop_signals.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -15,9 +19,41 @@ namespace periscope {
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body);
 
+/// What a command returns, stopped ones too.
+int exit_code_of(const std::function<ExitCode()>& body);
+
 /// The same for a command that also takes --theory-set.
 CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                                 std::function<ExitCode(const CommonOptions&)> body);
+
+/// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
+/// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
+/// run.out a journal in that folder keeps finished cells, from which the same command goes on.
+template <class F, class Publish>
+ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
+                   const Resolved& resolved, const F& f, const Publish& publish) {
+  std::optional<CellJournal> journal;
+  std::optional<Resumable> resumable;
+  if (!out.empty()) {
+    journal.emplace(out, name, resolved);
+    resumable.emplace(options.quiet ? "" : "stopped; the same command goes on from " + journal->path() + "\n");
+  }
+  const auto result = [&] {
+    Progress progress(options.quiet, stop_signalled, journal ? &*journal : nullptr);
+    return f(progress);
+  }();
+  if (result.stopped_early) return stopped();
+  forget_stop_signal();
+  const ExitCode code = publish(result);
+  if (journal) journal->remove();
+  return code;
+}
+
+/// The same of an experiment that keeps nothing.
+template <class F, class Publish>
+ExitCode run_whole(const CommonOptions& options, const F& f, const Publish& publish) {
+  return run_cells(options, "", "", {}, f, publish);
+}
 
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& json);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "experiments/common/toml_reader.h"
+#include "experiments/sections.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -24,13 +26,9 @@ Placement read_placement(TomlReader& model, const toml::node& node, const std::s
   }
   const toml::table* table = node.as_table();
   if (table == nullptr) model.fail("placement", node, "a name, a table {A, B, C, alpha, beta}, or a list of these");
-  TomlReader reader(table, "model.placement", file);
+  TomlReader reader(table, std::string(placement_section.name), file);
   SublayerRule rule;
-  reader.read("A", rule.norm_a);
-  reader.read("B", rule.norm_b);
-  reader.read("C", rule.norm_c);
-  reader.read("alpha", rule.alpha);
-  reader.read("beta", rule.beta);
+  read_keys(reader, placement_section, rule);
   reader.finish();
   return custom_placement(rule);
 }
@@ -47,9 +45,9 @@ void read_placements(TomlReader& model, const std::string& file, std::vector<Pla
   }
 }
 
-void apply_preset(TomlReader& reader, ModelSpec& m) {
+bool apply_preset(TomlReader& reader, ModelSpec& m) {
   std::string name;
-  if (!reader.read("preset", name)) return;
+  if (!reader.read("preset", name)) return false;
   std::vector<std::string_view> names;
   for (const Preset& p : presets) names.push_back(p.name);
   const Preset& p = presets[reader.index_of("preset", name, names)];
@@ -59,113 +57,95 @@ void apply_preset(TomlReader& reader, ModelSpec& m) {
   m.kv_heads = p.kv_heads;
   m.head_dim = p.head_dim;
   m.mlp_width = p.mlp_width;
+  return true;
 }
 
-void read_model(TomlReader reader, const std::string& file, Config& config) {
-  ModelSpec& m = config.base.model;
-  apply_preset(reader, m);
-  const bool preset = reader.find("preset") != nullptr;
-  reader.read("layers", m.layers);
-  const bool width = reader.read("width", m.width);
-  const bool heads = reader.read("heads", m.heads);
-  if (!reader.read("kv_heads", m.kv_heads) && (heads || !preset)) m.kv_heads = m.heads;
-  if (!reader.read("head_dim", m.head_dim) && !preset) {
+/// What follows from other keys where it is not given.
+void derive_shape(const Config& config, bool preset, ModelSpec& m) {
+  const bool width = config.was_given("model.width");
+  const bool heads = config.was_given("model.heads");
+  if (!config.was_given("model.kv_heads") && (heads || !preset)) m.kv_heads = m.heads;
+  if (!config.was_given("model.head_dim") && !preset) {
     if (m.heads >= 1 && m.width % m.heads != 0) {
       throw ConfigError(
           fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim", m.heads, m.width));
     }
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }
-  if (!reader.read("mlp_width", m.mlp_width) && (width || !preset)) {
-    if (m.width <= 1 << 20) m.mlp_width = 4 * m.width;
-  }
-  reader.read_enum("mlp", mlp_kind_names, m.mlp);
-  reader.read_enum("norm", norm_kind_names, m.norm);
-  reader.read("norm_eps", m.norm_eps);
-  reader.read("gamma", m.gamma);
-  read_placements(reader, file, config.placements);
-  reader.read("embedding_norm", m.embedding_norm);
-  if (bool value = false; reader.read("final_norm", value)) config.final_norm = value;
-  reader.read_enum("qk_norm", qk_norm_names, m.qk_norm);
-  reader.read("rope", m.rope);
-  reader.read("causal", m.causal);
-  reader.read("vocab", m.vocab);
-  reader.read("unembedding", m.unembedding);
-  reader.finish();
+  // The width is checked later, with everything else of the stack.
+  if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
-void read_init(TomlReader reader, InitSpec& init) {
-  reader.read_enum("scheme", init_scheme_names, init.scheme);
-  reader.read("std", init.std);
-  reader.read("factor", init.factor);
-  reader.read("qk_factor", init.qk_factor);
-  reader.read("down_factor", init.down_factor);
-  reader.finish();
-}
-
-void read_input(TomlReader reader, const std::string& file, Config& config) {
-  InputSpec& input = config.base.input;
-  if (const toml::node* node = reader.find("kind")) {
-    config.inputs.clear();
-    const toml::array single{node->is_string() ? *node->value<std::string>() : std::string()};
-    const toml::array* list = node->is_string() ? &single : node->as_array();
-    if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
-    for (const toml::node& item : *list) {
-      if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
-      config.inputs.push_back(
-          static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
-    }
-  }
-  reader.read("tokens", input.tokens);
-  reader.read("second_moment", input.second_moment);
-  reader.read("correlation", input.correlation);
-  const toml::node* path = reader.find("path");
-  if (reader.read("path", input.path) && path->source().path && std::filesystem::path(input.path).is_relative()) {
-    input.path = (std::filesystem::path(file).parent_path() / input.path).lexically_normal().string();
-  }
-  reader.finish();
-}
-
-void read_run(TomlReader reader, RunOptions& run) {
-  reader.read("seed", run.seed);
-  reader.read("seeds", run.seeds);
-  reader.read("threads", run.threads);
-  reader.read("device", run.device);
-  if (std::string dtype; reader.read("dtype", dtype)) run.dtype_choice = parse_dtype(dtype);
-  reader.read("backward", run.backward);
-  reader.read("out", run.out);
-  reader.finish();
-}
-
-void require_range(std::string_view key, double value, double low, double high) {
-  if (value > low && value < high) return;
-  throw ConfigError(fmt::format("{} = {:g}: expected a number between {:g} and {:g}", key, value, low, high));
-}
-
-void read_power_limits(TomlReader reader, PowerLimits& limits) {
-  const auto read = [&](std::string_view key, double& limit) {
-    reader.read(key, limit);
-    require_range(fmt::format("agreement.power_limit.{}", key), limit, 0.0, 1e3);
-  };
-  read("second_moment", limits.second_moment);
-  read("variance", limits.variance);
-  read("token_cosine", limits.token_cosine);
-  read("log_grad_sq", limits.log_grad_sq);
-  read("score_share", limits.score_share);
-  reader.finish();
-}
-
-toml::table parse_file(const std::string& file) {
-  if (file.empty()) return {};
-  if (!std::filesystem::is_regular_file(file)) throw ConfigError(fmt::format("--config {}: no such file", file));
-  try {
-    return toml::parse_file(file);
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description()));
+void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
+  const toml::node* node = reader.find("kind");
+  if (node == nullptr) return;
+  kinds.clear();
+  const toml::array single{node->is_string() ? *node->value<std::string>() : std::string()};
+  const toml::array* list = node->is_string() ? &single : node->as_array();
+  if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+  for (const toml::node& item : *list) {
+    if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+    kinds.push_back(static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
   }
 }
+
+/// Throws ConfigError for anything in `table` that no section knows or takes.
+void check_sections(const toml::table& table, const std::string& file) {
+  std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
+  for (const AnySection& section : sections()) {
+    const std::size_t dot = section.name.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : section.name.substr(0, dot);
+    readers.emplace(section.name, readers.at(parent).table(section.name.substr(dot + 1)));
+  }
+  for (const AnySection& section : sections()) section.check(readers.at(section.name));
+  for (const AnySection& section : sections()) readers.at(section.name).finish();
+  readers.at("").finish();
+}
+
+// clang-format off
+constexpr Key<RunOptions> run_keys[] = {
+    {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
+    {.name = "seeds", .field = &RunOptions::seeds, .range = at_least(1), .meaning = "number of seeds; a verdict needs 4"},
+    {.name = "threads", .field = &RunOptions::threads, .range = at_least(0), .meaning = "0: all cores", .effect = Effect::none},
+    {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda"},
+    {.name = "dtype", .field = WordField<RunOptions>{
+         .get = [](const RunOptions& run) { return name_of(run.dtype); },
+         .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "f64, f32, bf16, f16"},
+    {.name = "backward", .field = &RunOptions::backward, .meaning = "gradients too"},
+    {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
+};
+
+constexpr Key<TheoryOptions> theory_keys[] = {
+    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns)"},
+    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient"},
+    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant"},
+    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .standard = "by command"},
+    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "replicates of T25's chain; 0: 4 to 16 a seed, by their cost"},
+};
+
+constexpr Key<AgreementOptions> agreement_keys[] = {
+    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "chance of a rejected cell in a run where theory is right"},
+    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "c of the finite-width term c*w for moments, relative (T19)"},
+    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
+    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "c of the finite-width term for logarithms of gradients (T19); measured, see theory/README.md"},
+};
+
+constexpr Range limit = between(0, 1e3);
+constexpr Key<PowerLimits> power_limit_keys[] = {
+    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
+    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "the same of the variance"},
+    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "the same of the token cosine, absolute"},
+    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "the same of the logarithm of a squared gradient"},
+    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "the same of the score path's share, absolute"},
+};
+// clang-format on
 
 }  // namespace
+
+const Section<RunOptions> run_section{"run", run_keys};
+const Section<TheoryOptions> theory_section{"theory", theory_keys};
+const Section<AgreementOptions> agreement_section{"agreement", agreement_keys};
+const Section<PowerLimits> power_limit_section{"agreement.power_limit", power_limit_keys};
 
 DType parse_dtype(const std::string& word) {
   if (word == "f64") return DType::f64;
@@ -201,49 +181,32 @@ Config read_config(const toml::table& table, const std::string& file) {
     if (!node.is_table()) continue;
     for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
   }
+  check_sections(table, file);
   TomlReader root(&table, "", file);
-  read_model(root.table("model"), file, config);
-  read_init(root.table("init"), config.base.init);
-  read_input(root.table("input"), file, config);
-  read_run(root.table("run"), config.run);
-  TomlReader agreement = root.table("agreement");
-  agreement.read("familywise_error", config.agreement.familywise_error);
-  agreement.read("finite_width", config.agreement.finite_width);
-  agreement.read("finite_width_cosine", config.agreement.finite_width_cosine);
-  agreement.read("finite_width_gradient", config.agreement.finite_width_gradient);
-  read_power_limits(agreement.table("power_limit"), config.agreement.power_limits);
-  agreement.finish();
-  TomlReader theory = root.table("theory");
-  theory.read("tolerance", config.theory.tolerance);
-  theory.read("gradient_tolerance", config.theory.gradient_tolerance);
-  theory.read_enum("fault", theory::fault_names, config.theory.fault);
-  if (bool value = false; theory.read("finite_width", value)) config.theory.finite_width = value;
-  theory.read("replicates", config.theory.replicates);
-  theory.finish();
-  TomlReader converge = root.table("converge");
-  converge.read("widths", config.converge.widths);
-  converge.read("seeds", config.converge.seeds);
-  converge.finish();
-  TomlReader ladder = root.table("ladder");
-  ladder.read("widths", config.ladder.widths);
-  ladder.read("seeds", config.ladder.seeds);
-  ladder.finish();
-  TomlReader gradients = root.table("gradients");
-  gradients.read("layers", config.gradients.layers);
-  gradients.read("qk_factors", config.gradients.qk_factors);
-  gradients.read("down_factors", config.gradients.down_factors);
-  gradients.finish();
-  root.finish();
-  require_range("agreement.familywise_error", config.agreement.familywise_error, 0.0, 1.0);
-  require_range("agreement.finite_width", config.agreement.finite_width, -1e-300, 1e3);
-  require_range("agreement.finite_width_cosine", config.agreement.finite_width_cosine, -1e-300, 1e3);
-  require_range("agreement.finite_width_gradient", config.agreement.finite_width_gradient, -1e-300, 1e3);
-  require_range("theory.tolerance", config.theory.tolerance, 0.0, 1.0);
-  require_range("theory.gradient_tolerance", config.theory.gradient_tolerance, 0.0, 100.0);
-  if (const int n = config.theory.replicates; n != 0 && (n < 2 || n > 1'000'000)) {
-    throw ConfigError(
-        fmt::format("theory.replicates = {}: expected 0 (automatic) or a whole number from 2 to 1000000", n));
+  StackSpec& base = config.base;
+  TomlReader model = root.table("model");
+  const bool preset = apply_preset(model, base.model);
+  read_keys(model, model_section, base.model);
+  read_placements(model, file, config.placements);
+  derive_shape(config, preset, base.model);
+  if (config.was_given("model.final_norm")) config.final_norm = base.model.final_norm;
+  TomlReader init = root.table("init");
+  read_keys(init, init_section, base.init);
+  TomlReader input = root.table("input");
+  read_keys(input, input_section, base.input);
+  read_kinds(input, config.inputs);
+  const toml::node* path = input.find("path");
+  if (path != nullptr && path->source().path && std::filesystem::path(base.input.path).is_relative()) {
+    base.input.path = (std::filesystem::path(file).parent_path() / base.input.path).lexically_normal().string();
   }
+  TomlReader run = root.table("run");
+  read_keys(run, run_section, config.run);
+  TomlReader agreement = root.table("agreement");
+  read_keys(agreement, agreement_section, config.agreement);
+  TomlReader power_limit = agreement.table("power_limit");
+  read_keys(power_limit, power_limit_section, config.agreement.power_limits);
+  TomlReader theory = root.table("theory");
+  read_keys(theory, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   config.base = config.stacks().front();
   return config;
@@ -292,8 +255,7 @@ void tell_theory(Config& config, Config told) {
 
 Config load_config(const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {
-  toml::table table = parse_file(file);
-  for (const std::string& setting : settings) apply_setting(table, setting);
+  toml::table table = read_table(file, settings);
   Config config = read_config(table, file);
   if (theory_settings.empty()) return config;
   for (const std::string& setting : theory_settings) {
@@ -305,49 +267,16 @@ Config load_config(const std::string& file, const std::vector<std::string>& sett
   return config;
 }
 
-nlohmann::ordered_json resolved_json(const StackSpec& spec) {
-  const ModelSpec& m = spec.model;
-  nlohmann::ordered_json placement = m.placement.name;
-  if (m.placement.is_custom()) {
-    const SublayerRule& r = m.placement.custom;
-    placement = {{"A", r.norm_a}, {"B", r.norm_b}, {"C", r.norm_c}, {"alpha", r.alpha}, {"beta", r.beta}};
-  }
-  const auto name = [](const auto& names, auto value) { return names[static_cast<std::size_t>(value)]; };
-  return {{"model",
-           {{"layers", m.layers},
-            {"width", m.width},
-            {"heads", m.heads},
-            {"kv_heads", m.kv_heads},
-            {"head_dim", m.head_dim},
-            {"mlp", name(mlp_kind_names, m.mlp)},
-            {"mlp_width", m.mlp_width},
-            {"norm", name(norm_kind_names, m.norm)},
-            {"norm_eps", m.norm_eps},
-            {"gamma", m.gamma},
-            {"placement", placement},
-            {"embedding_norm", m.embedding_norm},
-            {"final_norm", m.final_norm},
-            {"qk_norm", name(qk_norm_names, m.qk_norm)},
-            {"rope", m.rope},
-            {"causal", m.causal},
-            {"vocab", m.vocab},
-            {"unembedding", m.unembedding}}},
-          {"init",
-           {{"scheme", name(init_scheme_names, spec.init.scheme)},
-            {"std", spec.init.std},
-            {"factor", spec.init.factor},
-            {"qk_factor", spec.init.qk_factor},
-            {"down_factor", spec.init.down_factor}}},
-          {"input",
-           {{"kind", name(input_kind_names, spec.input.kind)},
-            {"tokens", spec.input.tokens},
-            {"second_moment", spec.input.second_moment},
-            {"correlation", spec.input.correlation},
-            {"path", spec.input.path}}}};
+nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
+  InputSpec input = spec.input;
+  if (for_hash && input.kind != InputKind::text) input.path.clear();
+  return {{"model", section_json(model_section, spec.model, for_hash)},
+          {"init", section_json(init_section, spec.init, for_hash)},
+          {"input", section_json(input_section, input, for_hash)}};
 }
 
 std::string placement_label(const StackSpec& spec) {
-  const auto json = resolved_json(spec)["model"]["placement"];
+  const auto json = placement_json(spec.model.placement);
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 

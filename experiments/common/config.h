@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/section.h"
 #include "experiments/common/verdict_power.h"
 #include "sim/core/tensor.h"
-#include "sim/spec/model_spec.h"
+#include "sim/spec/stack_keys.h"
 #include "theory/fault.h"
 
 namespace periscope {
@@ -46,26 +47,13 @@ struct TheoryOptions {
   int replicates = 0;  ///< of T25's chain; 0: from the number of seeds
 };
 
-/// [converge]: the sizes that T20's test runs through.
-struct ConvergeOptions {
-  std::vector<int> widths{32, 64, 128, 256};
-  int seeds = 64;
-};
+extern const Section<RunOptions> run_section;
+extern const Section<TheoryOptions> theory_section;
+extern const Section<AgreementOptions> agreement_section;
+extern const Section<PowerLimits> power_limit_section;
 
-/// [ladder]: the widths that T23's fit runs through.
-struct LadderOptions {
-  std::vector<int> widths{32, 64, 128, 256};
-  int seeds = 64;
-};
-
-/// [gradients]: what the commands of `periscope gradients` run through.
-struct GradientOptions {
-  std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
-  std::vector<double> qk_factors{0.0, 1.0};          ///< attenuation: init.qk_factor
-  std::vector<double> down_factors{0.1, 1.0, 10.0};  ///< crossover: init.down_factor
-};
-
-/// Everything that a configuration file, --set and the flags say.
+/// What a configuration file, --set and the flags say of stacks, and how they are measured and predicted. An experiment
+/// with a section of its own adds it by derivation, as converge does.
 struct Config {
   StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
   std::vector<Placement> placements;
@@ -74,13 +62,19 @@ struct Config {
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;
-  ConvergeOptions converge;
-  LadderOptions ladder;
-  GradientOptions gradients;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
   std::vector<StackSpec> told;               ///< what theory is told of every stack; empty: the truth
   std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
+  Config() = default;
+  Config(const Config&) = default;
+  Config(Config&&) = default;
+  Config& operator=(const Config&) = default;
+  Config& operator=(Config&&) = default;
+  virtual ~Config() = default;
+
+  /// Adds the experiment's own sections to the resolved configuration; for_hash as in section_json.
+  virtual void add_own_sections(nlohmann::ordered_json& /*resolved*/, bool /*for_hash*/) const {}
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
@@ -96,11 +90,20 @@ struct Config {
 Config load_config(const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 
+/// Reads one more section out of a configuration that load_config has accepted.
+template <class Own>
+void load_section(const Section<Own>& section, const std::string& file, const std::vector<std::string>& settings,
+                  Own& values) {
+  const toml::table table = read_table(file, settings);
+  TomlReader reader = TomlReader(&table, "", file).table(section.name);
+  read_keys(reader, section, values);
+}
+
 /// Parses a --dtype word. Throws ConfigError for an unknown one and for one that no backend has yet.
 DType parse_dtype(const std::string& word);
 
-/// Every key of model, init and input with its value, `placement` as one name or a table.
-nlohmann::ordered_json resolved_json(const StackSpec& spec);
+/// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
+nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
 /// The placement's name, or its free form as JSON: how result files call it.
 std::string placement_label(const StackSpec& spec);

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "experiments/common/provenance.h"
+#include "experiments/common/section.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -74,7 +74,7 @@ Journal::Journal(std::string path, const Json& header) : path_(std::move(path)) 
     const std::size_t whole = read_whole(text);
     if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) fail(path_, "cannot shorten");
     if (records_.empty()) {
-      write(header);
+      write(header, true);
       sync_folder(folder);
       return;
     }
@@ -108,11 +108,15 @@ std::size_t Journal::read_whole(const std::string& text) {
 }
 
 void Journal::append(const Json& record) {
-  write(record);
+  write(record, true);
   records_.push_back(record);
 }
 
-void Journal::write(const Json& record) {
+void Journal::note(const Json& record) {
+  write(record, std::chrono::steady_clock::now() - synced_ > std::chrono::seconds(1));
+}
+
+void Journal::write(const Json& record, bool sync) {
   const std::string payload = record.dump();
   const std::string line = fmt::format("{} {} {}\n", checksum(payload), payload.size(), payload);
   std::size_t done = 0;
@@ -122,7 +126,9 @@ void Journal::write(const Json& record) {
     if (n < 0) fail(path_, "cannot write");
     done += static_cast<std::size_t>(n);
   }
+  if (!sync) return;
   if (::fsync(file_) != 0) fail(path_, "cannot write");
+  synced_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace periscope

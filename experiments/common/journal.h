@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,14 +26,18 @@ class Journal {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Writes a record and returns once it is on the disk.
   void append(const nlohmann::ordered_json& record);
+  /// Writes a record, which outlives this process, and once a second sees to it that it outlives the machine. It is not
+  /// among records().
+  void note(const nlohmann::ordered_json& record);
 
  private:
   /// Reads the records; returns the length of the part of the file that is whole.
   std::size_t read_whole(const std::string& text);
-  void write(const nlohmann::ordered_json& record);
+  void write(const nlohmann::ordered_json& record, bool sync);
 
   std::string path_;
   int file_ = -1;
+  std::chrono::steady_clock::time_point synced_ = {};
   std::vector<nlohmann::ordered_json> records_;
 };
 

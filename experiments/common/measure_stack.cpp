@@ -1,5 +1,9 @@
 #include "experiments/common/measure_stack.h"
 
+#include <fmt/format.h>
+
+#include "experiments/common/cell_journal.h"
+#include "experiments/common/json_text.h"
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/token_ids.h"
 #include "sim/measure/gradient_probe.h"
@@ -25,6 +29,59 @@ Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOption
   return reading;
 }
 
+/// All that a reading depends on but the seed.
+std::string key_of(const StackSpec& spec, const RunOptions& run) {
+  const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward};
+  return sha256_hex(json_text(all)).substr(0, 16);
+}
+
+template <class Curves>
+nlohmann::ordered_json curves_json(const Curves& curves) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [key, curve] : curves) {
+    json.push_back({static_cast<int>(key.first), static_cast<int>(key.second), bits_of(curve.value)});
+  }
+  return json;
+}
+
+template <class Curves>
+void read_curves(const nlohmann::ordered_json& json, Curves& curves) {
+  using Key = typename Curves::key_type;
+  for (const auto& entry : json) {
+    const Key key{static_cast<Statistic>(entry.at(0).get<int>()),
+                  static_cast<typename Key::second_type>(entry.at(1).get<int>())};
+    curves[key].value = values_of(entry.at(2));
+  }
+}
+
+/// A reading to its last bit; it has no standard errors.
+nlohmann::ordered_json json_of(const Reading& reading) {
+  nlohmann::ordered_json top = nlohmann::ordered_json::array();
+  for (const auto& [site, sublayers] : reading.top) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const std::vector<double>& row : sublayers) rows.push_back(bits_of(row));
+    top.push_back({static_cast<int>(site), rows});
+  }
+  return {{"curves", curves_json(reading.profile.curves)},
+          {"weights", curves_json(reading.profile.weight_curves)},
+          {"angles", bits_of(reading.profile.angular_distance)},
+          {"top", top},
+          {"diverged_at", reading.diverged_at}};
+}
+
+Reading reading_of(const nlohmann::ordered_json& json) {
+  Reading reading;
+  read_curves(json.at("curves"), reading.profile.curves);
+  read_curves(json.at("weights"), reading.profile.weight_curves);
+  reading.profile.angular_distance = values_of(json.at("angles"));
+  for (const auto& entry : json.at("top")) {
+    auto& rows = reading.top[static_cast<TopMagnitudes::key_type>(entry.at(0).get<int>())];
+    for (const auto& row : entry.at(1)) rows.push_back(values_of(row));
+  }
+  reading.diverged_at = json.at("diverged_at");
+  return reading;
+}
+
 }  // namespace
 
 bool one_seed_per_thread(const StackSpec& spec) {
@@ -38,11 +95,23 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 }
 
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
-                          const std::function<void(const Reading&)>& on_seed) {
+                          Progress& progress, const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
+  CellJournal* journal = progress.journal();
+  const std::string stack = journal == nullptr ? "" : key_of(spec, run);
+  const auto seed_of = [&](int i) { return run.seed + static_cast<std::uint64_t>(i); };
+  const auto key = [&](int i) { return fmt::format("{} seed {}", stack, seed_of(i)); };
+  const auto kept = [&](int i) { return journal == nullptr ? nullptr : journal->find(key(i)); };
+  int next = 0;
   over_seeds(
-      spec, seeds, [&](int i) { return read_seed(backend, spec, run, run.seed + static_cast<std::uint64_t>(i)); },
+      spec, seeds, progress,
+      [&](int i) {
+        if (const auto* cell = kept(i)) return reading_of(*cell);
+        return read_seed(backend, spec, run, seed_of(i));
+      },
       [&](const Reading& reading) {
+        if (journal != nullptr && kept(next) == nullptr) journal->keep(key(next), json_of(reading));
+        ++next;
         average.add(reading);
         on_seed(reading);
       });

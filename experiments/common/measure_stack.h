@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "experiments/common/config.h"
+#include "experiments/common/progress.h"
 #include "sim/core/backend.h"
 #include "sim/measure/seed_average.h"
 #include "sim/model/context.h"
@@ -14,8 +15,8 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 
 /// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec`, with run.backward also
 /// back from the loss of label_ids, and averages. Calls `on_seed` with every reading, in the order of the seeds, one at
-/// a time. Throws what a seed throws.
+/// a time. Readings that progress.journal() has are not measured again. Throws what a seed throws, and Stopped.
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
-                          const std::function<void(const Reading&)>& on_seed);
+                          Progress& progress, const std::function<void(const Reading&)>& on_seed);
 
 }  // namespace periscope

@@ -8,16 +8,16 @@
 
 namespace periscope {
 
-MeasuredStacks measure_stacks(const Config& config, const std::string& what, bool quiet) {
+MeasuredStacks measure_stacks(const Config& config, const std::string& what, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
-  Progress progress(what, static_cast<int>(measured.specs.size()) * config.run.seeds, quiet);
+  progress.begin(what, static_cast<int>(measured.specs.size()) * config.run.seeds);
   for (const StackSpec& spec : measured.specs) {
     const std::string label = fmt::format("{}, {} input", spec.model.placement.name,
                                           input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
     SeedCurves& curves = measured.per_seed.emplace_back();
     const SeedAverage average =
-        measure_stack(*backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
+        measure_stack(*backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
           curves.add(reading.profile);
           progress.step(label);
         });

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/common/stack_result.h"
 
 namespace periscope {
@@ -14,8 +15,8 @@ struct MeasuredStacks {
   DType dtype = DType::f32;
 };
 
-/// Runs every stack of `config` over its seeds. `what` heads the progress.
-MeasuredStacks measure_stacks(const Config& config, const std::string& what, bool quiet);
+/// Runs every stack of `config` over its seeds. `what` heads the progress. Throws Stopped.
+MeasuredStacks measure_stacks(const Config& config, const std::string& what, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].
 std::vector<Agreement> judge_stacks(const MeasuredStacks& measured,

@@ -7,14 +7,6 @@
 #include "sim/spec/error.h"
 
 namespace periscope {
-namespace {
-
-void require_at_least(std::string_view key, int value, int least) {
-  if (value < least) throw ConfigError(fmt::format("{} = {}: expected at least {}", key, value, least));
-}
-
-}  // namespace
-
 void CommonOptions::add_to(CLI::App& command) {
   command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
   command.add_option("--set", settings, "Override one key, as in --set model.width=256; may be repeated")
@@ -44,8 +36,7 @@ Config CommonOptions::load() const {
   c.run.device = device.value_or(c.run.device);
   if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
   c.run.out = out.value_or(c.run.out);
-  require_at_least("seeds", c.run.seeds, 1);
-  require_at_least("threads", c.run.threads, 0);
+  require_ranges(run_section, c.run);
   constexpr int most_threads = 1024;
   if (c.run.threads > most_threads) {
     throw ConfigError(fmt::format("threads = {}: expected at most {}", c.run.threads, most_threads));

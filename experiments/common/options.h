@@ -28,6 +28,14 @@ struct CommonOptions {
   void add_theory_set_to(CLI::App& command);
   /// The configuration with the flags on top, checked. Sets the number of OpenMP threads.
   [[nodiscard]] Config load() const;
+  /// The same with the experiment's own section.
+  template <class Own>
+  [[nodiscard]] Own load(const Section<Own>& section) const {
+    Own own;
+    static_cast<Config&>(own) = load();
+    load_section(section, config, settings, own);
+    return own;
+  }
 };
 
 }  // namespace periscope

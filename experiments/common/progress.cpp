@@ -7,11 +7,22 @@
 
 namespace periscope {
 
-Progress::Progress(std::string what, int steps, bool quiet)
-    : what_(std::move(what)), steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(bool quiet, std::function<bool()> stop, CellJournal* journal)
+    : quiet_(quiet), stop_(std::move(stop)), journal_(journal), terminal_(isatty(STDERR_FILENO) == 1) {}
 
-Progress::~Progress() {
+Progress::~Progress() { clear(); }
+
+void Progress::clear() const {
   if (!quiet_ && terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::begin(const std::string& what, int steps) {
+  clear();
+  what_ = what;
+  steps_ = steps;
+  done_ = 0;
+  next_line_ = 0;
+  start_ = last_draw_ = Clock::now();
 }
 
 void Progress::step(const std::string& label, int count) {

@@ -1,34 +1,69 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace periscope {
 
-/// Progress of a known number of steps, on standard error: on a terminal one line that is redrawn, with
-/// rate and time left; elsewhere a plain line about every tenth of the way. Silent if `quiet`.
+class CellJournal;
+
+/// Thrown from the depth of a function that was asked to stop; until_stopped catches it at the top.
+struct Stopped {};
+
+/// Calls f; true if it was stopped.
+template <class F>
+bool until_stopped(const F& f) {
+  try {
+    f();
+    return false;
+  } catch (const Stopped&) {
+    return true;
+  }
+}
+
+/// What a function that runs for long and its caller have to say to each other: how far it is, whether it should stop,
+/// and where it keeps what is finished. A known number of steps is shown on standard error: on a terminal one line
+/// that is redrawn, with rate and time left; elsewhere a plain line about every tenth of the way.
 class Progress {
  public:
-  Progress(std::string what, int steps, bool quiet);
+  /// Shows nothing, is never asked to stop, keeps nothing.
+  Progress() = default;
+  /// Shows nothing if `quiet`. `stop` says whether the caller wants the function to end early; it may be called from
+  /// any thread. `journal`, if there is one, outlives this.
+  explicit Progress(bool quiet, std::function<bool()> stop = {}, CellJournal* journal = nullptr);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
+  /// Begins to count the `steps` of `what`; the line of what was counted before is done.
+  void begin(const std::string& what, int steps);
   /// `count` steps are done; `label` says what they belonged to.
   void step(const std::string& label, int count = 1);
+
+  /// A function that sees this ends soon, with a result that is marked stopped_early.
+  [[nodiscard]] bool stop_requested() const { return stop_ && stop_(); }
+  void throw_if_stop_requested() const {
+    if (stop_requested()) throw Stopped();
+  }
+  /// Finished cells, to be asked before a cell is computed and told after; null if none are kept.
+  [[nodiscard]] CellJournal* journal() const { return journal_; }
+  [[nodiscard]] bool quiet() const { return quiet_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   void draw(const std::string& label);
+  void clear() const;
 
+  bool quiet_ = true;
+  std::function<bool()> stop_;
+  CellJournal* journal_ = nullptr;
+  bool terminal_ = false;
   std::string what_;
-  int steps_;
+  int steps_ = 0;
   int done_ = 0;
   int next_line_ = 0;
-  bool quiet_;
-  bool terminal_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_draw_ = start_;
+  Clock::time_point start_, last_draw_;
 };
 
 }  // namespace periscope

@@ -1,7 +1,6 @@
 #include "experiments/common/provenance.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <array>
 #include <chrono>
@@ -13,6 +12,8 @@
 
 namespace periscope {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::vector<std::string>& argv_storage() {
   static std::vector<std::string> argv;
@@ -40,60 +41,42 @@ std::string utc_now() {
 
 void set_argv(std::vector<std::string> argv) { argv_storage() = std::move(argv); }
 
-std::string sha256_hex(const std::string& text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  EVP_Digest(text.data(), text.size(), digest.data(), &length, EVP_sha256(), nullptr);
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+Resolved resolved(const Config& config) { return resolved(config, config.stacks()); }
+
+Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
+  const auto sections = [&](bool for_hash) {
+    Json stacks = Json::array();
+    for (const StackSpec& spec : specs) stacks.push_back(resolved_json(spec, for_hash));
+    Json json{{"stacks", stacks},
+              {"run", section_json(run_section, config.run, for_hash)},
+              {"agreement", section_json(agreement_section, config.agreement, for_hash)},
+              {"theory", section_json(theory_section, config.theory, for_hash)},
+              {"told", told_differences(config, for_hash)}};
+    json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits, for_hash);
+    config.add_own_sections(json, for_hash);
+    return json;
+  };
+  return {.printed = sections(false), .hashed = sections(true)};
 }
 
-nlohmann::ordered_json provenance(const Config& config) {
-  nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
-  for (const StackSpec& spec : config.stacks()) stacks.push_back(resolved_json(spec));
-  const nlohmann::ordered_json resolved{
-      {"stacks", stacks},
-      {"run",
-       {{"seed", config.run.seed},
-        {"seeds", config.run.seeds},
-        {"dtype", name_of(config.run.dtype)},
-        {"backward", config.run.backward}}},
-      {"agreement",
-       {{"familywise_error", config.agreement.familywise_error},
-        {"finite_width", config.agreement.finite_width},
-        {"finite_width_cosine", config.agreement.finite_width_cosine},
-        {"finite_width_gradient", config.agreement.finite_width_gradient},
-        {"power_limit",
-         {{"second_moment", config.agreement.power_limits.second_moment},
-          {"variance", config.agreement.power_limits.variance},
-          {"token_cosine", config.agreement.power_limits.token_cosine},
-          {"log_grad_sq", config.agreement.power_limits.log_grad_sq},
-          {"score_share", config.agreement.power_limits.score_share}}}}},
-      {"theory",
-       {{"tolerance", config.theory.tolerance},
-        {"gradient_tolerance", config.theory.gradient_tolerance},
-        {"fault", theory::fault_names[static_cast<std::size_t>(config.theory.fault)]},
-        {"finite_width", config.theory.finite_width ? nlohmann::ordered_json(*config.theory.finite_width) : nullptr},
-        {"replicates", config.theory.replicates}}},
-      {"told", told_differences(config)},
-      {"converge", {{"widths", config.converge.widths}, {"seeds", config.converge.seeds}}},
-      {"ladder", {{"widths", config.ladder.widths}, {"seeds", config.ladder.seeds}}},
-      {"gradients",
-       {{"layers", config.gradients.layers},
-        {"qk_factors", config.gradients.qk_factors},
-        {"down_factors", config.gradients.down_factors}}}};
-  nlohmann::ordered_json all{{"program", "periscope"},
-                             {"version", build_info::version},
-                             {"commit", build_info::commit},
-                             {"compiler", build_info::compiler},
-                             {"cpu", cpu_name()},
-                             {"device", config.run.device},
-                             {"threads", config.run.threads},
-                             {"created", utc_now()},
-                             {"argv", argv_storage()},
-                             {"config_sha256", sha256_hex(json_text(resolved))},
-                             {"config", resolved}};
+Json provenance(const RunOptions& run, const Resolved& resolved) {
+  return {{"program", "periscope"},
+          {"version", build_info::version},
+          {"commit", build_info::commit},
+          {"compiler", build_info::compiler},
+          {"cpu", cpu_name()},
+          {"device", run.device},
+          {"threads", run.threads},
+          {"created", utc_now()},
+          {"argv", argv_storage()},
+          {"config_sha256", sha256_hex(json_text(resolved.hashed))},
+          {"config", resolved.printed}};
+}
+
+Json provenance(const Config& config) { return provenance(config, resolved(config)); }
+
+Json provenance(const Config& config, const Resolved& resolved) {
+  Json all = provenance(config.run, resolved);
   if (theory_is_misled(config)) all["theory_told"] = told_json(config);
   return all;
 }

@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json differences(const StackSpec& measured, const StackSpec& told) {
-  const Json a = resolved_json(measured);
-  const Json b = resolved_json(told);
+Json differences(const StackSpec& measured, const StackSpec& told, bool for_hash) {
+  const Json a = resolved_json(measured, for_hash);
+  const Json b = resolved_json(told, for_hash);
   Json all = Json::object();
   for (const auto& [table, keys] : a.items()) {
     for (const auto& [key, value] : keys.items()) {
@@ -36,10 +36,11 @@ bool theory_is_misled(const Config& config) {
   return config.theory.fault != theory::Fault::none || !config.theory_settings.empty();
 }
 
-Json told_differences(const Config& config) {
+Json told_differences(const Config& config, bool for_hash) {
   Json all = Json::array();
   const std::vector<StackSpec> measured = config.stacks();
-  for (std::size_t i = 0; i < config.told.size(); ++i) all.push_back(differences(measured[i], config.told[i]));
+  for (std::size_t i = 0; i < config.told.size(); ++i)
+    all.push_back(differences(measured[i], config.told[i], for_hash));
   return all;
 }
 

@@ -14,8 +14,8 @@ namespace periscope {
 bool theory_is_misled(const Config& config);
 
 /// Per stack, every key that theory is told otherwise: {"model.rope": {"measured": true, "told": false}, …}. Empty if
-/// it is told the truth.
-nlohmann::ordered_json told_differences(const Config& config);
+/// it is told the truth. for_hash as in section_json.
+nlohmann::ordered_json told_differences(const Config& config, bool for_hash = false);
 
 /// {"set": […], "fault": …, "meaning": …, "differences": as told_differences}: for results, where it must not be
 /// overlooked.

@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
@@ -98,8 +99,8 @@ bool TomlReader::read(std::string_view key, std::vector<int>& target) {
   target.clear();
   for (const toml::node& item : *list) {
     const auto* value = item.as_integer();
-    if (value == nullptr || value->get() < 1 || value->get() > std::numeric_limits<int>::max()) {
-      fail(key, *node, "a list of whole numbers of at least 1");
+    if (value == nullptr || std::abs(value->get()) > std::numeric_limits<int>::max()) {
+      fail(key, *node, "a list of whole numbers");
     }
     target.push_back(static_cast<int>(value->get()));
   }
@@ -113,9 +114,8 @@ bool TomlReader::read(std::string_view key, std::vector<double>& target) {
   if (list == nullptr || list->empty()) fail(key, *node, "a list of numbers");
   target.clear();
   for (const toml::node& item : *list) {
-    const auto value = item.value<double>();
-    if (!item.is_number() || !std::isfinite(*value)) fail(key, *node, "a list of finite numbers");
-    target.push_back(*value);
+    if (!item.is_number()) fail(key, *node, "a list of numbers");
+    target.push_back(*item.value<double>());
   }
   return true;
 }
@@ -158,6 +158,20 @@ void TomlReader::finish() const {
         fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}",
                     where(node), full(key.str()), full(nearest(key.str(), all))));
   }
+}
+
+toml::table read_table(const std::string& file, const std::vector<std::string>& settings) {
+  toml::table table;
+  if (!file.empty()) {
+    if (!std::filesystem::is_regular_file(file)) throw ConfigError(fmt::format("--config {}: no such file", file));
+    try {
+      table = toml::parse_file(file);
+    } catch (const toml::parse_error& error) {
+      throw ConfigError(fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description()));
+    }
+  }
+  for (const std::string& setting : settings) apply_setting(table, setting);
+  return table;
 }
 
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag) {

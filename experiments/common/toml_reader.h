@@ -1,8 +1,6 @@
 #pragma once
 
 #include <toml++/toml.h>
-#include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -29,15 +27,6 @@ class TomlReader {
   bool read(std::string_view key, std::vector<double>& target);
   bool read(std::string_view key, std::vector<std::string>& target);
 
-  /// A word out of `names`; the enumerator with that index.
-  template <class Enum>
-  bool read_enum(std::string_view key, std::span<const std::string_view> names, Enum& target) {
-    std::string word;
-    if (!read(key, word)) return false;
-    target = static_cast<Enum>(index_of(key, word, names));
-    return true;
-  }
-
   /// The node itself, for keys that take several forms; null if absent.
   const toml::node* find(std::string_view key);
   /// A sub-table; an empty reader if absent.
@@ -61,6 +50,9 @@ class TomlReader {
   std::string file_;
   std::set<std::string, std::less<>> known_;
 };
+
+/// The TOML in `file`, an empty table for "", with the settings "a.b=value" merged into it. Throws ConfigError.
+toml::table read_table(const std::string& file, const std::vector<std::string>& settings = {});
 
 /// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag = "--set");

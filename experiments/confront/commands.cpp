@@ -14,33 +14,46 @@
 namespace periscope {
 namespace {
 
-ExitCode run_false_alarms(const PowerList& list, const CommonOptions& options, int master_seeds) {
-  const FalseAlarmResult result = count_false_alarms(list, options, master_seeds);
+ExitCode run_false_alarms(const PowerRun& run, const CommonOptions& options, int master_seeds) {
+  const std::string path = false_alarm_journal(run);
+  const Resumable resumable(options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", path));
+  const FalseAlarmResult result = [&] {
+    Progress progress(options.quiet, stop_signalled);
+    return count_false_alarms(run, master_seeds, progress);
+  }();
   if (options.json) print_json(false_alarm_json(result));
   if (!options.quiet) fmt::print(stderr, "{}", false_alarm_table(result));
-  if (!result.complete) return ExitCode::stopped_early;
+  if (result.stopped_early) return stopped();
   return too_many(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 
 ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
-  const PowerList list = read_power_list(options.config.empty() ? shipped_power_list() : options.config);
+  const PowerRun run = load_power(options.config.empty() ? shipped_power_list() : options.config, options);
   if (master_seeds) {
     if (*master_seeds < 1 || *master_seeds > 1'000'000) {
       throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
     }
-    return run_false_alarms(list, options, *master_seeds);
+    return run_false_alarms(run, options, *master_seeds);
   }
-  const PowerResult result = measure_power(list, options);
-  publish("power", options, result.first.run.out, power_columns(result), power_table(result));
-  return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+  const std::string out = run.configs.front().run.out;
+  return run_cells(
+      options, "power", out, resolved(run), [&](Progress& progress) { return measure_power(run, progress); },
+      [&](const PowerResult& result) {
+        publish("power", options, out, power_columns(result), power_table(result));
+        return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+      });
 }
 
 ExitCode run_ladder(const CommonOptions& options) {
-  const Config config = options.load();
-  const LadderResult result = measure_ladder(config, options.quiet);
-  publish("ladder", options, config.run.out, ladder_columns(config, result),
-          ladder_table(result, config) + told_lines(config));
-  return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+  const LadderConfig config = options.load(ladder_section);
+  return run_cells(
+      options, "ladder", config.run.out, resolved(config),
+      [&](Progress& progress) { return measure_ladder(config, progress); },
+      [&](const LadderResult& result) {
+        publish("ladder", options, config.run.out, ladder_columns(config, result),
+                ladder_table(result, config) + told_lines(config));
+        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+      });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/math/distributions/binomial.hpp>
-#include <csignal>
 
 #include "experiments/common/journal.h"
 #include "experiments/common/progress.h"
@@ -18,41 +17,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-volatile std::sig_atomic_t stop_asked = 0;
-
-extern "C" void ask_to_stop(int /*signal*/) { stop_asked = 1; }
-
-/// While it lives, SIGINT and SIGTERM only leave a note.
-class PoliteStop {
- public:
-  PoliteStop() {
-    stop_asked = 0;
-    struct sigaction action {};
-    action.sa_handler = ask_to_stop;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &interrupt_);
-    sigaction(SIGTERM, &action, &terminate_);
-  }
-  ~PoliteStop() {
-    sigaction(SIGINT, &interrupt_, nullptr);
-    sigaction(SIGTERM, &terminate_, nullptr);
-  }
-  PoliteStop(const PoliteStop&) = delete;
-  PoliteStop& operator=(const PoliteStop&) = delete;
-  [[nodiscard]] static bool asked() { return stop_asked != 0; }
-
- private:
-  struct sigaction interrupt_ {};
-  struct sigaction terminate_ {};
-};
-
-/// One run of one configuration under the right theory.
-Json run_once(const Config& base, const std::string& name, int master_seed) {
+/// One run of one configuration under the right theory. Throws Stopped.
+Json run_once(const Config& base, const std::string& name, int master_seed, const Progress& progress) {
   Config config = base;
   config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
   bool inconclusive = false;
-  for (const StackResult& result : propagate(config, true)) {
+  Progress own(true, [&] { return progress.stop_requested(); });
+  const PropagateResult run = propagate(config, own);
+  if (run.stopped_early) throw Stopped();
+  for (const StackResult& result : run.stacks) {
     row.stacks.push_back(confrontation_of(result.spec, result.agreement));
     const Verdict verdict = result.agreement.verdict;
     inconclusive = inconclusive || (verdict != Verdict::agrees && verdict != Verdict::disagrees);
@@ -68,12 +42,25 @@ Json run_once(const Config& base, const std::string& name, int master_seed) {
           {"critical", worst.critical}};
 }
 
+/// The configurations that are marked for it.
+std::vector<std::size_t> marked(const PowerRun& run) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (run.list.configs[i].master_seeds) all.push_back(i);
+  }
+  if (all.empty()) {
+    throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", run.list.file));
+  }
+  return all;
+}
+
 /// What a journal of these runs begins with: everything that a record depends on, but for the number of runs.
-Json header_of(const std::vector<std::pair<std::string, Config>>& configs) {
+Json header_of(const PowerRun& run) {
   Json all = Json::array();
-  for (const auto& [name, config] : configs) {
-    const Json p = provenance(config);
-    all.push_back({{"name", name},
+  for (const std::size_t i : marked(run)) {
+    const LadderConfig& config = run.configs[i];
+    const Json p = provenance(static_cast<const Config&>(config).run, resolved(config));
+    all.push_back({{"name", run.list.configs[i].name},
                    {"config_sha256", p["config_sha256"]},
                    {"version", p["version"]},
                    {"commit", p["commit"]},
@@ -97,28 +84,20 @@ int allowed_rejections(int runs, double error) {
   return most;
 }
 
-FalseAlarmResult count_false_alarms(const PowerList& list, const CommonOptions& options, int master_seeds) {
-  std::vector<std::pair<std::string, Config>> configs;
-  for (const PowerConfig& listed : list.configs) {
-    if (listed.master_seeds) configs.emplace_back(listed.name, load_listed(listed, options, {}));
-  }
-  if (configs.empty()) {
-    throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
-  }
-  const std::string out = configs.front().second.run.out;
-  Journal journal((out.empty() ? std::string("results") : out) + "/power_master_seeds.journal", header_of(configs));
-  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path(), .complete = true};
-  Progress progress("power", static_cast<int>(configs.size()) * master_seeds, options.quiet);
-  const PoliteStop stop;
-  for (const auto& [name, config] : configs) {
-    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = name});
-    for (int m = 0; m < master_seeds && result.complete; ++m) {
+std::string false_alarm_journal(const PowerRun& run) {
+  const std::string out = run.configs[marked(run).front()].run.out;
+  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
+}
+
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
+  Journal journal(false_alarm_journal(run), header_of(run));
+  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
+  progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
+  const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
+    for (int m = 0; m < master_seeds; ++m) {
       if (find(journal.records(), name, m) == nullptr) {
-        if (PoliteStop::asked()) {
-          result.complete = false;
-          break;
-        }
-        journal.append(run_once(config, name, m));
+        progress.throw_if_stop_requested();
+        journal.append(run_once(config, name, m, progress));
       }
       const Json& record = *find(journal.records(), name, m);
       ++alarms.runs;
@@ -127,7 +106,11 @@ FalseAlarmResult count_false_alarms(const PowerList& list, const CommonOptions& 
       result.records.push_back(record);
       progress.step(name);
     }
-    alarms.allowed = allowed_rejections(alarms.runs, config.agreement.familywise_error);
+  };
+  for (const std::size_t i : marked(run)) {
+    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
+    if (until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
+    alarms.allowed = allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
   }
   return result;
 }
@@ -155,7 +138,7 @@ Json false_alarm_json(const FalseAlarmResult& result) {
                        {"allowed", a.allowed},
                        {"inconclusive", a.inconclusive}});
   }
-  return {{"master_seeds", configs}, {"complete", result.complete}, {"runs", result.records}};
+  return {{"master_seeds", configs}, {"complete", !result.stopped_early}, {"runs", result.records}};
 }
 
 }  // namespace periscope

@@ -20,7 +20,7 @@ struct FalseAlarmResult {
   std::vector<FalseAlarms> configs;
   nlohmann::ordered_json records;  ///< one per run, in the order of configurations and master seeds
   std::string journal;             ///< its path
-  bool complete = false;           ///< false if a signal stopped it
+  bool stopped_early = false;      ///< runs are those that were finished
 };
 
 /// The largest number of rejections in `runs` runs, each with a chance of `error`, such that more have a chance below
@@ -30,8 +30,11 @@ int allowed_rejections(int runs, double error);
 /// Runs every configuration of the list that is marked for it with `master_seeds` master seeds, the right theory told.
 /// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
 /// Every finished run is appended to the journal in run.out (default "results"); runs that are there already are not
-/// repeated. Stops after the run in hand when SIGINT or SIGTERM arrive.
-FalseAlarmResult count_false_alarms(const PowerList& list, const CommonOptions& options, int master_seeds);
+/// repeated.
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress);
+
+/// Where that journal is.
+std::string false_alarm_journal(const PowerRun& run);
 
 /// The right theory was rejected more often than it may be.
 bool too_many(const FalseAlarmResult& result);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "experiments/common/cell_journal.h"
 #include "experiments/common/measured_stacks.h"
 #include "experiments/common/told.h"
 #include "experiments/ladder/ladder.h"
@@ -58,7 +59,7 @@ PowerRow confront_with_truth(const Stage& stage, const std::string& name, double
   return row;
 }
 
-PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage) {
+PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage, const Progress& progress) {
   const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
   const std::vector<const theory::Prediction*> truth = stage.predictions();
@@ -70,7 +71,7 @@ PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stag
     if (!acts || !is_meant(theory.placements, spec.model.placement.name) || !is_meant(theory.inputs, input_of(spec))) {
       continue;
     }
-    const std::vector<StackResult> wrong = predict_stacks(one, one.theory.finite_width.value_or(true));
+    const std::vector<StackResult> wrong = predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
     const Agreement agreement = judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
@@ -96,10 +97,12 @@ void require_meant(const WrongTheory& theory, const Config& config) {
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
-                         const Config& told, bool quiet) {
+                         const LadderConfig& told, Progress& progress) {
   const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
-  for (const LadderStack& stack : measure_ladder(told, quiet).stacks) {
+  const LadderResult measured = measure_ladder(told, progress);
+  if (measured.stopped_early) throw Stopped();
+  for (const LadderStack& stack : measured.stacks) {
     Confrontation c{.placement = placement_label(stack.spec),
                     .input = std::string(input_of(stack.spec)),
                     .verdict = stack.verdict,
@@ -118,6 +121,54 @@ PowerRow confront_ladder(const std::string& theory, const std::vector<std::strin
   return row;
 }
 
+LadderConfig load_listed(const PowerConfig& config, const CommonOptions& options,
+                         const std::vector<std::string>& told) {
+  CommonOptions own = options;
+  own.config = config.file;
+  own.settings = config.settings;
+  own.settings.insert(own.settings.end(), options.settings.begin(), options.settings.end());
+  own.theory_settings = told;
+  return own.load(ladder_section);
+}
+
+nlohmann::ordered_json json_of(const PowerRow& row) {
+  nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
+  for (const Confrontation& c : row.stacks) {
+    stacks.push_back({c.placement, c.input, static_cast<int>(c.verdict), c.reason, c.by,
+                      bits_of(std::vector{c.excess, c.critical})});
+  }
+  return {{"stacks", stacks}, {"seconds", row.seconds}};
+}
+
+void read_row(const nlohmann::ordered_json& json, PowerRow& row) {
+  for (const auto& c : json.at("stacks")) {
+    const std::vector<double> numbers = values_of(c.at(5));
+    row.stacks.push_back({.placement = c.at(0),
+                          .input = c.at(1),
+                          .verdict = static_cast<Verdict>(c.at(2).get<int>()),
+                          .reason = c.at(3),
+                          .by = c.at(4),
+                          .excess = numbers.at(0),
+                          .critical = numbers.at(1)});
+  }
+  row.seconds = json.at("seconds");
+}
+
+/// The row of the journal, or else that of `confront`.
+template <class Confront>
+PowerRow kept_or(PowerRow row, const Progress& progress, const Confront& confront) {
+  const std::string key = fmt::format("{}: {}", row.config, row.theory);
+  const auto* cell = progress.journal() == nullptr ? nullptr : progress.journal()->find(key);
+  if (cell != nullptr) {
+    read_row(*cell, row);
+    return row;
+  }
+  progress.throw_if_stop_requested();
+  row = confront();
+  if (progress.journal() != nullptr) progress.journal()->keep(key, json_of(row));
+  return row;
+}
+
 }  // namespace
 
 bool PowerRow::rejected() const {
@@ -127,15 +178,6 @@ bool PowerRow::rejected() const {
 const Confrontation& PowerRow::clearest() const {
   return *std::ranges::max_element(
       stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == Verdict::disagrees, c.margin()); });
-}
-
-Config load_listed(const PowerConfig& config, const CommonOptions& options, const std::vector<std::string>& told) {
-  CommonOptions own = options;
-  own.config = config.file;
-  own.settings = config.settings;
-  own.settings.insert(own.settings.end(), options.settings.begin(), options.settings.end());
-  own.theory_settings = told;
-  return own.load();
 }
 
 Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement) {
@@ -152,45 +194,75 @@ Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement
   return c;
 }
 
-PowerResult measure_power(const PowerList& list, const CommonOptions& options) {
-  PowerResult result{.list = list, .first = load_listed(list.configs.front(), options, {}), .rows = {}};
-  // Every list entry is read before hours may be spent on the first.
-  std::vector<Config> told;
-  for (const WrongTheory& theory : list.theories) {
-    const auto config = std::ranges::find(list.configs, theory.config, &PowerConfig::name);
-    told.push_back(load_listed(*config, options, theory.settings));
-    require_fault_acts(told.back());
-    if (!config->ladder) require_meant(theory, load_listed(*config, options, {}));
+PowerRun load_power(const std::string& file, const CommonOptions& options) {
+  PowerRun run{.list = read_power_list(file), .configs = {}, .told = {}};
+  for (const PowerConfig& config : run.list.configs) run.configs.push_back(load_listed(config, options, {}));
+  for (const WrongTheory& theory : run.list.theories) {
+    const auto config = std::ranges::find(run.list.configs, theory.config, &PowerConfig::name);
+    run.told.push_back(load_listed(*config, options, theory.settings));
+    require_fault_acts(run.told.back());
+    const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
+    if (!config->ladder) require_meant(theory, run.configs[index]);
   }
-  for (const PowerConfig& listed : list.configs) {
-    const auto report = [&] {
-      const PowerRow& row = result.rows.back();
-      if (options.quiet || row.is_true) return;
-      fmt::print(stderr, "{}: {} {}\n", listed.name, row.theory, row.rejected() ? "is rejected" : "PASSES");
+  return run;
+}
+
+Resolved resolved(const PowerRun& run) {
+  Resolved all = resolved(static_cast<const Config&>(run.configs.front()));
+  for (const auto* configs : {&run.configs, &run.told}) {
+    for (const LadderConfig& config : *configs) all.hashed["power"].push_back(resolved(config).hashed);
+  }
+  for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
+  for (const WrongTheory& t : run.list.theories) {
+    all.hashed["power"].push_back({t.name, t.config, t.placements, t.inputs});
+  }
+  return all;
+}
+
+PowerResult measure_power(const PowerRun& run, Progress& progress) {
+  const PowerList& list = run.list;
+  PowerResult result{.list = list,
+                     .provenance = provenance(run.configs.front().run, resolved(run)),
+                     .familywise_error = run.configs.front().agreement.familywise_error,
+                     .rows = {}};
+  const auto measure_config = [&](std::size_t index) {
+    const PowerConfig& listed = list.configs[index];
+    const LadderConfig& config = run.configs[index];
+    // What is measured is measured when the first row needs it.
+    std::optional<Stage> measured;
+    double seconds = 0.0;
+    const auto stage = [&]() -> const Stage& {
+      if (measured) return *measured;
+      const Clock::time_point start = Clock::now();
+      measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
+      measured->truth = predict_stacks(config, config.theory.finite_width.value_or(true), progress);
+      seconds = seconds_since(start);
+      measured->measured = measure_stacks(config, listed.name, progress);
+      return *measured;
     };
-    if (listed.ladder) {
-      const Config truth = load_listed(listed, options, {});
-      result.rows.push_back(confront_ladder("true", {}, listed.name, truth, options.quiet));
-      for (std::size_t i = 0; i < list.theories.size(); ++i) {
-        if (list.theories[i].config != listed.name) continue;
-        const WrongTheory& wrong = list.theories[i];
-        result.rows.push_back(confront_ladder(wrong.name, wrong.settings, listed.name, told[i], options.quiet));
-        report();
-      }
-      continue;
-    }
-    Stage stage{.config = load_listed(listed, options, {}), .measured = {}, .truth = {}};
-    const Clock::time_point start = Clock::now();
-    stage.truth = predict_stacks(stage.config, stage.config.theory.finite_width.value_or(true));
-    const double seconds = seconds_since(start);
-    stage.measured = measure_stacks(stage.config, listed.name, options.quiet);
-    result.rows.push_back(confront_with_truth(stage, listed.name, seconds));
+    const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
+    result.rows.push_back(kept_or(truth, progress, [&] {
+      if (listed.ladder) return confront_ladder("true", {}, listed.name, config, progress);
+      const Stage& now = stage();
+      return confront_with_truth(now, listed.name, seconds);
+    }));
     for (std::size_t i = 0; i < list.theories.size(); ++i) {
-      if (list.theories[i].config != listed.name) continue;
-      result.rows.push_back(confront_with(list.theories[i], told[i], stage));
-      report();
+      const WrongTheory& wrong = list.theories[i];
+      if (wrong.config != listed.name) continue;
+      const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
+      result.rows.push_back(kept_or(row, progress, [&] {
+        return listed.ladder ? confront_ladder(wrong.name, wrong.settings, listed.name, run.told[i], progress)
+                             : confront_with(wrong, run.told[i], stage(), progress);
+      }));
+      if (!progress.quiet()) {
+        fmt::print(stderr, "{}: {} {}\n", listed.name, wrong.name,
+                   result.rows.back().rejected() ? "is rejected" : "PASSES");
+      }
     }
-  }
+  };
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < list.configs.size(); ++i) measure_config(i);
+  });
   return result;
 }
 

@@ -6,7 +6,10 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/columns.h"
 #include "experiments/common/options.h"
+#include "experiments/common/progress.h"
+#include "experiments/common/provenance.h"
 #include "experiments/confront/power_list.h"
+#include "experiments/ladder/ladder.h"
 
 namespace periscope {
 
@@ -41,14 +44,26 @@ struct PowerRow {
   [[nodiscard]] const Confrontation& clearest() const;
 };
 
-struct PowerResult {
+/// A list with all that it names, read and checked before hours may be spent on the first of it.
+struct PowerRun {
   PowerList list;
-  Config first;  ///< the first configuration, for provenance
-  std::vector<PowerRow> rows;
+  std::vector<LadderConfig> configs;  ///< [list.configs]
+  std::vector<LadderConfig> told;     ///< [list.theories]: the configuration, its wrong theory told
 };
 
-/// The configuration `config` of a list, as the common flags change it; with `told` as after --theory-set.
-Config load_listed(const PowerConfig& config, const CommonOptions& options, const std::vector<std::string>& told);
+struct PowerResult {
+  PowerList list;
+  nlohmann::ordered_json provenance;
+  double familywise_error = 0.0;  ///< of the first configuration
+  std::vector<PowerRow> rows;
+  bool stopped_early = false;  ///< rows are those that were finished
+};
+
+/// Reads the list in `file` and its configurations, as the common flags change them. Throws ConfigError.
+PowerRun load_power(const std::string& file, const CommonOptions& options);
+
+/// What the rows come from: the first configuration as it is printed; the hash covers all of them, and what is told.
+Resolved resolved(const PowerRun& run);
 
 /// The stack of a judgement as a confrontation.
 Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement);
@@ -56,7 +71,7 @@ Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement
 /// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
 /// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the
 /// same familywise error as in a run of its own.
-PowerResult measure_power(const PowerList& list, const CommonOptions& options);
+PowerResult measure_power(const PowerRun& run, Progress& progress);
 
 bool all_as_they_should_be(const PowerResult& result);
 std::string power_table(const PowerResult& result);

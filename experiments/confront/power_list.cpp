@@ -34,13 +34,7 @@ void require(TomlReader& reader, std::string_view key, std::string& target, cons
 }  // namespace
 
 PowerList read_power_list(const std::string& file) {
-  if (!std::filesystem::is_regular_file(file)) throw ConfigError(fmt::format("--config {}: no such file", file));
-  toml::table table;
-  try {
-    table = toml::parse_file(file);
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description()));
-  }
+  const toml::table table = read_table(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
   TomlReader root(&table, "", file);
   each_table(root, "config", file, [&](TomlReader& reader) {

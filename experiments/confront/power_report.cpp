@@ -34,7 +34,7 @@ std::string power_table(const PowerResult& result) {
          fmt::format(
              "{} of {} wrong theories are rejected. A theory is told to one stack at a time; the familywise "
              "error is {:g} over the whole run.\n",
-             rejected, wrong, result.first.agreement.familywise_error);
+             rejected, wrong, result.familywise_error);
 }
 
 const Schema& power_schema() {
@@ -77,7 +77,7 @@ const Schema& power_schema() {
 }
 
 Columns power_columns(const PowerResult& result) {
-  Columns columns(power_schema(), provenance(result.first));
+  Columns columns(power_schema(), result.provenance);
   for (std::size_t k = 0; k < result.rows.size(); ++k) {
     const PowerRow& r = result.rows[k];
     const Confrontation& c = r.clearest();

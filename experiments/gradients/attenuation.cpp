@@ -62,7 +62,7 @@ Attenuation measure(const Config& config, const Backend& backend, const StackSpe
                 .down_rate = {},
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
-  measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
+  measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
     progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
@@ -103,13 +103,13 @@ std::string table_of(const std::vector<Attenuation>& results) {
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
-std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) {
+AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
                             [](const StackSpec& spec) { return spec.init.qk_factor; });
   const auto swept = [&](const std::vector<StackSpec>& specs) {
     std::vector<StackSpec> all;
-    for (const double factor : config.gradients.qk_factors) {
+    for (const double factor : config.qk_factors) {
       for (StackSpec spec : specs) {
         spec.init.qk_factor = factor;
         validate(spec);
@@ -120,14 +120,18 @@ std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) 
   };
   const std::vector<StackSpec> stacks = swept(config.stacks());
   const std::vector<StackSpec> told = swept(config.told_stacks());
-  Progress progress("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
-  std::vector<Attenuation> results;
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    results.push_back(measure(config, *backend, stacks[i], told[i], progress));
-  }
+  progress.begin("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds);
+  AttenuationResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.cases.push_back(measure(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<Finding*> findings;
   std::size_t claims = 0;
-  for (Attenuation& a : results) {
+  for (Attenuation& a : result.cases) {
     if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
     if (is_claimed(a)) claims += 2;
   }
@@ -135,12 +139,12 @@ std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet) 
   for (Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
   judge(findings, config.agreement.familywise_error);
   const double level = sidak_level(config.agreement.familywise_error, claims);
-  for (Attenuation& a : results) {
+  for (Attenuation& a : result.cases) {
     if (!is_claimed(a)) continue;
     a.stream_claim.verdict = test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
     a.down_claim.verdict = test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
   }
-  return results;
+  return result;
 }
 
 const Schema& attenuation_schema() {
@@ -162,8 +166,8 @@ const Schema& attenuation_schema() {
 }
 
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
-  GradientOutcome outcome{.data = {attenuation_schema(), provenance(config)}, .table = table_of(results)};
-  Columns& data = outcome.data;
+  GradientOutcome outcome{.data = Columns(attenuation_schema(), provenance(config)), .table = table_of(results)};
+  Columns& data = *outcome.data;
   std::vector<double> layers(static_cast<std::size_t>(config.base.model.layers) + 1);
   std::iota(layers.begin(), layers.end(), 0.0);
   data.put("layers_passed", layers);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/gradients/outcome.h"
 
 namespace periscope {
@@ -21,8 +22,13 @@ struct Attenuation {
 /// G10: a factor (2/3)^(1/2) per layer towards the input.
 double claimed_attenuation_rate();
 
-/// Every stack of `config` at every factor of config.gradients.qk_factors; 0 is uniform attention.
-std::vector<Attenuation> gradient_attenuation(const Config& config, bool quiet);
+struct AttenuationResult {
+  std::vector<Attenuation> cases;
+  bool stopped_early = false;  ///< cases are those that were finished, and not judged
+};
+
+/// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
+AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress);
 
 const Schema& attenuation_schema();
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "experiments/common/options.h"
+#include "experiments/common/command.h"
+#include "experiments/common/provenance.h"
 #include "experiments/common/publish.h"
 #include "experiments/common/told.h"
 #include "experiments/gradients/attenuation.h"
@@ -19,17 +21,27 @@
 namespace periscope {
 namespace {
 
-using Experiment = std::function<GradientOutcome(const Config&, bool quiet)>;
+using Experiment = std::function<GradientOutcome(const GradientConfig&, Progress&)>;
 
 /// `unseen`: the faults that change nothing that the experiment looks at.
 ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options,
              const std::vector<theory::Fault>& unseen, const Experiment& experiment) {
-  Config config = options.load();
+  GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
-  const GradientOutcome outcome = experiment(config, options.quiet);
-  publish(file, options, config.run.out, outcome.data, outcome.table + told_lines(config));
-  return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
+  return run_cells(
+      options, file, config.run.out, resolved(config), [&](Progress& progress) { return experiment(config, progress); },
+      [&](const GradientOutcome& outcome) {
+        publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config));
+        return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
+      });
+}
+
+/// What an experiment found, for people and files, unless it was stopped.
+template <class Result, class Form>
+GradientOutcome outcome_of(const Result& result, const Form& form) {
+  if (result.stopped_early) return {.data = {}, .table = {}, .stopped_early = true};
+  return form(result);
 }
 
 }  // namespace
@@ -47,22 +59,33 @@ void add_gradient_commands(CLI::App& app, int& code) {
     const auto options = std::make_shared<CommonOptions>();
     options->add_to(*command);
     options->add_theory_set_to(*command);
-    command->callback([=, &code] { code = static_cast<int>(run(name, file, *options, unseen, experiment)); });
+    command->callback(
+        [=, &code] { code = exit_code_of([&] { return run(name, file, *options, unseen, experiment); }); });
   };
   add("depth", "gradient_depth",
       "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)", of_attention,
-      [](const Config& c, bool quiet) { return depth_outcome(c, gradient_depth(c, quiet)); });
+      [](const GradientConfig& c, Progress& p) {
+        return outcome_of(gradient_depth(c, p), [&](const auto& r) { return depth_outcome(c, r); });
+      });
   add("attenuation", "gradient_attenuation",
       "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)", of_queries,
-      [](const Config& c, bool quiet) { return attenuation_outcome(c, gradient_attenuation(c, quiet)); });
+      [](const GradientConfig& c, Progress& p) {
+        return outcome_of(gradient_attenuation(c, p), [&](const auto& r) { return attenuation_outcome(c, r.cases); });
+      });
   add("identity-path", "identity_path",
       "The gradient as a sum over paths: the skip connections alone, and the branches (G11)", of_queries,
-      [](const Config& c, bool quiet) { return identity_path_outcome(c, identity_path(c, quiet)); });
+      [](const GradientConfig& c, Progress& p) {
+        return outcome_of(identity_path(c, p), [&](const auto& r) { return identity_path_outcome(c, r.stacks); });
+      });
   add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
-      of_queries, [](const Config& c, bool quiet) { return score_path_outcome(c, score_path(c, quiet)); });
+      of_queries, [](const GradientConfig& c, Progress& p) {
+        return outcome_of(score_path(c, p), [&](const auto& r) { return score_path_outcome(c, r.stacks); });
+      });
   add("crossover", "gradient_crossover",
       "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)", of_attention,
-      [](const Config& c, bool quiet) { return crossover_outcome(c, gradient_crossover(c, quiet)); });
+      [](const GradientConfig& c, Progress& p) {
+        return outcome_of(gradient_crossover(c, p), [&](const auto& r) { return crossover_outcome(c, r); });
+      });
 }
 
 }  // namespace periscope

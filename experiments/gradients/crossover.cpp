@@ -39,16 +39,18 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const Config& config, const Backend& backend, StackSpec spec, StackSpec told, Progress& progress) {
+Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec told,
+               Progress& progress) {
   Sweep sweep;
   sweep.spec = spec;
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
-  for (const double factor : config.gradients.down_factors) {
+  for (const double factor : config.down_factors) {
     spec.init.down_factor = factor;
     told.init.down_factor = factor;
+    progress.throw_if_stop_requested();
     std::size_t seed = 0;
-    measure_stack(backend, spec, config.run, config.run.seeds, [&](const Reading& reading) {
+    measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
@@ -178,10 +180,10 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-CrossoverResult gradient_crossover(const Config& config, bool quiet) {
+CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   CrossoverResult result;
-  result.factors = config.gradients.down_factors;
+  result.factors = config.down_factors;
   const bool rising = std::ranges::is_sorted(result.factors, std::ranges::less_equal());
   if (result.factors.size() < 2 || !rising || !(result.factors.front() > 0.0)) {
     throw ConfigError("gradients.down_factors: expected at least 2 rising positive numbers");
@@ -191,18 +193,20 @@ CrossoverResult gradient_crossover(const Config& config, bool quiet) {
   const auto pre_stack = std::ranges::find_if(stacks, is_pre);
   if (pre_stack == stacks.end())
     throw ConfigError("model.placement: expected \"pre\" among them, which others are compared with");
-  Progress progress("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds,
-                    quiet);
   require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
                             [](const StackSpec& spec) { return spec.init.down_factor; });
   const std::vector<StackSpec> told = config.told_stacks();
-  const Sweep pre =
-      sweep_of(config, *backend, *pre_stack, told[static_cast<std::size_t>(pre_stack - stacks.begin())], progress);
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    if (is_pre(stacks[i])) continue;
-    const Sweep own = sweep_of(config, *backend, stacks[i], told[i], progress);
-    result.placements.push_back(compare(config, stacks[i], own, pre));
-  }
+  const auto told_pre = told[static_cast<std::size_t>(pre_stack - stacks.begin())];
+  progress.begin("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds);
+  result.stopped_early = until_stopped([&] {
+    const Sweep pre = sweep_of(config, *backend, *pre_stack, told_pre, progress);
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      if (is_pre(stacks[i])) continue;
+      const Sweep own = sweep_of(config, *backend, stacks[i], told[i], progress);
+      result.placements.push_back(compare(config, stacks[i], own, pre));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<Finding*> findings;
   for (Crossover& c : result.placements) {
     for (Finding& f : c.ratios) findings.push_back(&f);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/gradients/outcome.h"
 
 namespace periscope {
@@ -26,11 +27,12 @@ struct CrossoverResult {
   std::vector<Crossover> placements;  ///< all but Pre-LN
   Claim order;                        ///< G6: Post > Pre > Peri
   std::string condition;              ///< when the order holds
+  bool stopped_early = false;         ///< placements are those that were finished, and not judged
 };
 
 /// Needs "pre" among the placements, and rising factors. Placements share their random weights at equal seeds, so
 /// ratios are taken seed by seed.
-CrossoverResult gradient_crossover(const Config& config, bool quiet);
+CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progress);
 
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);

@@ -63,8 +63,8 @@ const Schema& crossover_schema() {
 }
 
 GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result) {
-  GradientOutcome outcome{.data = {crossover_schema(), provenance(config)}, .table = table_of(result)};
-  Columns& data = outcome.data;
+  GradientOutcome outcome{.data = Columns(crossover_schema(), provenance(config)), .table = table_of(result)};
+  Columns& data = *outcome.data;
   data.put("down_factor", result.factors);
   for (std::size_t i = 0; i < result.placements.size(); ++i) {
     const Crossover& c = result.placements[i];

@@ -72,7 +72,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
     predictions.push_back(predict_gradients(config, stack, at_depth(told, layers)));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
-    measure_stack(backend, stack, run, run.seeds, [&](const Reading& reading) {
+    measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
       rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
       progress.step(fmt::format("{}, {} layers", spec.model.placement.name, layers));
     });
@@ -104,10 +104,10 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
 
 }  // namespace
 
-DepthResult gradient_depth(const Config& config, bool quiet) {
+DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   DepthResult result;
-  result.layers.assign(config.gradients.layers.begin(), config.gradients.layers.end());
+  result.layers.assign(config.layers.begin(), config.layers.end());
   if (result.layers.size() < late_points || !std::ranges::is_sorted(result.layers, std::ranges::less_equal())) {
     throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
   }
@@ -118,11 +118,14 @@ DepthResult gradient_depth(const Config& config, bool quiet) {
   for (const auto* all : {&stacks, &told}) {
     for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
   }
-  Progress progress("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds,
-                    quiet);
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
-  }
+  progress.begin("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds);
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<Finding*> findings;
   std::size_t claims = 0;
   for (DepthLaw& law : result.laws) {

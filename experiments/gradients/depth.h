@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/gradients/outcome.h"
 
 namespace periscope {
@@ -28,11 +29,12 @@ struct DepthResult {
   std::vector<double> layers;         ///< measured depths
   std::vector<double> theory_layers;  ///< these, and greater ones
   std::vector<DepthLaw> laws;
+  bool stopped_early = false;  ///< laws are of the stacks that were finished, and not judged
 };
 
-/// Runs every stack of `config` at every depth of config.gradients.layers, with the same seeds at all depths: an
+/// Runs every stack of `config` at every depth of config.layers, with the same seeds at all depths: an
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
-DepthResult gradient_depth(const Config& config, bool quiet);
+DepthResult gradient_depth(const GradientConfig& config, Progress& progress);
 
 const Schema& depth_schema();
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result);

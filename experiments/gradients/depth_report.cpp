@@ -55,8 +55,8 @@ const Schema& depth_schema() {
 }
 
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result) {
-  GradientOutcome outcome{.data = {depth_schema(), provenance(config)}, .table = table_of(result)};
-  Columns& data = outcome.data;
+  GradientOutcome outcome{.data = Columns(depth_schema(), provenance(config)), .table = table_of(result)};
+  Columns& data = *outcome.data;
   data.put("layers", result.layers);
   data.put("theory_layers", result.theory_layers);
   for (std::size_t i = 0; i < result.laws.size(); ++i) {

@@ -83,7 +83,7 @@ void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
 
 }  // namespace
 
-std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
+IdentityPathResult identity_path(const Config& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
@@ -94,28 +94,31 @@ std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
                                     spec.model.placement.name));
     }
   }
-  Progress progress("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
-  std::vector<IdentityPath> results;
-  for (std::size_t j = 0; j < stacks.size(); ++j) {
-    const StackSpec& spec = stacks[j];
-    IdentityPath path;
-    path.spec = spec;
-    over_seeds(
-        spec, config.run.seeds, [&](int i) { return decompose_seed(config, *backend, spec, i); },
-        [&](const GradientPathSizes& sizes) {
-          add(path, sizes);
-          progress.step(std::string(spec.model.placement.name));
-        });
-    predict(config, told[j], path);
-    path.error_bound = rounding_bound(spec, config.run.dtype);
-    results.push_back(std::move(path));
-  }
+  progress.begin("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds);
+  IdentityPathResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t j = 0; j < stacks.size(); ++j) {
+      const StackSpec& spec = stacks[j];
+      IdentityPath path;
+      path.spec = spec;
+      over_seeds(
+          spec, config.run.seeds, progress, [&](int i) { return decompose_seed(config, *backend, spec, i); },
+          [&](const GradientPathSizes& sizes) {
+            add(path, sizes);
+            progress.step(std::string(spec.model.placement.name));
+          });
+      predict(config, told[j], path);
+      path.error_bound = rounding_bound(spec, config.run.dtype);
+      result.stacks.push_back(std::move(path));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<Finding*> findings;
-  for (IdentityPath& path : results) {
+  for (IdentityPath& path : result.stacks) {
     for (Finding& f : path.shares) findings.push_back(&f);
   }
   judge(findings, config.agreement.familywise_error);
-  for (IdentityPath& path : results) {
+  for (IdentityPath& path : result.stacks) {
     if (const Finding* worst = telling(path.shares)) path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.
     const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
@@ -127,7 +130,7 @@ std::vector<IdentityPath> identity_path(const Config& config, bool quiet) {
     path.claim.verdict =
         path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
   }
-  return results;
+  return result;
 }
 
 }  // namespace periscope

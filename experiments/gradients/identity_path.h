@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/gradients/outcome.h"
 
 namespace periscope {
@@ -26,9 +27,14 @@ struct IdentityPath {
   Claim claim;                  ///< G11: identity path for norms before, none for norms after
 };
 
+struct IdentityPathResult {
+  std::vector<IdentityPath> stacks;
+  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
+};
+
 /// Decomposes the gradient of every stack of `config` for every seed. Throws ConfigError for a placement with two
 /// streams.
-std::vector<IdentityPath> identity_path(const Config& config, bool quiet);
+IdentityPathResult identity_path(const Config& config, Progress& progress);
 
 const Schema& identity_path_schema();
 GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);

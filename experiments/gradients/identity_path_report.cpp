@@ -60,8 +60,8 @@ const Schema& identity_path_schema() {
 }
 
 GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
-  GradientOutcome outcome{.data = {identity_path_schema(), provenance(config)}, .table = table_of(results)};
-  Columns& data = outcome.data;
+  GradientOutcome outcome{.data = Columns(identity_path_schema(), provenance(config)), .table = table_of(results)};
+  Columns& data = *outcome.data;
   std::vector<double> depth(static_cast<std::size_t>(config.base.model.sublayers()) + 1);
   std::iota(depth.begin(), depth.end(), 0.0);
   data.put("depth", depth);

@@ -1,19 +1,22 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/common/columns.h"
 #include "experiments/common/findings.h"
+#include "experiments/gradients/config.h"
 #include "theory/predict.h"
 
 namespace periscope {
 
 /// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
 struct GradientOutcome {
-  Columns data;
+  std::optional<Columns> data;  ///< nothing if it was stopped
   std::string table;
   bool rejected = false;
+  bool stopped_early = false;
 };
 
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the

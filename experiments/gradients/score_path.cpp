@@ -43,7 +43,7 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
-  const Profile measured = measure_stack(backend, spec, config.run, seeds, [&](const Reading&) {
+  const Profile measured = measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
                              progress.step(std::string(spec.model.placement.name));
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
@@ -97,23 +97,27 @@ std::string table_of(const std::vector<ScorePath>& results) {
 
 }  // namespace
 
-std::vector<ScorePath> score_path(const Config& config, bool quiet) {
+ScorePathResult score_path(const Config& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  Progress progress("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds, quiet);
-  std::vector<ScorePath> results;
   const std::vector<StackSpec> told = config.told_stacks();
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    results.push_back(measure(config, *backend, stacks[i], told[i], progress));
-  }
+  progress.begin("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds);
+  ScorePathResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.stacks.push_back(measure(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<Finding*> theory;
   std::vector<Finding*> control;
-  for (ScorePath& path : results) {
+  for (ScorePath& path : result.stacks) {
     for (Finding& f : path.shares) theory.push_back(&f);
     for (Finding& f : path.with) theory.push_back(&f);
     for (Finding& f : path.without) control.push_back(&f);
   }
-  for (ScorePath& path : results) {
+  for (ScorePath& path : result.stacks) {
     for (Finding& f : path.shares) f.power_limit = config.agreement.power_limits.score_share;
     for (auto* logarithms : {&path.with, &path.without}) {
       for (Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
@@ -121,7 +125,7 @@ std::vector<ScorePath> score_path(const Config& config, bool quiet) {
   }
   judge(theory, config.agreement.familywise_error);
   judge(control, config.agreement.familywise_error);
-  return results;
+  return result;
 }
 
 const Schema& score_path_schema() {
@@ -142,8 +146,8 @@ const Schema& score_path_schema() {
 }
 
 GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
-  GradientOutcome outcome{.data = {score_path_schema(), provenance(config)}, .table = table_of(results)};
-  Columns& data = outcome.data;
+  GradientOutcome outcome{.data = Columns(score_path_schema(), provenance(config)), .table = table_of(results)};
+  Columns& data = *outcome.data;
   const auto layers = static_cast<std::size_t>(config.base.model.layers);
   std::vector<double> depth(2 * layers + 1);
   std::iota(depth.begin(), depth.end(), 0.0);

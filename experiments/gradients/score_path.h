@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/gradients/outcome.h"
 
 namespace periscope {
@@ -19,7 +20,12 @@ struct ScorePath {
   std::vector<Finding> with, without;     ///< the stream's logarithm per depth, against either prediction
 };
 
-std::vector<ScorePath> score_path(const Config& config, bool quiet);
+struct ScorePathResult {
+  std::vector<ScorePath> stacks;
+  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
+};
+
+ScorePathResult score_path(const Config& config, Progress& progress);
 
 const Schema& score_path_schema();
 /// `rejected` is about the whole theory; one without the score path is expected to be wrong.

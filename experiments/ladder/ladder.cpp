@@ -22,9 +22,15 @@ namespace periscope {
 namespace {
 
 constexpr int fewest_widths = 4;
-constexpr int fewest_seeds = 8;
 /// So many times the largest width is infinite: what theory has of the width's inverse is below its own error.
 constexpr int infinite = 1 << 10;
+
+// clang-format off
+constexpr Key<LadderConfig> keys[] = {
+    {.name = "widths", .field = &LadderConfig::widths, .range = at_least(1), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = at_least(8), .meaning = "seeds per width"},
+};
+// clang-format on
 
 constexpr std::pair<Statistic, Signal> followed[] = {
     {Statistic::second_moment, Signal::x_out}, {Statistic::token_cosine, Signal::x_out},
@@ -116,42 +122,42 @@ std::vector<Followed> follow(const Profile& predicted) {
 }
 
 /// Fresh random numbers at every width.
-RunOptions run_at(const Config& config, int width) {
+RunOptions run_at(const LadderConfig& config, int width) {
   RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(width) * 1'000'003;
   return run;
 }
 
 /// The limit, for the token ids and labels of all widths.
-theory::Prediction predict_limit(const Config& config, const StackSpec& measured, const StackSpec& wide) {
+theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
                                     .most_samples = 1 << 14,
                                     .seed = config.run.seed,
                                     .fault = config.theory.fault};
   std::vector<std::vector<int>> ids;
-  for (const int width : config.ladder.widths) {
+  for (const int width : config.widths) {
     const std::uint64_t seed = run_at(config, width).seed;
-    for (auto& sequence : distinct_token_ids(measured, seed, config.ladder.seeds)) ids.push_back(std::move(sequence));
+    for (auto& sequence : distinct_token_ids(measured, seed, config.width_seeds)) ids.push_back(std::move(sequence));
     if (!config.run.backward) continue;
-    for (auto& labels : distinct_label_ids(measured, seed, config.ladder.seeds)) {
+    for (auto& labels : distinct_label_ids(measured, seed, config.width_seeds)) {
       options.labels.push_back(std::move(labels));
     }
   }
   return theory::predict(wide, ids, options);
 }
 
-LadderStack measure_stack_ladder(const Config& config, const Backend& backend, const StackSpec& spec,
+LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
                                  const StackSpec& told, Progress& progress) {
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
-  const StackSpec wide = at_width(told, config.ladder.widths.back() * infinite, "ladder.widths");
+  const StackSpec wide = at_width(told, config.widths.back() * infinite, "ladder.widths");
   const theory::Prediction prediction = predict_limit(config, spec, wide);
   stack.refusal = prediction.refusal;
   std::vector<Followed> all = follow(prediction.profile);
-  for (const int width : config.ladder.widths) {
+  for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
     const StackSpec here = at_width(spec, width, "ladder.widths");
-    measure_stack(backend, here, run_at(config, width), config.ladder.seeds, [&](const Reading& reading) {
+    measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
       progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
     });
@@ -168,7 +174,7 @@ LadderStack measure_stack_ladder(const Config& config, const Backend& backend, c
   return stack;
 }
 
-void judge_quantity(LadderQuantity& q, double level, const Config& config) {
+void judge_quantity(LadderQuantity& q, double level, const LadderConfig& config) {
   const double error = q.error();
   if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
     q.verdict = Verdict::inconclusive;
@@ -198,16 +204,13 @@ void judge_quantity(LadderQuantity& q, double level, const Config& config) {
   }
 }
 
-void require_limit(const Config& config) {
-  if (config.ladder.widths.size() < fewest_widths) {
+void require_limit(const LadderConfig& config) {
+  if (config.widths.size() < fewest_widths) {
     throw ConfigError(
-        fmt::format("ladder.widths: {} widths, expected at least {}", config.ladder.widths.size(), fewest_widths));
+        fmt::format("ladder.widths: {} widths, expected at least {}", config.widths.size(), fewest_widths));
   }
-  if (std::ranges::adjacent_find(config.ladder.widths, std::greater_equal{}) != config.ladder.widths.end()) {
+  if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
     throw ConfigError("ladder.widths: expected widths that grow from one to the next");
-  }
-  if (config.ladder.seeds < fewest_seeds) {
-    throw ConfigError(fmt::format("ladder.seeds = {}: expected at least {}", config.ladder.seeds, fewest_seeds));
   }
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
@@ -244,24 +247,33 @@ double LadderQuantity::degrees() const {
   return 1.0 / (a / fit.degrees + b / (replicates - 1));
 }
 
-LadderResult measure_ladder(const Config& config, bool quiet) {
+const Section<LadderConfig> ladder_section{"ladder", keys};
+
+void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["ladder"] = section_json(ladder_section, *this, for_hash);
+}
+
+LadderResult measure_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
   require_fault_acts(config);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   for (std::size_t i = 0; i < stacks.size(); ++i) {
-    for (const int width : config.ladder.widths) {
+    for (const int width : config.widths) {
       at_width(stacks[i], width, "ladder.widths");
       at_width(told[i], width, "ladder.widths");
     }
   }
-  Progress progress("ladder", static_cast<int>(stacks.size() * config.ladder.widths.size()) * config.ladder.seeds,
-                    quiet);
-  LadderResult result{.stacks = {}, .widths = config.ladder.widths};
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
-  }
+  progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
+  LadderResult result{.stacks = {}, .widths = config.widths};
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (result.stopped_early) return result;
   std::vector<LadderQuantity*> judged;
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
@@ -271,7 +283,7 @@ LadderResult measure_ladder(const Config& config, bool quiet) {
         q.reason = "not finite";
         continue;
       }
-      q.fit = fit_width(config.ladder.widths, q.measured, config.ladder.seeds, q.allowance / 10.0);
+      q.fit = fit_width(config.widths, q.measured, config.width_seeds, q.allowance / 10.0);
       judged.push_back(&q);
     }
   }

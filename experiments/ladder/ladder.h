@@ -7,6 +7,7 @@
 #include "experiments/common/agreement.h"
 #include "experiments/common/columns.h"
 #include "experiments/common/config.h"
+#include "experiments/common/progress.h"
 #include "experiments/ladder/width_fit.h"
 
 namespace periscope {
@@ -46,13 +47,24 @@ struct LadderStack {
   Verdict verdict = Verdict::not_checked;
 };
 
+/// [ladder]: the widths that T23's fit runs through.
+struct LadderConfig : Config {
+  std::vector<int> widths{32, 64, 128, 256};
+  int width_seeds = 64;  ///< at every width
+
+  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
+};
+
+extern const Section<LadderConfig> ladder_section;
+
 struct LadderResult {
   std::vector<LadderStack> stacks;
   std::vector<int> widths;
   std::size_t tests = 0;
+  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
-/// T23 for every stack of `config`: measures it at every width of config.ladder, with heads, kv_heads and mlp_width in
+/// T23 for every stack of `config`: measures it at every width of `config`, with heads, kv_heads and mlp_width in
 /// proportion, fits m_∞ + b/D + c/D² to every quantity (second moments and token cosines of the stream and of the
 /// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and
 /// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
@@ -60,11 +72,11 @@ struct LadderResult {
 /// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
 /// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
 /// features.
-LadderResult measure_ladder(const Config& config, bool quiet);
+LadderResult measure_ladder(const LadderConfig& config, Progress& progress);
 
 bool any_disagrees(const LadderResult& result);
 std::string ladder_table(const LadderResult& result, const Config& config);
 const Schema& ladder_schema();
-Columns ladder_columns(const Config& config, const LadderResult& result);
+Columns ladder_columns(const LadderConfig& config, const LadderResult& result);
 
 }  // namespace periscope

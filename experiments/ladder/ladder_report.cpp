@@ -162,7 +162,7 @@ const Schema& ladder_schema() {
   return schema;
 }
 
-Columns ladder_columns(const Config& config, const LadderResult& result) {
+Columns ladder_columns(const LadderConfig& config, const LadderResult& result) {
   Columns columns(ladder_schema(), provenance(config));
   columns.put("ladder_width", result.widths);
   Values grid;

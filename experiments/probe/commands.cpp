@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <memory>
 
-#include "experiments/common/atomic_file.h"
 #include "experiments/common/command.h"
-#include "experiments/common/progress.h"
-#include "experiments/common/provenance.h"
 #include "experiments/common/publish.h"
 #include "experiments/probe/generate.h"
-#include "experiments/probe/probe.h"
-#include "experiments/probe/probe_dump.h"
+#include "experiments/probe/run.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 
@@ -44,22 +39,6 @@ struct ProbeOptions : CheckpointOptions {
   std::string dump;
 };
 
-/// Steps once per sublayer, forward and back.
-class ProgressRecorder final : public SignalRecorder {
- public:
-  explicit ProgressRecorder(Progress& progress) : progress_(progress) {}
-  void on_signal(const Emission& at, const Tensor& /*x*/) override {
-    if (at.sublayer < 0) return;
-    if (at.pass == Pass::forward && at.signal == Signal::x_out) progress_.step(fmt::format("sublayer {}", at.sublayer));
-    if (at.pass == Pass::backward && at.signal == Signal::x_in) {
-      progress_.step(fmt::format("back, sublayer {}", at.sublayer));
-    }
-  }
-
- private:
-  Progress& progress_;
-};
-
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
 /// checkpoint answers.
 Config load_for_checkpoint(const CommonOptions& options) {
@@ -76,84 +55,25 @@ Config load_for_checkpoint(const CommonOptions& options) {
   return config;
 }
 
-std::string name_of(const Checkpoint& checkpoint) {
-  return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
-}
-
-ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
-                     const ProbeOptions& own, bool quiet) {
-  Progress progress("probe", context.model.sublayers() * (own.backward ? 2 : 1), quiet);
-  ProgressRecorder steps(progress);
-  const ModelPass pass{.ids = input.ids,
-                       .labels = input.labels,
-                       .backward = own.backward,
-                       .top = own.top,
-                       .hooks = {.recorders = {&steps}}};
-  if (own.dump.empty()) return read_model(context, pass);
-  ModelReading reading;
-  write_atomically(own.dump + "/activations.safetensors",
-                   [&](const std::string& path) { reading = dump_model(context, checkpoint, pass, path); });
-  return reading;
-}
-
-nlohmann::ordered_json provenance_of(const Config& config, const ProbeResult& result, const std::string& folder) {
-  Config resolved = config;
-  resolved.base = result.at_init;
-  resolved.placements = {result.at_init.model.placement};
-  resolved.inputs = {result.at_init.input.kind};
-  resolved.final_norm = result.at_init.model.final_norm;
-  resolved.run.backward = result.backward;
-  nlohmann::ordered_json json = provenance(resolved);
-  json["checkpoint"] = folder;
-  return json;
-}
-
-std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput& input) {
-  std::vector<std::string> notes = input.notes;
-  for (const auto* warnings : {&checkpoint.warnings(), &checkpoint.files().warnings()}) {
-    notes.insert(notes.end(), warnings->begin(), warnings->end());
-  }
-  if (checkpoint.tied()) {
-    notes.emplace_back("embedding and head are one matrix; theory at initialisation takes them for independent");
-  }
-  const auto positions = checkpoint.config().find("max_position_embeddings");
-  if (positions != checkpoint.config().end() && positions->is_number_integer() &&
-      positions->get<std::int64_t>() < static_cast<std::int64_t>(input.ids.size())) {
-    notes.push_back(fmt::format("{} tokens, more than max_position_embeddings = {}", input.ids.size(),
-                                positions->get<std::int64_t>()));
-  }
-  return notes;
+ExitCode publish_reading(const CommonOptions& options, const Config& config, const ProbeResult& result,
+                         bool fail_on_divergence) {
+  publish("probe", options, config.run.out, probe_columns(result, result.provenance), probe_table(result));
+  if (violates_growth_identity(result.measured)) return ExitCode::check_failed;
+  return fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
 }
 
 ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
-  Config config = load_for_checkpoint(options);
-  const Checkpoint checkpoint(own.folder);
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
-  const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
-  TokenInput input = read_token_input(own.source, checkpoint.model(), own.folder);
-  if (own.backward && !input.has_labels()) {
-    throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
-  }
-  ModelReading measured = measure(context, checkpoint, input, own, options.quiet);
-  const StackSpec initial = initial_stack(checkpoint.model(), config, static_cast<int>(input.ids.size()));
-  theory::Prediction prediction{.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}};
-  if (!own.no_theory) prediction = predict_initial(initial, input, config, own.backward);
-  ProbeResult result{.model = name_of(checkpoint),
-                     .family = std::string(checkpoint.family().name),
-                     .at_init = initial,
-                     .dtype = config.run.dtype,
-                     .backward = own.backward,
-                     .input = std::move(input),
-                     .measured = std::move(measured),
-                     .agreement = config.agreement,
-                     .initial = std::move(prediction),
-                     .notes = {}};
-  result.notes = notes_of(checkpoint, result.input);
-  const nlohmann::ordered_json origin = provenance_of(config, result, own.folder);
-  publish("probe", options, config.run.out, probe_columns(result, origin), probe_table(result));
-  if (violates_growth_identity(result.measured)) return ExitCode::check_failed;
-  return own.fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
+  ProbeConfig config;
+  static_cast<Config&>(config) = load_for_checkpoint(options);
+  config.run.backward = own.backward;
+  config.checkpoint = own.folder;
+  config.source = own.source;
+  config.with_theory = !own.no_theory;
+  config.top = own.top;
+  config.dump = own.dump;
+  return run_whole(
+      options, [&](Progress& progress) { return probe(config, progress); },
+      [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
 }
 
 ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own, int count) {
@@ -173,9 +93,14 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     throw ConfigError(
         fmt::format("--count {}: {} tokens would be read, the model has positions for {}", count, needed, positions));
   }
-  Progress progress("generate", count, options.quiet);
-  const std::vector<int> ids =
-      generate_greedily(context, input.ids, count, [&](int id) { progress.step(fmt::format("id {}", id)); });
+  const std::vector<int> ids = [&] {
+    Progress progress(options.quiet, stop_signalled);
+    progress.begin("generate", count);
+    return generate_greedily(context, input.ids, count, [&](int id) {
+      progress.throw_if_stop_requested();
+      progress.step(fmt::format("id {}", id));
+    });
+  }();
   const std::string text = input.tokenizer == nullptr ? "" : input.tokenizer->decode(ids);
   if (options.json) {
     nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};

@@ -23,6 +23,8 @@ struct ProbeResult {
   AgreementOptions agreement;  ///< T19's finite-width terms
   theory::Prediction initial;  ///< theory at initialisation; a refusal says why there is none
   std::vector<std::string> notes;
+  nlohmann::ordered_json provenance = {};
+  bool stopped_early = false;  ///< some of it is missing
 };
 
 /// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,

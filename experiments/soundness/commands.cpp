@@ -50,17 +50,28 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
   if (!(own.scale > 0.0 && own.scale <= 1.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
-  const Config config = options.load();
-  const SoundnessOptions search{.seed = config.run.seed,
-                                .checkpoints = static_cast<std::uint32_t>(own.checkpoints),
-                                .arithmetics = arithmetics_of(own),
-                                .scale = own.scale,
-                                .quiet = options.quiet};
-  const SoundnessResult result =
-      own.only ? search_violations(search, static_cast<std::uint32_t>(*own.only)) : search_violations(search);
-  publish("soundness", options, config.run.out, soundness_columns(result, provenance(config)),
-          soundness_table(result, use_colour()), true);
-  return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+  const RunOptions run = options.load().run;
+  const SoundnessConfig config{.seed = run.seed,
+                               .checkpoints = static_cast<std::uint64_t>(own.checkpoints),
+                               .arithmetics = arithmetics_of(own),
+                               .scale = own.scale};
+  Resolved all;
+  all.add(soundness_section, config);
+  for (auto* json : {&all.printed, &all.hashed}) {
+    (*json)["soundness"].update({{"formats", own.formats}, {"arithmetics", own.arithmetics}});
+    if (own.only) (*json)["soundness"]["only"] = *own.only;
+  }
+  return run_whole(
+      options,
+      [&](Progress& progress) {
+        return own.only ? search_violations(config, static_cast<std::uint32_t>(*own.only), progress)
+                        : search_violations(config, progress);
+      },
+      [&](const SoundnessResult& result) {
+        publish("soundness", options, run.out, soundness_columns(result, provenance(run, all)),
+                soundness_table(result, use_colour()), true);
+        return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+      });
 }
 
 }  // namespace

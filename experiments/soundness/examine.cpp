@@ -92,7 +92,7 @@ std::string input_text(const Backend& ops, const SpecimenInput& input) {
 /// One run held against the certificate.
 class Trial {
  public:
-  Trial(const SoundnessOptions& options, const Backend& ops, const HeldWeights& weights,
+  Trial(const SoundnessConfig& options, const Backend& ops, const HeldWeights& weights,
         const theory::Certificate& certificate, SpecimenResult& result)
       : options_(options),
         ops_(ops),
@@ -174,7 +174,7 @@ class Trial {
     if (!worst || b.excess() > worst->excess()) worst = std::move(b);
   }
 
-  const SoundnessOptions& options_;
+  const SoundnessConfig& options_;
   const Backend& ops_;
   const HeldWeights& weights_;
   const theory::Certificate& certificate_;
@@ -200,7 +200,7 @@ Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number
 
 }  // namespace
 
-SpecimenResult examine(const SoundnessOptions& options, std::uint32_t index) {
+SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   const RunArithmetic arithmetic = options.arithmetics[index % options.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
   Draw draw({options.seed, index, stream_runs});

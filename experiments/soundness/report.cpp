@@ -43,7 +43,7 @@ std::string breach_text(const SoundnessResult& r, const SpecimenResult& v) {
     if (b.excess() > worst->excess()) worst = &b;
   }
   text += fmt::format("  {}: reached {:.9g}, bound{} {:.9g}\n  {}\n  {}\n", worst->what, worst->reached,
-                      r.options.scale == 1.0 ? "" : fmt::format(" x {:g}", r.options.scale), worst->bound,
+                      r.config.scale == 1.0 ? "" : fmt::format(" x {:g}", r.config.scale), worst->bound,
                       emulation_text(worst->emulation), worst->input);
   return text;
 }
@@ -149,8 +149,8 @@ const Schema& soundness_schema() {
 Columns soundness_columns(const SoundnessResult& r, const nlohmann::ordered_json& provenance) {
   Columns columns(soundness_schema(), provenance);
   columns.put("class", theory::signal_class_names);
-  columns.put("seed", r.options.seed);
-  columns.put("scale", r.options.scale);
+  columns.put("seed", r.config.seed);
+  columns.put("scale", r.config.scale);
   columns.put("total_checkpoints", r.checkpoints);
   columns.put("total_runs", r.runs);
   columns.put("total_violated", r.violated);

@@ -19,7 +19,7 @@ struct Kept {
   std::array<double, class_count> tightness;
 };
 
-Kept kept_of(const SoundnessOptions& options, std::uint32_t index) {
+Kept kept_of(const SoundnessConfig& options, std::uint32_t index) {
   const SpecimenResult r = examine(options, index);
   return {index % options.arithmetics.size(),
           r.specimen.parameters(),
@@ -41,10 +41,10 @@ Tightness tightness_of(std::vector<std::pair<double, std::uint32_t>> found) {
   return t;
 }
 
-SoundnessResult summarised(const SoundnessOptions& options, std::uint32_t first, const std::vector<Kept>& all) {
+SoundnessResult summarised(const SoundnessConfig& options, std::uint32_t first, const std::vector<Kept>& all) {
   constexpr std::size_t most = 10;
   SoundnessResult result;
-  result.options = options;
+  result.config = options;
   for (std::size_t a = 0; a < options.arithmetics.size(); ++a) {
     ArithmeticSummary s{.arithmetic = options.arithmetics[a]};
     std::array<std::vector<std::pair<double, std::uint32_t>>, class_count> ratios;
@@ -77,30 +77,50 @@ SoundnessResult summarised(const SoundnessOptions& options, std::uint32_t first,
   return result;
 }
 
-SoundnessResult search(const SoundnessOptions& options, std::uint32_t first, std::uint32_t count) {
+SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::uint32_t count, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<Kept> all(count);
-  Progress progress("soundness", static_cast<int>(count), options.quiet);
+  progress.begin("soundness", static_cast<int>(count));
   FirstException failure;
   constexpr std::uint32_t chunk = 64;
   for (std::uint32_t begin = 0; begin < count && !failure.failed(); begin += chunk) {
     const std::uint32_t end = std::min(begin + chunk, count);
 #pragma omp parallel for schedule(dynamic, 1)
-    for (std::uint32_t i = begin; i < end; ++i) failure.run([&] { all[i] = kept_of(options, first + i); });
+    for (std::uint32_t i = begin; i < end; ++i) {
+      failure.run([&] {
+        progress.throw_if_stop_requested();
+        all[i] = kept_of(config, first + i);
+      });
+    }
     progress.step("checkpoints", static_cast<int>(end - begin));
   }
-  failure.rethrow();
-  SoundnessResult result = summarised(options, first, all);
+  SoundnessResult result;
+  result.stopped_early = until_stopped([&] {
+    failure.rethrow();
+    result = summarised(config, first, all);
+  });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
+// clang-format off
+constexpr Key<SoundnessConfig> keys[] = {
+    {.name = "seed", .field = &SoundnessConfig::seed, .meaning = "of the checkpoints and their inputs"},
+    {.name = "checkpoints", .field = &SoundnessConfig::checkpoints, .meaning = "how many"},
+    {.name = "scale", .field = &SoundnessConfig::scale, .meaning = "on every bound"},
+};
+// clang-format on
+
 }  // namespace
 
-SoundnessResult search_violations(const SoundnessOptions& options) { return search(options, 0, options.checkpoints); }
+const Section<SoundnessConfig> soundness_section{"soundness", keys};
 
-SoundnessResult search_violations(const SoundnessOptions& options, std::uint32_t only) {
-  return search(options, only, 1);
+SoundnessResult search_violations(const SoundnessConfig& config, Progress& progress) {
+  return search(config, 0, static_cast<std::uint32_t>(config.checkpoints), progress);
+}
+
+SoundnessResult search_violations(const SoundnessConfig& config, std::uint32_t only, Progress& progress) {
+  return search(config, only, 1, progress);
 }
 
 }  // namespace periscope

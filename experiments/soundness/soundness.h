@@ -7,19 +7,20 @@
 #include <vector>
 
 #include "experiments/certify/peak_gradient.h"
+#include "experiments/common/progress.h"
 #include "experiments/soundness/specimen.h"
 #include "sim/emulated/emulation.h"
+#include "sim/spec/key.h"
 
 /// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
 /// certificate is for, emulated: no run may pass a bound (T24).
 namespace periscope {
 
-struct SoundnessOptions {
+struct SoundnessConfig {
   std::uint64_t seed = 0;
-  std::uint32_t checkpoints = 1000;
+  std::uint64_t checkpoints = 1000;
   std::vector<RunArithmetic> arithmetics;  ///< checkpoint i is held against number i mod their count
   double scale = 1.0;                      ///< on every bound; below 1 violations must be found
-  bool quiet = false;
 };
 
 /// Something that a certificate says cannot happen.
@@ -50,7 +51,7 @@ struct SpecimenResult {
 };
 
 /// Builds, certifies and runs checkpoint `index`; a function of its arguments alone.
-SpecimenResult examine(const SoundnessOptions& options, std::uint32_t index);
+SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index);
 
 /// Half of a class's tightness is below the median.
 struct Tightness {
@@ -69,17 +70,20 @@ struct ArithmeticSummary {
 };
 
 struct SoundnessResult {
-  SoundnessOptions options;
+  SoundnessConfig config;
   std::vector<ArithmeticSummary> summaries;
   std::vector<SpecimenResult> violations;  ///< the first few, the smallest checkpoint first
   int checkpoints = 0, violated = 0;
   std::int64_t runs = 0;
   double seconds = 0.0;
+  bool stopped_early = false;  ///< nothing else is filled in
 };
 
+extern const Section<SoundnessConfig> soundness_section;
+
 /// Examines all checkpoints, on all threads; the result does not depend on their number.
-SoundnessResult search_violations(const SoundnessOptions& options);
+SoundnessResult search_violations(const SoundnessConfig& config, Progress& progress);
 /// The same of one checkpoint.
-SoundnessResult search_violations(const SoundnessOptions& options, std::uint32_t only);
+SoundnessResult search_violations(const SoundnessConfig& config, std::uint32_t only, Progress& progress);
 
 }  // namespace periscope

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "experiments/common/provenance.h"
 #include "experiments/verify/describe.h"
 #include "experiments/verify/report.h"
 
@@ -196,11 +195,11 @@ const Schema& verify_schema() {
   return schema;
 }
 
-Columns verify_columns(const Config& config, const VerifyResult& r) {
-  Columns columns(verify_schema(), provenance(config));
-  columns.put("verify_cases", r.options.cases);
-  columns.put("verify_seed", r.options.seed);
-  columns.put("verify_scale", r.options.scale);
+Columns verify_columns(const VerifyResult& r, const nlohmann::ordered_json& provenance) {
+  Columns columns(verify_schema(), provenance);
+  columns.put("verify_cases", r.config.cases);
+  columns.put("verify_seed", r.config.seed);
+  columns.put("verify_scale", r.config.scale);
   columns.put("verify_verdict", r.passed() ? "passed" : "failed");
   put_statements(r, columns);
   put_attacks(r, columns);

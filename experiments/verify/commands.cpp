@@ -38,17 +38,20 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   if (options.device.value_or("reference") != "reference" || options.dtype.value_or("f64") != "f64") {
     throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
   }
-  Config config = options.load();
-  config.run.device = "reference";
-  config.run.dtype = DType::f64;
+  RunOptions run = options.load().run;
+  run.device = "reference";
+  run.dtype = DType::f64;
   if (!own.replay.empty()) return run_replay(options, own);
-  const VerifyResult result = verify({.seed = config.run.seed,
-                                      .cases = static_cast<std::uint64_t>(own.cases),
-                                      .scale = own.scale,
-                                      .starts = 8,
-                                      .quiet = options.quiet});
-  publish("verify", options, config.run.out, verify_columns(config, result), verify_table(result, use_colour()), true);
-  return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+  const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
+  Resolved all;
+  all.add(verify_section, config);
+  return run_whole(
+      options, [&](Progress& progress) { return verify(config, progress); },
+      [&](const VerifyResult& result) {
+        publish("verify", options, run.out, verify_columns(result, provenance(run, all)),
+                verify_table(result, use_colour()), true);
+        return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+      });
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::string statement_rows(const VerifyResult& r, bool colour) {
 std::string attack_rows(const VerifyResult& r, bool colour) {
   TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
   for (const BoundAttackResult& a : r.attacks) {
-    const bool good = a.within(r.options.scale) && a.close_enough();
+    const bool good = a.within(r.config.scale) && a.close_enough();
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
     table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
                fmt::format("{:.5f}", a.share()), coloured(word, good, colour), std::string(a.about)});
@@ -75,19 +75,19 @@ std::string verify_table(const VerifyResult& r, bool colour) {
   for (const Refutation& f : r.refutations) {
     table += fmt::format("  {} {}: {}\n    {}\n", coloured(f.refuted ? "refuted" : "NOT REFUTED", f.refuted, colour),
                          f.id, f.claim, f.evidence);
-    if (f.counterexample) table += describe(*f.counterexample, r.options.scale);
+    if (f.counterexample) table += describe(*f.counterexample, r.config.scale);
   }
   if (!r.violations.empty()) table += "\nviolations\n";
   for (const Counterexample& v : r.violations) {
-    table += describe(v, r.options.scale);
+    table += describe(v, r.config.scale);
     if (v.origin.find(' ') == std::string::npos) {
       table += fmt::format("    again: periscope verify --replay {}{}\n", v.origin,
-                           r.options.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.options.scale));
+                           r.config.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.config.scale));
     }
   }
-  table += fmt::format("\n{} cases of seed {} in {:.1f} s ({:.0f}/s)", r.options.cases, r.options.seed, r.seconds,
-                       static_cast<double>(r.options.cases) / r.seconds);
-  if (r.options.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.options.scale);
+  table += fmt::format("\n{} cases of seed {} in {:.1f} s ({:.0f}/s)", r.config.cases, r.config.seed, r.seconds,
+                       static_cast<double>(r.config.cases) / r.seconds);
+  if (r.config.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.config.scale);
   return table +
          fmt::format(": {}\n", coloured(r.passed() ? "every bound holds, every false claim is refuted" : "CHECK FAILED",
                                         r.passed(), colour));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "experiments/common/columns.h"
-#include "experiments/common/config.h"
 #include "experiments/verify/verify.h"
 
 namespace periscope {
@@ -20,6 +19,6 @@ nlohmann::ordered_json replay_json(const Replay& replay, double scale);
 
 /// Statements, histograms of ratios, ratios over width, attacks, the massive-activation sweep, and counterexamples.
 const Schema& verify_schema();
-Columns verify_columns(const Config& config, const VerifyResult& result);
+Columns verify_columns(const VerifyResult& result, const nlohmann::ordered_json& provenance);
 
 }  // namespace periscope

@@ -76,17 +76,18 @@ struct Tallies {
   }
 };
 
-Tallies random_cases(const VerifyOptions& options) {
-  Progress progress("verify", static_cast<int>(options.cases), options.quiet);
+Tallies random_cases(const VerifyConfig& config, Progress& progress) {
+  progress.begin("verify", static_cast<int>(config.cases));
   std::vector<Tallies> threads(static_cast<std::size_t>(omp_get_max_threads()));
-  for (std::uint64_t begin = 0; begin < options.cases; begin += chunk) {
-    const std::uint64_t end = std::min(begin + chunk, options.cases);
+  for (std::uint64_t begin = 0; begin < config.cases; begin += chunk) {
+    progress.throw_if_stop_requested();
+    const std::uint64_t end = std::min(begin + chunk, config.cases);
     FirstException failure;
 #pragma omp parallel for schedule(dynamic, 16)
     for (std::uint64_t id = begin; id < end; ++id) {
       failure.run([&] {
         threads[static_cast<std::size_t>(omp_get_thread_num())].add(
-            id, generate_case(options.seed, static_cast<std::uint32_t>(id)), options.scale);
+            id, generate_case(config.seed, static_cast<std::uint32_t>(id)), config.scale);
       });
     }
     failure.rethrow();
@@ -96,24 +97,25 @@ Tallies random_cases(const VerifyOptions& options) {
   return std::move(threads[0]);
 }
 
-void run_attacks(const VerifyOptions& options, VerifyResult& result) {
+void run_attacks(const VerifyConfig& config, Progress& progress, VerifyResult& result) {
   const std::vector<Attack> all = attacks();
-  Progress progress("attacks", static_cast<int>(all.size()), options.quiet);
+  progress.begin("attacks", static_cast<int>(all.size()));
   for (const Attack& attack : all) {
-    result.attacks.push_back(run_attack(attack, options.seed, options.starts));
+    progress.throw_if_stop_requested();
+    result.attacks.push_back(run_attack(attack, config.seed, config.starts));
     progress.step(attack.name);
   }
 }
 
 /// The first case that breaks a statement: among the random cases, or else where an attack ended.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, std::size_t statement) {
-  const double scale = r.options.scale;
+  const double scale = r.config.scale;
   const Statement& s = statements()[statement];
   const std::uint64_t first = r.tallies[statement].first_violation;
   if (first != Tally::none) {
-    const BoundCase found = generate_case(r.options.seed, static_cast<std::uint32_t>(first));
+    const BoundCase found = generate_case(r.config.seed, static_cast<std::uint32_t>(first));
     if (breaks(statement, found, scale)) {
-      return counterexample(statement, fmt::format("{}:{}", r.options.seed, first), found, scale);
+      return counterexample(statement, fmt::format("{}:{}", r.config.seed, first), found, scale);
     }
   }
   for (const BoundAttackResult& attack : r.attacks) {
@@ -203,27 +205,45 @@ bool VerifyResult::passed() const {
   });
   return clean && violations.empty() && growth.worst <= 1e-12 &&
          std::ranges::all_of(attacks,
-                             [&](const BoundAttackResult& a) { return a.within(options.scale) && a.close_enough(); }) &&
+                             [&](const BoundAttackResult& a) { return a.within(config.scale) && a.close_enough(); }) &&
          std::ranges::all_of(refutations, &Refutation::refuted);
 }
 
-VerifyResult verify(const VerifyOptions& options) {
+namespace {
+
+// clang-format off
+constexpr Key<VerifyConfig> keys[] = {
+    {.name = "seed", .field = &VerifyConfig::seed, .meaning = "of the random cases and of the attacks"},
+    {.name = "cases", .field = &VerifyConfig::cases, .meaning = "random cases"},
+    {.name = "scale", .field = &VerifyConfig::scale, .meaning = "on every bound that should hold"},
+    {.name = "starts", .field = &VerifyConfig::starts, .meaning = "of every attack"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<VerifyConfig> verify_section{"verify", keys};
+
+VerifyResult verify(const VerifyConfig& config, Progress& progress) {
   VerifyResult r;
-  r.options = options;
+  r.config = config;
   const auto start = std::chrono::steady_clock::now();
-  Tallies tallies = random_cases(options);
-  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  r.tallies = std::move(tallies.all);
-  r.by_width = std::move(tallies.by_width);
-  run_attacks(options, r);
-  r.growth = grow_aligned(aligned_layers, 16, 1.0);
-  r.massive = sweep_massive(options.seed);
-  for (std::size_t k = 0; k < statements().size(); ++k) {
-    if (!should_hold(statements()[k])) continue;
-    if (auto found = find_counterexample(r, k)) r.violations.push_back(std::move(*found));
-  }
-  r.refutations = {refute_review(r, "G4"), refute_review(r, "G4-whole"), refute_constant(r),
-                   refute_unbounded(r.massive)};
+  r.stopped_early = until_stopped([&] {
+    Tallies tallies = random_cases(config, progress);
+    r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    r.tallies = std::move(tallies.all);
+    r.by_width = std::move(tallies.by_width);
+    run_attacks(config, progress, r);
+    r.growth = grow_aligned(aligned_layers, 16, 1.0);
+    r.massive = sweep_massive(config.seed);
+    for (std::size_t k = 0; k < statements().size(); ++k) {
+      progress.throw_if_stop_requested();
+      if (!should_hold(statements()[k])) continue;
+      if (auto found = find_counterexample(r, k)) r.violations.push_back(std::move(*found));
+    }
+    r.refutations = {refute_review(r, "G4"), refute_review(r, "G4-whole"), refute_constant(r),
+                     refute_unbounded(r.massive)};
+  });
   return r;
 }
 

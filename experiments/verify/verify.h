@@ -5,20 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/progress.h"
 #include "experiments/verify/adversary.h"
 #include "experiments/verify/aligned_growth.h"
 #include "experiments/verify/massive.h"
 #include "experiments/verify/tally.h"
+#include "sim/spec/key.h"
 
 namespace periscope {
 
-struct VerifyOptions {
+struct VerifyConfig {
   std::uint64_t seed = 0;
   std::uint64_t cases = 20000;
   double scale = 1.0;  ///< on every bound that should hold
   int starts = 8;      ///< of every attack
-  bool quiet = false;
 };
+
+extern const Section<VerifyConfig> verify_section;
 
 /// A case that breaks a statement, and the simplest one that still does.
 struct Counterexample {
@@ -38,7 +41,7 @@ struct Refutation {
 };
 
 struct VerifyResult {
-  VerifyOptions options;
+  VerifyConfig config;
   std::vector<Tally> tallies;                ///< [statement]
   std::vector<std::vector<Tally>> by_width;  ///< [statement][D − 1]
   std::vector<BoundAttackResult> attacks;
@@ -46,13 +49,14 @@ struct VerifyResult {
   MassiveSweep massive;
   std::vector<Counterexample> violations;  ///< of statements that should hold: the first of each
   std::vector<Refutation> refutations;
-  double seconds = 0.0;  ///< for the random cases
+  double seconds = 0.0;        ///< for the random cases
+  bool stopped_early = false;  ///< some of it is missing
 
   [[nodiscard]] bool passed() const;
 };
 
 /// Random cases, attacks, the massive-activation sweep and the refutations; see experiments/README.md.
-VerifyResult verify(const VerifyOptions& options);
+VerifyResult verify(const VerifyConfig& config, Progress& progress);
 
 /// One case against every statement that applies.
 struct Replay {

@@ -13,7 +13,9 @@ enum class ExitCode : int {
   invalid_input = 3,   ///< a file that was read is not what it claims to be
   check_failed = 4,    ///< theory rejected, or a bound violated
   diverged = 5,        ///< only with --fail-on-divergence
-  stopped_early = 75,  ///< can be resumed
+  stopped_early = 75,  ///< by SIGINT or SIGTERM; the same command goes on from there
+  interrupted = 130,   ///< by SIGINT, with nothing to go on from
+  terminated = 143,    ///< by SIGTERM, likewise
 };
 
 /// The one error type: a sentence for the user, and the exit code that goes with it.

@@ -139,7 +139,8 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     spec.init.scheme = InitScheme::lecun;
     spec.input.tokens = 16;
     constexpr int seeds = 48;  // fewer leave the MLP's output inconclusive
-    const Profile measured = measure_stack(*backend, spec, run, seeds, [](const Reading&) {}).profile();
+    Progress progress;
+    const Profile measured = measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
     theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
     theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);
     const auto verdict = [&] {
@@ -167,7 +168,8 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
     spec.init.scheme = InitScheme::lecun;
     spec.input.tokens = 12;
     constexpr int seeds = 24;
-    const Profile measured = measure_stack(*backend, spec, run, seeds, [](const Reading&) {}).profile();
+    Progress progress;
+    const Profile measured = measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
     theory::PredictionOptions options{.tolerance = 0.003};
     options.labels = distinct_label_ids(spec, run.seed, seeds);
     theory::Prediction prediction = theory::predict(spec, {}, options);

@@ -48,7 +48,8 @@ Agreement agreement_of(const StackSpec& simulated, const StackSpec& told) {
   run.dtype = DType::f64;
   run.backward = true;
   const auto backend = make_backend("cpu");
-  const SeedAverage average = measure_stack(*backend, simulated, run, run.seeds, [](const Reading&) {});
+  Progress progress;
+  const SeedAverage average = measure_stack(*backend, simulated, run, run.seeds, progress, [](const Reading&) {});
   const theory::Prediction prediction =
       theory::predict(told, distinct_token_ids(told, run.seed, run.seeds),
                       {.tolerance = 0.005, .labels = distinct_label_ids(told, run.seed, run.seeds)});

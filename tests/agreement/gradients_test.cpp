@@ -12,8 +12,10 @@
 namespace periscope {
 namespace {
 
-Config small(std::initializer_list<const char*> placements) {
-  Config config;
+Progress progress;
+
+GradientConfig small(std::initializer_list<const char*> placements) {
+  GradientConfig config;
   config.base.model = {.layers = 4, .width = 96, .heads = 6, .kv_heads = 6, .head_dim = 16, .mlp_width = 128};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 10;
@@ -23,7 +25,9 @@ Config small(std::initializer_list<const char*> placements) {
   config.run.dtype = DType::f64;
   config.run.backward = true;
   config.theory.gradient_tolerance = 0.02;
-  config.gradients = {.layers = {2, 4, 8}, .qk_factors = {0.0}, .down_factors = {0.1, 0.5, 2.5, 10.0}};
+  config.layers = {2, 4, 8};
+  config.qk_factors = {0.0};
+  config.down_factors = {0.1, 0.5, 2.5, 10.0};
   return config;
 }
 
@@ -36,8 +40,8 @@ Verdict judged_again(Finding& finding, double error = 0.01) {
 }  // namespace
 
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
-  const Config config = small({"pre"});
-  DepthResult result = gradient_depth(config, true);
+  const GradientConfig config = small({"pre"});
+  DepthResult result = gradient_depth(config, progress);
   CHECK_FALSE(depth_outcome(config, result).rejected);
   Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
@@ -47,8 +51,8 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
-  const Config config = small({"post"});
-  std::vector<Attenuation> results = gradient_attenuation(config, true);
+  const GradientConfig config = small({"post"});
+  std::vector<Attenuation> results = gradient_attenuation(config, progress).cases;
   CHECK_FALSE(attenuation_outcome(config, results).rejected);
   CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
   results[0].down_rate.predicted.value = claimed_attenuation_rate();
@@ -57,8 +61,8 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
-  const Config config = small({"peri", "post"});
-  std::vector<IdentityPath> results = identity_path(config, true);
+  const GradientConfig config = small({"peri", "post"});
+  std::vector<IdentityPath> results = identity_path(config, progress).stacks;
   CHECK_FALSE(identity_path_outcome(config, results).rejected);
   for (IdentityPath& path : results) {
     CHECK(path.claim.verdict == ClaimVerdict::holds);
@@ -71,15 +75,15 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
-  const Config config = small({"b-only"});
-  const std::vector<ScorePath> results = score_path(config, true);
+  const GradientConfig config = small({"b-only"});
+  const std::vector<ScorePath> results = score_path(config, progress).stacks;
   CHECK_FALSE(score_path_outcome(config, results).rejected);
   CHECK(results[0].without.front().verdict == Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
-  const Config config = small({"post", "pre", "peri"});
-  CrossoverResult result = gradient_crossover(config, true);
+  const GradientConfig config = small({"post", "pre", "peri"});
+  CrossoverResult result = gradient_crossover(config, progress);
   CHECK_FALSE(crossover_outcome(config, result).rejected);
   Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
@@ -91,7 +95,7 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
 }
 
 TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
-  Config config = small({"pre"});
+  GradientConfig config = small({"pre"});
   config.base.model.layers = 2;
   config.base.input.tokens = 3;
   config.theory.gradient_tolerance = 1e-9;  // no sampled pattern gives that
@@ -99,11 +103,13 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   config.agreement.power_limits.log_grad_sq = 10.0;
   config.agreement.power_limits.score_share = 1.0;
   config.agreement.finite_width_gradient = 0.1;
-  config.gradients = {.layers = {1, 2, 3}, .qk_factors = {1.0}, .down_factors = {0.5, 2.5}};
+  config.layers = {1, 2, 3};
+  config.qk_factors = {1.0};
+  config.down_factors = {0.5, 2.5};
   const auto check = [](const GradientOutcome& outcome) {
     CAPTURE(outcome.table);
     bool said = false;
-    for (const NetcdfVariable& v : outcome.data.dataset().variables) {
+    for (const NetcdfVariable& v : outcome.data->dataset().variables) {
       const auto* words = std::get_if<std::vector<std::string>>(&v.values);
       if (words == nullptr) continue;
       CAPTURE(v.name);
@@ -115,13 +121,13 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
     CHECK(said);
     CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
   };
-  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, true))); }
-  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, true))); }
-  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, true))); }
-  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, true))); }
+  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, progress))); }
+  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, progress).cases)); }
+  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, progress).stacks)); }
+  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, progress).stacks)); }
   SUBCASE("crossover") {
     config.placements.push_back(*find_placement("peri"));
-    check(crossover_outcome(config, gradient_crossover(config, true)));
+    check(crossover_outcome(config, gradient_crossover(config, progress)));
   }
 }
 

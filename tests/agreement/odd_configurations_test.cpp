@@ -87,7 +87,8 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     for (const std::string& s : settings) name += s + " ";
     CAPTURE(name);
     const Config config = load_config("", all);
-    const std::vector<StackResult> results = propagate(config, true);
+    Progress progress;
+    const std::vector<StackResult> results = propagate(config, progress).stacks;
     for (const StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const Agreement& a = r.agreement;
@@ -111,7 +112,8 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   std::vector<std::string> all = base();
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
   const Config config = load_config("", all);
-  const std::vector<StackResult> results = propagate(config, true);
+  Progress progress;
+  const std::vector<StackResult> results = propagate(config, progress).stacks;
   const Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {

@@ -19,12 +19,17 @@ std::vector<RunArithmetic> all_arithmetics() {
   return all;
 }
 
-SoundnessOptions options(std::uint32_t checkpoints, double scale = 1.0) {
-  return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all_arithmetics(), .scale = scale, .quiet = true};
+SoundnessConfig options(std::uint32_t checkpoints, double scale = 1.0) {
+  return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all_arithmetics(), .scale = scale};
+}
+
+SoundnessResult searched(const SoundnessConfig& config) {
+  Progress progress;
+  return search_violations(config, progress);
 }
 
 TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number is passed") {
-  const SoundnessResult r = search_violations(options(300));
+  const SoundnessResult r = searched(options(300));
   for (const SpecimenResult& v : r.violations) MESSAGE(v.specimen.index, " ", v.breaches.front().what);
   CHECK(r.violated == 0);
   CHECK(r.checkpoints == 300);
@@ -36,7 +41,7 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number i
 }
 
 TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that certifies anything") {
-  const SoundnessResult r = search_violations(options(200, 0.9));
+  const SoundnessResult r = searched(options(200, 0.9));
   for (const ArithmeticSummary& s : r.summaries) {
     INFO(arithmetic_names[static_cast<std::size_t>(s.arithmetic.kind)], " ", s.arithmetic.stored.name);
     CHECK(s.violated >= s.all_certified);
@@ -49,14 +54,15 @@ TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that c
 TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
   const auto json = [](int threads) {
     const Threads set(threads);
-    nlohmann::ordered_json result = soundness_columns(search_violations(options(40, 0.9)), {}).json();
+    nlohmann::ordered_json result = soundness_columns(searched(options(40, 0.9)), {}).json();
     result.erase("seconds");
     return result;
   };
   const nlohmann::ordered_json one = json(1);
   CHECK(one == json(3));
   const std::uint32_t index = one["violations"][0]["index"];
-  const SoundnessResult alone = search_violations(options(40, 0.9), index);
+  Progress progress;
+  const SoundnessResult alone = search_violations(options(40, 0.9), index, progress);
   CHECK(alone.violated == 1);
   CHECK(soundness_columns(alone, {}).json()["violations"][0] == one["violations"][0]);
 }

@@ -17,7 +17,8 @@ namespace periscope::testing {
 namespace {
 
 VerifyResult small_run(double scale, std::uint64_t cases = 400) {
-  return verify({.seed = 1, .cases = cases, .scale = scale, .starts = 1, .quiet = true});
+  Progress progress;
+  return verify({.seed = 1, .cases = cases, .scale = scale, .starts = 1}, progress);
 }
 
 std::string without_time(const VerifyResult& r) {
@@ -58,7 +59,8 @@ TEST_CASE("the generator covers what it says") {
 }
 
 TEST_CASE("every bound holds, and every false claim is refuted") {
-  const VerifyResult r = verify({.seed = 1, .cases = 400, .scale = 1.0, .starts = 8, .quiet = true});
+  Progress progress;
+  const VerifyResult r = verify({.seed = 1, .cases = 400, .scale = 1.0, .starts = 8}, progress);
   CHECK(r.passed());
   CHECK(r.violations.empty());
   for (const Tally& t : r.tallies) CHECK(t.cases > 20);

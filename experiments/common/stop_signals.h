@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "sim/spec/error.h"
+
+/// SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within two seconds, or sees
+/// a second signal, is ended. Whichever way it ends, the process returns 75, 130 or 143.
+namespace periscope {
+
+/// Called once, at the start of main.
+void install_stop_signals();
+
+/// True once a signal has come. For Progress.
+[[nodiscard]] bool stop_signalled();
+
+/// 75 if finished cells are kept, else 130 or 143; `ok` if no signal has come. Prints the note of Resumable.
+[[nodiscard]] ExitCode stopped();
+
+/// While this lives, a stopped process returns 75; `note` says where the finished cells are and, unless empty, is
+/// printed on standard error.
+class Resumable {
+ public:
+  explicit Resumable(const std::string& note);
+  Resumable(const Resumable&) = delete;
+  Resumable& operator=(const Resumable&) = delete;
+  ~Resumable();
+};
+
+/// A result is complete: the signal that may have come stops nothing any more.
+void forget_stop_signal();
+
+}  // namespace periscope

@@ -1,0 +1,127 @@
+#include "experiments/probe/run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "experiments/certify/weights_hash.h"
+#include "experiments/common/atomic_file.h"
+#include "experiments/common/provenance.h"
+#include "experiments/probe/probe_dump.h"
+#include "sim/backends.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+/// Steps once per sublayer, forward and back. Throws Stopped.
+class ProgressRecorder final : public SignalRecorder {
+ public:
+  explicit ProgressRecorder(Progress& progress) : progress_(progress) {}
+  void on_signal(const Emission& at, const Tensor& /*x*/) override {
+    if (at.sublayer < 0) return;
+    progress_.throw_if_stop_requested();
+    if (at.pass == Pass::forward && at.signal == Signal::x_out) progress_.step(fmt::format("sublayer {}", at.sublayer));
+    if (at.pass == Pass::backward && at.signal == Signal::x_in) {
+      progress_.step(fmt::format("back, sublayer {}", at.sublayer));
+    }
+  }
+
+ private:
+  Progress& progress_;
+};
+
+std::string name_of(const Checkpoint& checkpoint) {
+  return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
+}
+
+ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
+                     const ProbeConfig& own, Progress& progress) {
+  progress.begin("probe", context.model.sublayers() * (own.run.backward ? 2 : 1));
+  ProgressRecorder steps(progress);
+  const ModelPass pass{.ids = input.ids,
+                       .labels = input.labels,
+                       .backward = own.run.backward,
+                       .top = own.top,
+                       .hooks = {.recorders = {&steps}}};
+  if (own.dump.empty()) return read_model(context, pass);
+  ModelReading reading;
+  write_atomically(own.dump + "/activations.safetensors",
+                   [&](const std::string& path) { reading = dump_model(context, checkpoint, pass, path); });
+  return reading;
+}
+
+std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput& input) {
+  std::vector<std::string> notes = input.notes;
+  for (const auto* warnings : {&checkpoint.warnings(), &checkpoint.files().warnings()}) {
+    notes.insert(notes.end(), warnings->begin(), warnings->end());
+  }
+  if (checkpoint.tied()) {
+    notes.emplace_back("embedding and head are one matrix; theory at initialisation takes them for independent");
+  }
+  const auto positions = checkpoint.config().find("max_position_embeddings");
+  if (positions != checkpoint.config().end() && positions->is_number_integer() &&
+      positions->get<std::int64_t>() < static_cast<std::int64_t>(input.ids.size())) {
+    notes.push_back(fmt::format("{} tokens, more than max_position_embeddings = {}", input.ids.size(),
+                                positions->get<std::int64_t>()));
+  }
+  return notes;
+}
+
+Resolved resolved_of(const ProbeConfig& config, const Checkpoint& checkpoint, const ProbeResult& result) {
+  Resolved all = resolved(config, {result.at_init});
+  all.add(probe_section, config);
+  nlohmann::ordered_json files{{"config.json", sha256_of_file(checkpoint.folder() + "/config.json")}};
+  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
+  for (auto* json : {&all.printed, &all.hashed}) (*json)["checkpoint"] = files;
+  all.hashed["ids"] = result.input.ids;
+  all.hashed["labels"] = result.input.labels;
+  return all;
+}
+
+// clang-format off
+constexpr Key<ProbeConfig> keys[] = {
+    {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation beside it"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<ProbeConfig> probe_section{"probe", keys};
+
+ProbeResult probe(const ProbeConfig& config, Progress& progress) {
+  const Checkpoint checkpoint(config.checkpoint);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
+  const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
+  TokenInput input = read_token_input(config.source, checkpoint.model(), config.checkpoint);
+  if (config.run.backward && !input.has_labels()) {
+    throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
+  }
+  ProbeResult result{.model = name_of(checkpoint),
+                     .family = std::string(checkpoint.family().name),
+                     .at_init = initial_stack(checkpoint.model(), config, static_cast<int>(input.ids.size())),
+                     .dtype = config.run.dtype,
+                     .backward = config.run.backward,
+                     .input = std::move(input),
+                     .measured = {},
+                     .agreement = config.agreement,
+                     .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
+                     .notes = {}};
+  result.stopped_early = until_stopped([&] {
+    result.measured = measure(context, checkpoint, result.input, config, progress);
+    progress.throw_if_stop_requested();
+    if (config.with_theory) {
+      result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
+    }
+    result.notes = notes_of(checkpoint, result.input);
+    result.provenance = provenance(config, resolved_of(config, checkpoint, result));
+    result.provenance["checkpoint"] = config.checkpoint;
+  });
+  return result;
+}
+
+}  // namespace periscope

@@ -1,0 +1,63 @@
+#include "sim/spec/stack_keys.h"
+
+namespace periscope {
+namespace {
+
+constexpr Range wide = from_to(1, 1 << 20);
+
+// clang-format off
+constexpr Key<ModelSpec> model_keys[] = {
+    {.name = "preset", .field = {}, .meaning = "400M, 1.5B or 3.2B: fills the shape; explicit keys win", .standard = "-"},
+    {.name = "layers", .field = &ModelSpec::layers, .range = from_to(1, 10'000), .meaning = "layers, each attention and MLP"},
+    {.name = "width", .field = &ModelSpec::width, .range = wide, .meaning = "D"},
+    {.name = "heads", .field = &ModelSpec::heads, .range = wide, .meaning = "query heads"},
+    {.name = "kv_heads", .field = &ModelSpec::kv_heads, .range = wide, .meaning = "key/value heads; divides heads", .standard = "heads"},
+    {.name = "head_dim", .field = &ModelSpec::head_dim, .range = wide, .meaning = "e", .standard = "width/heads"},
+    {.name = "mlp", .field = word_field<&ModelSpec::mlp, mlp_kind_names>()},
+    {.name = "mlp_width", .field = &ModelSpec::mlp_width, .range = wide, .meaning = "hidden width h", .standard = "4*width"},
+    {.name = "norm", .field = word_field<&ModelSpec::norm, norm_kind_names>()},
+    {.name = "norm_eps", .field = &ModelSpec::norm_eps, .range = at_least(0), .meaning = "epsilon of every norm"},
+    {.name = "gamma", .field = &ModelSpec::gamma, .meaning = "gain of norms A, B, C, embedding and final; QK-norm gains are 1"},
+    {.name = "placement", .field = &ModelSpec::placement, .meaning = "a name, a table {A, B, C, alpha, beta}, or a list of these", .swept = true},
+    {.name = "embedding_norm", .field = &ModelSpec::embedding_norm, .meaning = "norm on the stack's input"},
+    {.name = "final_norm", .field = &ModelSpec::final_norm, .meaning = "norm on the stack's output", .standard = "by placement"},
+    {.name = "qk_norm", .field = word_field<&ModelSpec::qk_norm, qk_norm_names>(), .meaning = "none, head, full: RMSNorm of queries and keys before RoPE"},
+    {.name = "rope", .field = &ModelSpec::rope, .meaning = "rotary embedding, half-split, base 10000"},
+    {.name = "causal", .field = &ModelSpec::causal, .meaning = "causal mask"},
+    {.name = "vocab", .field = &ModelSpec::vocab, .range = from_to(1, 1 << 24), .meaning = "V"},
+    {.name = "unembedding", .field = &ModelSpec::unembedding, .meaning = "unembedding matrix after the final norm"},
+};
+
+constexpr Key<InitSpec> init_keys[] = {
+    {.name = "scheme", .field = word_field<&InitSpec::scheme, init_scheme_names>(), .meaning = "normal std; lecun 1/fan_in, he 2/fan_in, xavier 2/(in+out), scaled factor/fan_in"},
+    {.name = "std", .field = &InitSpec::std, .range = at_least(0), .meaning = "standard deviation of scheme normal"},
+    {.name = "factor", .field = &InitSpec::factor, .range = at_least(0), .meaning = "factor of scheme scaled"},
+    {.name = "qk_factor", .field = &InitSpec::qk_factor, .range = at_least(0), .meaning = "on the standard deviation of W_q and W_k; 0: uniform attention"},
+    {.name = "down_factor", .field = &InitSpec::down_factor, .range = at_least(0), .meaning = "on the standard deviation of W_down"},
+};
+
+constexpr Key<InputSpec> input_keys[] = {
+    {.name = "kind", .field = word_field<&InputSpec::kind, input_kind_names>(), .meaning = "gaussian, tokens (random ids), text (bytes of a file), or a list of these", .swept = true},
+    {.name = "tokens", .field = &InputSpec::tokens, .range = wide, .meaning = "T"},
+    {.name = "second_moment", .field = &InputSpec::second_moment, .range = above(0), .meaning = "of the input's entries; tokens, text: of the embedding table's"},
+    {.name = "correlation", .field = &InputSpec::correlation, .range = from_to(0, 1), .meaning = "of two tokens' entries, 0 to 1; gaussian only"},
+    {.name = "path", .field = &InputSpec::path, .meaning = "text only: the file", .effect = Effect::file},
+};
+
+constexpr Key<SublayerRule> rule_keys[] = {
+    {.name = "A", .field = &SublayerRule::norm_a},
+    {.name = "B", .field = &SublayerRule::norm_b},
+    {.name = "C", .field = &SublayerRule::norm_c},
+    {.name = "alpha", .field = &SublayerRule::alpha},
+    {.name = "beta", .field = &SublayerRule::beta},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<ModelSpec> model_section{"model", model_keys};
+const Section<InitSpec> init_section{"init", init_keys};
+const Section<InputSpec> input_section{"input", input_keys};
+const Section<SublayerRule> placement_section{"model.placement", rule_keys};
+
+}  // namespace periscope

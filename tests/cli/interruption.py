@@ -1,0 +1,146 @@
+"""Runs that are stopped or killed: exit codes, and the same command goes on to the same result. Usage: interruption.py
+BINARY"""
+
+import json
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from periscope_process import BINARY, SMALL, run
+
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=200"]
+[[config]]
+name = "rungs"
+file = "small.toml"
+ladder = true
+set = ["ladder.widths=[16,32,48,64]", "ladder.seeds=100", "model.placement=pre", "model.width=32"]
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+[[theory]]
+name = "weak W_down"
+set = ["init.down_factor=0.5"]
+config = "small"
+[[theory]]
+name = "strong W_down, limit"
+set = ["init.down_factor=2"]
+config = "rungs"
+"""
+# Enough seeds that a signal comes in time, in a second or two.
+COMMANDS = {
+    "propagate": ["--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
+    "converge": ["--set", "converge.widths=[32,64,128]", "--set", "converge.seeds=300"],
+    "ladder": ["--set", "ladder.widths=[16,32,48,64]", "--set", "ladder.seeds=200"],
+    "power": ["--set", "theory.finite_width=false"],
+    "gradients depth": ["--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
+}
+
+
+def without_times(json_object):
+    """Without what no run repeats, argv and threads among it."""
+    if isinstance(json_object, dict):
+        return {k: without_times(v) for k, v in json_object.items() if k not in ("seconds", "created", "argv", "threads")}
+    if isinstance(json_object, list):
+        return [without_times(v) for v in json_object]
+    return json_object
+
+
+class Interruption(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "small.toml").write_text(SMALL)
+        (self.folder / "list.toml").write_text(LIST)
+
+    def command(self, name, *flags):
+        config = self.folder / ("list.toml" if name == "power" else "small.toml")
+        return [str(BINARY), *name.split(), "--config", str(config), *COMMANDS[name], "--json", *map(str, flags)]
+
+    def interrupted(self, command, out, kill, records):
+        """Sends `kill` once `records` more lines are in the journal; the exit code, standard error, seconds it took."""
+        def lines():
+            return sum(journal.read_bytes().count(b"\n") for journal in out.glob("*.journal"))
+        before = lines()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + 120
+            while lines() < before + records:
+                self.assertLess(time.monotonic(), deadline)
+                self.assertIsNone(process.poll(), "it was over before it was interrupted")
+                time.sleep(0.001)
+            process.send_signal(kill)
+            start = time.monotonic()
+            output, errors = process.communicate(timeout=60)
+            self.assertEqual(output, "", "no half results")
+            return process.returncode, errors, time.monotonic() - start
+
+    def test_the_same_command_goes_on_to_the_same_result(self):
+        for name in COMMANDS:
+            with self.subTest(command=name):
+                out = self.folder / name.replace(" ", "-")
+                whole = subprocess.run(self.command(name, "--quiet", "--out", self.folder / "whole"),
+                                       capture_output=True, text=True)
+                expected = without_times(json.loads(whole.stdout))
+                for kill, threads in ((signal.SIGKILL, 1), (signal.SIGTERM, 2), (signal.SIGINT, 1)):
+                    code, errors, seconds = self.interrupted(self.command(name, "--out", out, "--threads", threads), out,
+                                                             kill, 8)
+                    if kill == signal.SIGKILL:
+                        self.assertEqual(code, -kill)
+                        continue
+                    self.assertEqual(code, 75, errors)
+                    self.assertIn("the same command goes on from", errors)
+                    self.assertLess(seconds, 4)
+                journal, = out.glob("*.journal")
+                kept = journal.read_bytes().count(b"\n")
+                again = subprocess.run(self.command(name, "--quiet", "--out", out), capture_output=True, text=True)
+                self.assertEqual(again.returncode, whole.returncode, again.stderr)
+                self.assertEqual(without_times(json.loads(again.stdout)), expected)
+                self.assertGreater(kept, 20, "three runs kept what they had")
+                self.assertEqual(list(out.glob("*.journal")), [], "what is finished needs no journal")
+
+    def test_another_configuration_reads_nothing_of_it(self):
+        out = self.folder / "out"
+        self.interrupted(self.command("converge", "--out", out), out, signal.SIGTERM, 8)
+        other = ["--set", "model.gamma=0.5"]
+        fresh = run(*self.command("converge", "--quiet", *other)[1:])
+        beside = run(*self.command("converge", "--quiet", "--out", out, *other)[1:])
+        self.assertEqual(without_times(json.loads(beside.stdout)), without_times(json.loads(fresh.stdout)))
+
+    def test_with_nothing_to_go_on_from(self):
+        for command in (self.command("propagate"), self.command("ladder"),
+                        [str(BINARY), "verify", "--cases", "2000000"],
+                        [str(BINARY), "soundness", "--checkpoints", "100000"]):
+            for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+                with self.subTest(command=command[1], kill=kill):
+                    process = subprocess.Popen([*command, "--threads", "1"], stdout=subprocess.PIPE,
+                                               stderr=subprocess.PIPE, text=True)
+                    time.sleep(0.3)
+                    process.send_signal(kill)
+                    start = time.monotonic()
+                    output, errors = process.communicate(timeout=60)
+                    self.assertEqual((process.returncode, output), (code, ""), errors)
+                    self.assertLess(time.monotonic() - start, 4)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        process = subprocess.Popen([str(BINARY), "theory", "--set", "model.layers=48", "--set", "input.tokens=512",
+                                    "--backward", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
