@@ -39,8 +39,7 @@ Index PatternLaw::first_seen(Index t) const {
 }
 
 NormalStream numbers_of(PatternStream stream) {
-  constexpr std::uint64_t sampled_patterns = std::uint64_t{1} << 48U;
-  return NormalStream({stream.seed, stream.replicate, stream.sublayer + sampled_patterns});
+  return NormalStream({stream.seed, stream.replicate, stream.sublayer + place::patterns});
 }
 
 // Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.

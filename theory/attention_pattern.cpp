@@ -34,7 +34,7 @@ class MixedSum {
 
 /// What is drawn beside the patterns: these must not depend on whether it is.
 NormalStream other_numbers_of(PatternStream stream) {
-  stream.sublayer += std::uint64_t{1} << 32U;
+  stream.sublayer += place::other_half;
   return numbers_of(stream);
 }
 

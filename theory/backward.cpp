@@ -12,10 +12,6 @@ namespace {
 
 double squared(double x) { return x * x; }
 
-/// The way back samples patterns of its own: a squared gradient is linear in them, and stays so where the way forward,
-/// whose kernels it depends on otherwise, does not know them.
-constexpr std::uint64_t way_back = std::uint64_t{1} << 47U;
-
 int backward_samples(const ForwardChain& chain) {
   return chain.backward_samples > 0 ? chain.backward_samples : chain.samples;
 }
@@ -103,7 +99,9 @@ class Backward {
     const double k = squared(std_of(Weight::k));
     const double v = squared(std_of(Weight::v));
     const double o = squared(std_of(Weight::o));
-    const PatternStream stream{chain_.seed, chain_.replicate, way_back + static_cast<std::uint64_t>(l)};
+    // The way back samples patterns of its own: a squared gradient is linear in them, and stays so where the way
+    // forward, whose kernels it depends on otherwise, does not know them.
+    const PatternStream stream{chain_.seed, chain_.replicate, place::way_back + static_cast<std::uint64_t>(l)};
     const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;
@@ -168,7 +166,7 @@ class Backward {
 
 void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
                       const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
-  const PatternStream stream{chain.seed, chain.replicate, way_back + (std::uint64_t{1} << 33U)};
+  const PatternStream stream{chain.seed, chain.replicate, place::way_back + place::logits};
   // A logit matrix averages over the vocabulary itself: a large one needs fewer of them.
   constexpr int enough_logits = 2048;
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;

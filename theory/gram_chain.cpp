@@ -13,10 +13,6 @@ namespace {
 
 using Index = Eigen::Index;
 
-/// What is drawn before the first sublayer, beside places 0 … 2L − 1.
-constexpr std::uint64_t place_of_input = std::uint64_t{1} << 32U;
-constexpr std::uint64_t place_of_table = place_of_input + 1;
-
 Matrix side_by_side(const Matrix& a, const Matrix& b) {
   Matrix all(a.rows(), a.cols() + b.cols());
   all << a, b;
@@ -47,7 +43,7 @@ Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, ChainStrea
   const EmbeddingSpec& e = spec.model.embedding;
   Matrix root = e.scale * rms * one_hot(ids);
   if (spec.model.projects_embedding()) {
-    stream.place = place_of_table;
+    stream.place = place::table;
     NormalStream table(stream);
     const Matrix rows = independent_features(square_root(root), 1, spec.model.embedding_width(), table);
     root = stddev_of(spec, Weight::project_in) * rows;
@@ -100,7 +96,7 @@ class Readings {
 class Chain {
  public:
   Chain(const StackSpec& spec, GramReplicate r)
-      : spec_(spec), m_(spec.model), fault_(r.fault), stream_{r.seed, r.replicate, place_of_input}, readings_(m_) {}
+      : spec_(spec), m_(spec.model), fault_(r.fault), stream_{r.seed, r.replicate, place::input}, readings_(m_) {}
 
   Profile run(const std::vector<int>& ids) {
     NormalStream input(stream_);

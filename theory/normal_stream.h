@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "sim/spec/streams.h"
 #include "theory/gaussian.h"
 
 namespace periscope::theory {
@@ -11,7 +12,7 @@ namespace periscope::theory {
 struct ChainStream {
   std::uint64_t seed;
   std::uint64_t replicate;
-  std::uint64_t place;  ///< of T25 a sublayer, or what comes before the first; of sampled patterns PatternStream's
+  std::uint64_t place;  ///< see theory::place
 };
 
 /// Independent standard normal numbers: Threefry counters and Box–Muller, many at a time. A number has the resolution

@@ -10,8 +10,6 @@
 namespace periscope {
 namespace {
 
-constexpr std::uint32_t attack_stream = 0x61747461;
-
 double norm_of(const Backend& ops, const Tensor& x) {
   double sum = 0.0;
   for (const double s : ops.row_dots(x, x)) sum += s;
@@ -47,7 +45,7 @@ Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double la
 
 Climb climb_from_random(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
                         int restart) {
-  const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), attack_stream};
+  const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), Stream::attack_start};
   const double spread = std::isinf(largest) ? 1.0 : largest;
   const Tensor start = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
   return climb(c, start, place, largest, o.steps);
@@ -64,7 +62,7 @@ Search search_from_random(const StackContext& c, const SignalPlace& place, const
   const int room = c.model.embedding.positions - c.model.embedding.position_offset;
   const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, room) : o.tokens;
   std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
-  fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), attack_stream}, c.model.vocab, draws);
+  fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), Stream::attack_ids}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
     return peak_gradient_at(c, embedding_forward(c, ids), place, false).value;
   };

@@ -11,7 +11,7 @@ namespace periscope {
 /// Random choices from one stream, the same on every machine: for cases that a seed and a number name.
 class Draw {
  public:
-  explicit Draw(StreamKey key) : engine_(engine_of(key, 0)) {}
+  explicit Draw(StreamKey key) : engine_(key) {}
 
   double uniform() { return (engine_() + 0.5) * 0x1p-32; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }

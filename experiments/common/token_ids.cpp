@@ -36,7 +36,7 @@ std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
     case InputKind::text: return bytes_of(spec.input.path, spec.input.tokens, 0);
     case InputKind::tokens: {
       std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
-      fill_uniform_int({seed, 0, stream_token_ids}, spec.model.vocab, ids);
+      fill_uniform_int({seed, 0, Stream::token_ids}, spec.model.vocab, ids);
       return ids;
     }
   }
@@ -48,7 +48,7 @@ std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
   const int classes = m.unembedding ? m.vocab : m.width;
   if (spec.input.kind != InputKind::text) {
     std::vector<int> labels(static_cast<std::size_t>(spec.input.tokens));
-    fill_uniform_int({seed, 0, stream_labels}, classes, labels);
+    fill_uniform_int({seed, 0, Stream::labels}, classes, labels);
     return labels;
   }
   std::vector<int> labels = bytes_of(spec.input.path, spec.input.tokens, 1);

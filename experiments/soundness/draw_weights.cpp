@@ -222,8 +222,7 @@ std::int64_t Specimen::parameters() const {
 void draw_weights(Draw& draw, const NumberFormat& format, Specimen& s) { Writer(draw, format, s).write(); }
 
 Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const NumberFormat& format) {
-  constexpr std::uint32_t stream_specimens = 1001;
-  Draw draw({seed, index, stream_specimens});
+  Draw draw({seed, index, Stream::soundness_checkpoint});
   Specimen s;
   s.seed = seed;
   s.index = index;

@@ -16,7 +16,6 @@
 namespace periscope {
 namespace {
 
-constexpr std::uint32_t stream_runs = 1002;
 constexpr int changes = 16;  ///< inputs that are tried beside those that were made
 
 /// How a specimen is certified: what of it is left open.
@@ -203,7 +202,7 @@ Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number
 SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   const RunArithmetic arithmetic = options.arithmetics[index % options.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
-  Draw draw({options.seed, index, stream_runs});
+  Draw draw({options.seed, index, Stream::soundness_run});
   const auto ops = make_reference_backend();
 
   SpecimenResult r;

@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-constexpr std::uint32_t stream_attacks = 1001;
-
 /// Shape and kinds of an attack's cases; the numbers come from the start.
 struct AttackSetting {
   SublayerRule rule;
@@ -28,7 +26,7 @@ struct AttackSetting {
 constexpr double decisive_gain = 100.0;
 
 BoundCase random_start(const AttackSetting& setting, std::uint64_t seed, std::uint32_t start) {
-  PhiloxEngine engine = engine_of({seed, start, stream_attacks}, 0);
+  PhiloxEngine engine({seed, start, Stream::verify_attack});
   boost::random::normal_distribution<double> normal;
   const auto d = static_cast<std::size_t>(setting.width);
   constexpr std::size_t units = 3;

@@ -7,9 +7,6 @@
 namespace periscope {
 namespace {
 
-/// The tensor number of the stream that cases are drawn from; weights and inputs have others.
-constexpr std::uint32_t stream_cases = 1000;
-
 SublayerRule draw_rule(Draw& draw) {
   constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, b_only{.norm_b = true},
       post{.norm_c = true}, a_c{.norm_a = true, .norm_c = true}, all{.norm_a = true, .norm_b = true, .norm_c = true};
@@ -62,7 +59,7 @@ void make_massive(Draw& draw, BoundCase& c) {
 }  // namespace
 
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
-  Draw draw({seed, id, stream_cases});
+  Draw draw({seed, id, Stream::verify_case});
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(norm == NormKind::layer ? 2 : 1, 64);

@@ -13,7 +13,6 @@
 namespace periscope {
 namespace {
 
-constexpr std::uint32_t stream_massive = 1002;
 constexpr int stack_count = 32, stack_width = 64, stack_hidden = 256;
 constexpr int points_per_decade = 2, decades = 6;
 constexpr int exponent_decades = 3;
@@ -30,7 +29,7 @@ constexpr Setting settings[] = {{"pre", {.norm_a = true}, false},
 
 /// Stack `number` under one setting. Weights and input are the same for all settings.
 BoundCase stack_of(const Setting& setting, std::uint64_t seed, std::uint32_t number) {
-  PhiloxEngine engine = engine_of({seed, number, stream_massive}, 0);
+  PhiloxEngine engine({seed, number, Stream::verify_massive});
   boost::random::normal_distribution<double> normal;
   const auto draw = [&](int count, double scale) {
     std::vector<double> values(static_cast<std::size_t>(count));

@@ -10,7 +10,7 @@
 #include "sim/core/op_table.h"
 #include "sim/core/statistics.h"
 #include "sim/core/tensor.h"
-#include "sim/random/stream_key.h"
+#include "sim/spec/streams.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope {

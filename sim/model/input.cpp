@@ -9,10 +9,10 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
   const InputSpec& input = spec.input;
   const int width = spec.model.width;
   const double own = std::sqrt(input.second_moment * (1.0 - input.correlation));
-  Tensor x = backend.normal(input.tokens, width, dtype, {seed, 0, stream_input}, own);
+  Tensor x = backend.normal(input.tokens, width, dtype, {seed, 0, Stream::input}, own);
   if (input.correlation == 0.0) return x;
   const double common = std::sqrt(input.second_moment * input.correlation);
-  const Tensor shared = backend.normal(1, width, dtype, {seed, 0, stream_common_input}, common);
+  const Tensor shared = backend.normal(1, width, dtype, {seed, 0, Stream::common_input}, common);
   return backend.axpby(1.0, x, 1.0,
                        backend.gather(shared, std::vector<int>(static_cast<std::size_t>(input.tokens), 0)));
 }

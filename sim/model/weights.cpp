@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/model/parameters.h"
+#include "sim/random/normal.h"
 
 namespace periscope {
 namespace {
@@ -36,8 +37,23 @@ Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight tab
 
 Tensor GeneratedWeights::matrix(int layer, Weight weight) const {
   const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
-  const StreamKey key{seed_, static_cast<std::uint32_t>(layer), static_cast<std::uint32_t>(weight)};
+  const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
   return backend_.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, weight));
+}
+
+Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+  const auto [rows, cols] = shape_of(spec_.model, table);
+  const auto width = static_cast<std::size_t>(cols);
+  const double stddev = stddev_of(spec_, table);
+  const auto fill = [&, of = rows](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const int id = ids[static_cast<std::size_t>(first) + i];
+      if (id < 0 || id >= of) throw std::out_of_range("a row that the table does not have");
+      const auto begin = static_cast<std::uint64_t>(id) * width;
+      fill_normal<double>({seed_, 0, stream_of(table)}, begin, stddev, values.subspan(i * width, width));
+    }
+  };
+  return ops.from_rows(static_cast<Tensor::Index>(ids.size()), cols, dtype_, fill);
 }
 
 NormWeights GeneratedWeights::norm(Weight weight) const {

@@ -65,9 +65,8 @@ class GeneratedWeights final : public WeightSource {
       : backend_(backend), spec_(std::move(spec)), dtype_(dtype), seed_(seed) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
+  /// Draws no other rows.
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
   [[nodiscard]] Tensor matrix(int layer, Weight weight) const;

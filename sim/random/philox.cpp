@@ -1,44 +1,53 @@
 #include "sim/random/philox.h"
 
-#include <boost/random/normal_distribution.hpp>
 #include <boost/random/uniform_int_distribution.hpp>
-
-#include <algorithm>
 #include <stdexcept>
 
 namespace periscope {
+namespace {
 
-void PhiloxEngine::refill() {
-  r123::Philox4x32 bijection;
-  for (Counter& words : words_) {
-    words = bijection(next_, key_);
-    ++next_[0];
-  }
-  used_ = 0;
-}
+/// The four words of a counter, each in the low half of 64 bits; the high halves hold what is left of products.
+/// That is the shape in which compilers turn a loop over counters into vector instructions.
+struct Block {
+  std::uint64_t x0, x1, x2, x3;
+};
 
-PhiloxEngine engine_of(StreamKey key, std::uint64_t block) {
-  if (block >> 32U != 0) throw std::length_error("random stream is longer than 2^42 numbers");
-  return PhiloxEngine({{0, static_cast<std::uint32_t>(block), key.layer, key.tensor}},
-                      {{static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32U)}});
-}
-
-template <class T>
-void fill_normal(StreamKey key, std::uint64_t first, double stddev, std::span<T> out) {
-  if (first % normal_block != 0) throw std::logic_error("fill_normal must start at a block");
-  for (std::uint64_t begin = 0; begin < out.size(); begin += normal_block) {
-    PhiloxEngine engine = engine_of(key, (first + begin) / normal_block);
-    boost::random::normal_distribution<double> unit(0.0, 1.0);
-    const std::uint64_t end = std::min<std::uint64_t>(begin + normal_block, out.size());
-    for (std::uint64_t i = begin; i < end; ++i) out[i] = static_cast<T>(stddev * unit(engine));
+/// The block after as many more rounds. Compilers vectorise a loop over calls only if all of them are inlined.
+template <int rounds>
+[[gnu::always_inline]] inline Block mixed(Block b, std::uint32_t key0, std::uint32_t key1) {
+  if constexpr (rounds == 0) {
+    return b;
+  } else {
+    constexpr std::uint64_t low = 0xffffffff;
+    const std::uint64_t p = 0xD2511F53 * (b.x0 & low);
+    const std::uint64_t q = 0xCD9E8D57 * (b.x2 & low);
+    return mixed<rounds - 1>({(q >> 32U) ^ b.x1 ^ key0, q, (p >> 32U) ^ b.x3 ^ key1, p}, key0 + 0x9E3779B9,
+                             key1 + 0xBB67AE85);
   }
 }
 
-template void fill_normal<double>(StreamKey, std::uint64_t, double, std::span<double>);
-template void fill_normal<float>(StreamKey, std::uint64_t, double, std::span<float>);
+}  // namespace
+
+void philox_words(StreamKey key, std::uint64_t first_counter, std::span<std::uint32_t> words) {
+  if (words.size() % 4 != 0) throw std::logic_error("philox_words writes four words at a time");
+  const auto layer = key.layer;
+  const auto stream = static_cast<std::uint32_t>(key.stream);
+  const auto key0 = static_cast<std::uint32_t>(key.seed);
+  const auto key1 = static_cast<std::uint32_t>(key.seed >> 32U);
+  std::uint32_t* const out = words.data();
+  const std::size_t blocks = words.size() / 4;
+  for (std::size_t j = 0; j < blocks; ++j) {
+    const std::uint64_t counter = first_counter + j;
+    const Block b = mixed<10>({counter & 0xffffffff, counter >> 32U, layer, stream}, key0, key1);
+    out[4 * j] = static_cast<std::uint32_t>(b.x0);
+    out[4 * j + 1] = static_cast<std::uint32_t>(b.x1);
+    out[4 * j + 2] = static_cast<std::uint32_t>(b.x2);
+    out[4 * j + 3] = static_cast<std::uint32_t>(b.x3);
+  }
+}
 
 void fill_uniform_int(StreamKey key, int bound, std::span<int> out) {
-  PhiloxEngine engine = engine_of(key, 0);
+  PhiloxEngine engine(key);
   boost::random::uniform_int_distribution<int> uniform(0, bound - 1);
   for (int& value : out) value = uniform(engine);
 }

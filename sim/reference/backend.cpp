@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "sim/random/philox.h"
+#include "sim/random/normal.h"
 #include "sim/reference/ops.h"
 
 namespace periscope {

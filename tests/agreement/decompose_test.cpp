@@ -55,7 +55,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const GeneratedWeights weights(truth(), spec, DType::f64, 5);
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor x = gaussian_input(truth(), spec, DType::f64, 5);
-    const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, 0}, 1.0);
+    const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, Stream{}}, 1.0);
     const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
       SignalKeeper signals(Pass::forward);
       SublayerPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);

@@ -41,7 +41,7 @@ TEST_CASE("normal: one stream, the same numbers on every backend; f32 is f64 rou
     for (const Index cols : {Index{1}, Index{33}, Index{257}, Index{1025}}) {
       CAPTURE(target.name());
       CAPTURE(cols);
-      const StreamKey key{.seed = 3, .layer = 1, .tensor = 4};
+      const StreamKey key{.seed = 3, .layer = 1, .stream = Stream{4}};
       std::vector<double> expected = truth().to_host(truth().normal(67, cols, DType::f64, key, 0.37));
       if (target.dtype == DType::f32) {
         for (double& x : expected) x = static_cast<double>(static_cast<float>(x));

@@ -17,7 +17,7 @@ using Index = Tensor::Index;
 using Values = std::vector<double>;
 
 Tensor random_tensor(Index rows, Index cols, std::uint32_t stream, double stddev = 1.0) {
-  return truth().normal(rows, cols, DType::f64, {20240229, 0, stream}, stddev);
+  return truth().normal(rows, cols, DType::f64, {20240229, 0, Stream{stream}}, stddev);
 }
 
 double dot(const Tensor& a, const Tensor& b) {

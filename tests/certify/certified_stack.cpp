@@ -11,7 +11,7 @@ SublayerWeights BiasedWeights::fetch(int sublayer) const {
   for (auto& [weight, linear] : all.linear) {
     if (is_table(weight)) continue;
     const auto layer = static_cast<std::uint32_t>(is_of_layer(weight) ? sublayer / 2 : 0);
-    const StreamKey key{91, layer, 300 + static_cast<std::uint32_t>(weight)};
+    const StreamKey key{91, layer, Stream{2100 + static_cast<std::uint32_t>(weight)}};
     const Tensor w = linear.map->dense();
     const Tensor added = backend_.normal(1, w.rows(), w.dtype(), key, scale_);
     linear.bias = linear.bias.empty() ? added : backend_.axpby(1.0, linear.bias, 1.0, added);

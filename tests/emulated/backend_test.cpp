@@ -28,7 +28,7 @@ Tensor row(const std::vector<double>& values) {
 }
 
 Tensor numbers(Index rows, Index cols, std::uint32_t which, const NumberFormat& format) {
-  return round_to_stored(truth(), truth().normal(rows, cols, DType::f64, {3, 0, which}, 1.0), format);
+  return round_to_stored(truth(), truth().normal(rows, cols, DType::f64, {3, 0, Stream{which}}, 1.0), format);
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {

@@ -37,7 +37,7 @@ void add_biases(LossProblem& problem, std::uint64_t seed) {
   std::uint32_t number = 0;
   for (const ParameterId& id : matrices_of(problem.spec)) {
     if (is_table(id.weight)) continue;
-    const StreamKey key{seed, 1000 + number++, 0};
+    const StreamKey key{seed, 1000 + number++, Stream{}};
     const int fan_out = shape_of(problem.spec.model, id.weight).fan_out;
     problem.parameters[name_of(bias_of(id))] = truth().to_host(truth().normal(1, fan_out, DType::f64, key, 0.3));
   }

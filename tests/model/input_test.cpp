@@ -76,7 +76,7 @@ TEST_CASE("generated weights: the matrix of a layer is its stream, whichever way
   CHECK(matrix(1, Weight::up) == matrix(1, Weight::up));
   CHECK(matrix(1, Weight::up) != matrix(0, Weight::up));
   CHECK(matrix(1, Weight::up) != matrix(1, Weight::gate));
-  const StreamKey key{.seed = 5, .layer = 1, .tensor = static_cast<std::uint32_t>(Weight::down)};
+  const StreamKey key{.seed = 5, .layer = 1, .stream = stream_of(Weight::down)};
   CHECK(matrix(1, Weight::down) == truth().to_host(truth().normal(12, 10, DType::f64, key, std::sqrt(0.1))));
 }
 

@@ -9,7 +9,7 @@
 namespace periscope {
 namespace {
 
-std::vector<int> draw(std::size_t count, int bound, StreamKey key = {1, 0, stream_token_ids}) {
+std::vector<int> draw(std::size_t count, int bound, StreamKey key = {1, 0, Stream::token_ids}) {
   std::vector<int> x(count);
   fill_uniform_int(key, bound, x);
   return x;
@@ -21,8 +21,8 @@ TEST_CASE("the length of a draw does not change its numbers; the stream does") {
   const std::vector<int> all = draw(100, 50);
   const std::vector<int> some = draw(10, 50);
   CHECK(std::vector<int>(all.begin(), all.begin() + 10) == some);
-  CHECK(draw(100, 50, {1, 0, stream_labels}) != all);
-  CHECK(draw(100, 50, {2, 0, stream_token_ids}) != all);
+  CHECK(draw(100, 50, {1, 0, Stream::labels}) != all);
+  CHECK(draw(100, 50, {2, 0, Stream::token_ids}) != all);
 }
 
 TEST_CASE("a bound of 1 leaves only 0") { CHECK(draw(5, 1) == std::vector<int>(5, 0)); }

@@ -14,7 +14,7 @@ Twin twin_from(const Target& target, Tensor here) {
 
 Twin normal_twin(const Target& target, Tensor::Index rows, Tensor::Index cols, std::uint32_t stream, double stddev) {
   constexpr std::uint64_t seed = 20240229;
-  return twin_from(target, target.backend->normal(rows, cols, target.dtype, {seed, 0, stream}, stddev));
+  return twin_from(target, target.backend->normal(rows, cols, target.dtype, {seed, 0, Stream{stream}}, stddev));
 }
 
 Twin twin_of(const Target& target, Tensor::Index rows, Tensor::Index cols, std::span<const double> values) {

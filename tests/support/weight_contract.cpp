@@ -16,7 +16,7 @@ constexpr std::array<int, 3> some_rows{2, 0, 2};
 /// Numbers of one part of one weight in one place.
 Tensor numbers(Tensor::Index rows, Tensor::Index cols, std::uint64_t part, int sublayer, Weight weight) {
   const auto place = static_cast<std::uint32_t>(sublayer + 1);
-  return truth().normal(rows, cols, DType::f64, {part, place, static_cast<std::uint32_t>(weight)}, 1.0);
+  return truth().normal(rows, cols, DType::f64, {part, place, stream_of(weight)}, 1.0);
 }
 
 std::vector<double> host(const Tensor& x) { return x.empty() ? std::vector<double>{} : truth().to_host(x); }

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sim/spec/weight.h"
+
+/// The registry of random streams: every number that tells two streams apart stands in this file.
+namespace periscope {
+
+/// What a stream of the simulation or of an experiment is for. The numbers are part of the generator's counter: never
+/// renumber, never use one twice (tests/spec/streams_test.cpp does not compile then).
+enum class Stream : std::uint32_t {
+  // 0 … 99: the matrices, see stream_of
+  input = 100,
+  common_input = 101,
+  token_ids = 102,
+  labels = 103,
+  attack_start = 200,  ///< certify's gradient ascent; `layer` is the restart
+  attack_ids = 201,    ///< certify's search over token ids; `layer` is the restart
+  verify_case = 1000,  ///< `layer` is the number of the case, likewise below
+  verify_attack = 1001,
+  verify_massive = 1002,
+  soundness_checkpoint = 1003,
+  soundness_run = 1004,
+};
+
+[[nodiscard]] constexpr Stream stream_of(Weight weight) { return Stream{static_cast<std::uint32_t>(weight)}; }
+
+/// Names one stream of random numbers. Distinct keys give independent streams: layer and stream are part of the
+/// generator's counter, the seed is its key.
+struct StreamKey {
+  std::uint64_t seed;
+  std::uint32_t layer;
+  Stream stream;
+};
+
+/// Theory draws from another generator (Threefry), with seed and replicate as two words of its key. The third is a
+/// place: a number below 2³² is a sublayer of T25's chain, the others are the sums of these.
+namespace theory::place {
+
+inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;  ///< what T25's chain draws before the first sublayer
+inline constexpr std::uint64_t table = input + 1;                ///< the rows of a projected table
+inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;  ///< attention patterns, plus the sublayer
+inline constexpr std::uint64_t way_back = std::uint64_t{1} << 47U;  ///< of patterns: those of the backward chain
+inline constexpr std::uint64_t other_half = std::uint64_t{1}
+                                            << 32U;               ///< of patterns: the second of two independent sets
+inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< of the way back: the logits of the loss
+
+}  // namespace theory::place
+}  // namespace periscope

@@ -1,0 +1,60 @@
+#include "sim/spec/streams.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string_view>
+
+namespace periscope {
+namespace {
+
+// Two streams of one number are two cases of one value, and a stream without a case is a warning: neither compiles.
+constexpr std::string_view name_of(Stream stream) {
+  static_assert(weight_names.size() <= 100);
+  switch (stream) {
+    case Stream::input: return "input";
+    case Stream::common_input: return "common_input";
+    case Stream::token_ids: return "token_ids";
+    case Stream::labels: return "labels";
+    case Stream::attack_start: return "attack_start";
+    case Stream::attack_ids: return "attack_ids";
+    case Stream::verify_case: return "verify_case";
+    case Stream::verify_attack: return "verify_attack";
+    case Stream::verify_massive: return "verify_massive";
+    case Stream::soundness_checkpoint: return "soundness_checkpoint";
+    case Stream::soundness_run: return "soundness_run";
+  }
+  const auto number = static_cast<std::uint32_t>(stream);
+  return number < weight_names.size() ? weight_names[number] : "nobody's";
+}
+
+TEST_CASE("the streams of weights are those of no one else") {
+  std::set<std::string_view> names;
+  for (std::uint32_t w = 0; w < weight_names.size(); ++w) {
+    CHECK(name_of(stream_of(static_cast<Weight>(w))) == weight_names[w]);
+    names.insert(weight_names[w]);
+  }
+  CHECK(names.size() == weight_names.size());
+  CHECK(name_of(Stream{99}) == "nobody's");
+}
+
+TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T25's chain") {
+  using namespace theory::place;
+  constexpr std::uint64_t most_sublayers = 1U << 20U;
+  std::set<std::uint64_t> starts{0, input, table};
+  std::size_t count = starts.size();
+  for (const std::uint64_t half : {std::uint64_t{0}, other_half}) {
+    for (const std::uint64_t way : {std::uint64_t{0}, way_back, way_back + logits}) {
+      starts.insert(patterns + way + half);
+      ++count;
+    }
+  }
+  REQUIRE(starts.size() == count);
+  starts.erase(table);  // one place, beside the input's
+  for (auto next = std::next(starts.begin()); next != starts.end(); ++next) {
+    CHECK(*next - *std::prev(next) > most_sublayers);
+  }
+}
+
+}  // namespace
+}  // namespace periscope

@@ -1,0 +1,138 @@
+#include "sim/random/unit_normal.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "sim/random/normal.h"
+#include "tests/random/portable_normal.h"
+
+namespace periscope {
+namespace {
+
+constexpr std::uint32_t largest = 0x7fffffff;
+
+std::vector<float> mapped(const std::vector<std::uint32_t>& words) {
+  std::vector<float> z(words.size());
+  unit_normals(words, z);
+  return z;
+}
+
+/// Φ⁻¹(½ + ½x), x = (m + ½)/2³¹, by Boost.Math in double.
+double exact(std::uint32_t m) {
+  const double x = (m + 0.5) * 0x1p-31;
+  const double rest = (largest - m + 0.5) * 0x1p-31;
+  return std::numbers::sqrt2 * (x < 0.5 ? boost::math::erf_inv(x) : boost::math::erfc_inv(rest));
+}
+
+/// Both ends, and `each` magnitudes of every octave of m and of largest − m.
+std::vector<std::uint32_t> magnitudes(std::uint32_t each) {
+  std::vector<std::uint32_t> m{0, 1, largest - 1, largest};
+  for (int octave = 1; octave < 31; ++octave) {
+    const std::uint32_t start = 1U << octave;
+    const std::uint32_t step = std::max(1U, start / each);
+    for (std::uint32_t i = start; i < 2 * start; i += step) m.insert(m.end(), {i, largest - i});
+  }
+  return m;
+}
+
+TEST_CASE("golden numbers: a word means the same number on every device and in every release") {
+  CHECK(mapped({0, 1, 0x12345678, 0x40000000, 0x7fffffff}) ==
+        std::vector<float>{0x1.40d932p-32F, 0x1.e145ccp-31F, 0x1.6f0258p-3F, 0x1.5956b8p-1F, 0x1.95a118p+2F});
+}
+
+TEST_CASE("vector instructions and none give the same bits, and so does another compilation") {
+  std::vector<std::uint32_t> words;
+  for (std::uint32_t i = 0; i < 1'000'003; ++i) words.push_back(i * 2654435761U);
+  for (const std::uint32_t m : magnitudes(1000)) words.insert(words.end(), {m, ~m});
+  const std::vector<float> z = mapped(words);
+  std::vector<float> portable(words.size());
+  testing::portable_unit_normals(words, portable);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    REQUIRE(z[i] == unit_normal(words[i]));
+    REQUIRE(z[i] == portable[i]);
+  }
+}
+
+TEST_CASE("the top bit is the sign and nothing else") {
+  for (const std::uint32_t m : magnitudes(1000)) {
+    REQUIRE(unit_normal(m) > 0.0F);
+    REQUIRE(unit_normal(m | 0x80000000U) == -unit_normal(m));
+  }
+}
+
+/// Largest relative error over all octaves.
+template <class Table>
+double largest_error() {
+  double error = 0.0;
+  for (const std::uint32_t m : magnitudes(10'000)) {
+    error = std::max(error, std::abs(static_cast<double>(unit_normal<Table>(m)) / exact(m) - 1.0));
+  }
+  return error;
+}
+
+struct WrongLogarithm : UnitNormalTable {
+  static constexpr std::array logarithm = [] {
+    auto c = UnitNormalTable::logarithm;
+    c[5] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(c[5]) ^ (1U << 16U));
+    return c;
+  }();
+};
+
+struct WrongFactor : UnitNormalTable {
+  static constexpr std::array factor = [] {
+    auto c = UnitNormalTable::factor;
+    c[9] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(c[9]) ^ (1U << 12U));
+    return c;
+  }();
+};
+
+TEST_CASE("within 2.2e-7 of the inverse normal distribution, relatively, in every octave") {
+  CHECK(largest_error<UnitNormalTable>() < 2.2e-7);
+  // One flipped bit in the middle of a small coefficient is seen.
+  CHECK(largest_error<WrongLogarithm>() > 2.2e-7);
+  CHECK(largest_error<WrongFactor>() > 2.2e-7);
+}
+
+TEST_CASE("as many words lie beyond 1, 2, … 6 standard deviations as should") {
+  for (int sigma = 1; sigma <= 6; ++sigma) {
+    // z(m) > σ from the first m with (largest − m + ½)/2³¹ < 2Q(σ), within an error of 2.2e-7 σ of z.
+    const double count = 0x1p31 * std::erfc(sigma / std::numbers::sqrt2);
+    const double density = 0x1p31 * std::sqrt(2.0 / std::numbers::pi) * std::exp(-0.5 * sigma * sigma);
+    const auto slack = static_cast<std::uint32_t>(std::ceil(2.2e-7 * sigma * density)) + 1;
+    const auto from = static_cast<std::uint32_t>(largest - std::floor(count - 0.5));
+    CAPTURE(sigma);
+    CHECK(unit_normal(from - slack) < static_cast<float>(sigma));
+    CHECK(unit_normal(std::min(largest, from + slack)) > static_cast<float>(sigma));
+  }
+  CHECK(unit_normal(largest) == doctest::Approx(6.3379577).epsilon(1e-7));
+}
+
+TEST_CASE("z grows with m across the octaves of 1 - x^2, but for rounding") {
+  constexpr double last_places = 2.0;
+  for (int e = 0; e > -30; --e) {
+    // 1 − x² = 2^e/√2 is where the logarithm's exponent changes.
+    const double v = std::ldexp(std::numbers::sqrt2 / 2.0, e);
+    const double rest = v / (1.0 + std::sqrt(1.0 - v));
+    const auto joint = static_cast<std::int64_t>((1.0 - rest) * 0x1p31);
+    const std::int64_t width = std::min<std::int64_t>(20'000, largest - joint);
+    CAPTURE(e);
+    float before = unit_normal(static_cast<std::uint32_t>(joint - width));
+    const float start = before;
+    for (std::int64_t m = joint - width + 1; m <= joint + width; ++m) {
+      const float z = unit_normal(static_cast<std::uint32_t>(m));
+      const float place = std::nextafter(z, HUGE_VALF) - z;
+      REQUIRE(static_cast<double>(z - before) >= -last_places * static_cast<double>(place));
+      before = z;
+    }
+    CHECK(before > start);
+  }
+}
+
+}  // namespace
+}  // namespace periscope
