@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
-#include "sim/measure/signal_keeper.h"
 #include "sim/model/head.h"
 #include "sim/model/stack.h"
 
@@ -32,6 +33,20 @@ Peak peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
   peak.seed = ops.from_host(x.rows(), x.cols(), x.dtype(), seed);
   return peak;
 }
+
+/// Keeps one signal of the forward pass.
+class Keeper final : public SignalRecorder {
+ public:
+  Keeper(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
+  void on_signal(const Emission& at, const Tensor& x) override {
+    if (at.pass == Pass::forward && at.sublayer == sublayer_ && at.signal == signal_) kept = x;
+  }
+  Tensor kept;
+
+ private:
+  int sublayer_;
+  Signal signal_;
+};
 
 /// Begins the way back at one signal.
 class Seed final : public SignalReplacer {
@@ -81,7 +96,7 @@ bool can_climb(Signal signal) {
 
 PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
   const int end = c.model.sublayers();
-  SignalKeeper seen(Pass::forward);
+  Keeper seen(place.sublayer, place.signal);
   Seed seed(place.sublayer, climbed(c.model, place.signal));
   const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};
   StackTape tape;
@@ -91,7 +106,8 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
       pass_sublayers(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_the_way_back);
   if (place.sublayer == end) top = {head_forward(head, leave_stack(c, top, hooks, kept))};
-  const Peak peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
+  if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
+  const Peak peak = peak_of(c.ops, seen.kept, place.channel);
   if (!back) return {peak.value, {}};
   seed.gradient = peak.seed;
   Streams gradients{zeros_like(c.ops, top.x), zeros_like(c.ops, top.second)};

@@ -24,7 +24,7 @@ struct PeakGradient {
 
 /// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
 /// gradient of its |value| back to the input: a replacer puts it where the gradient of the place arises, and nothing
-/// comes from above. Throws std::out_of_range for a signal that the stack does not have.
+/// comes from above. Throws std::logic_error for a signal that the stack does not have.
 PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
 
 }  // namespace periscope

@@ -180,6 +180,7 @@ Resolved resolved_of(const CertifyConfig& own, const Subject& s, const CertifyRe
   nlohmann::ordered_json formats;
   for (const NumberFormat& f : own.formats) formats.push_back(f.name);
   nlohmann::ordered_json weights;
+  if (s.checkpoint != nullptr) weights["config.json"] = sha256_of_file(own.checkpoint + "/config.json");
   for (const auto& [name, hash] : result.weights) weights[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["certify"].update(

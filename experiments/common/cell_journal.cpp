@@ -30,7 +30,9 @@ std::string path_of(const std::string& folder, const Json& header) {
 }  // namespace
 
 CellJournal::CellJournal(const std::string& folder, const std::string& name, const Resolved& resolved)
-    : journal_(path_of(folder, header_of(name, resolved)), header_of(name, resolved)) {
+    : CellJournal(folder, header_of(name, resolved)) {}
+
+CellJournal::CellJournal(const std::string& folder, const Json& header) : journal_(path_of(folder, header), header) {
   for (const Json& record : journal_.records()) cells_[record.at("key")] = record.at("cell");
   empty_ = cells_.empty();
 }

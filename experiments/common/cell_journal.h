@@ -32,6 +32,8 @@ class CellJournal {
   void remove() const;
 
  private:
+  CellJournal(const std::string& folder, const nlohmann::ordered_json& header);
+
   Journal journal_;
   std::map<std::string, nlohmann::ordered_json> cells_;  ///< as found
   bool empty_ = true;

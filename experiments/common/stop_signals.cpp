@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace periscope {
 namespace {
@@ -12,6 +14,7 @@ constexpr unsigned seconds_to_stop = 2;
 
 // Lock-free, so that a signal handler may use them.
 std::atomic<int> signal_that_came = 0;
+std::atomic<std::int64_t> came_at = 0;
 std::atomic<const std::string*> resumable = nullptr;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::string*>::is_always_lock_free);
 
@@ -23,8 +26,22 @@ int note_and_code() {
   return static_cast<int>(ExitCode::stopped_early);
 }
 
+std::int64_t milliseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
+
+/// A launcher may signal the process and then its group: that is one wish.
+constexpr std::int64_t one_wish = 100;  // milliseconds
+
 extern "C" void ask_to_stop(int number) {
-  if (number == SIGALRM || signal_that_came != 0) _exit(note_and_code());
+  if (number == SIGALRM) _exit(note_and_code());
+  if (signal_that_came != 0) {
+    if (milliseconds_now() - came_at < one_wish) return;
+    _exit(note_and_code());
+  }
+  came_at = milliseconds_now();
   signal_that_came = number;
   alarm(seconds_to_stop);
 }

@@ -5,7 +5,8 @@
 #include "sim/spec/error.h"
 
 /// SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within two seconds, or sees
-/// a second signal, is ended. Whichever way it ends, the process returns 75, 130 or 143.
+/// a second signal a tenth of a second later or more, is ended. A stopped process returns 75, 130 or 143; one that was
+/// complete before it was asked returns its own code.
 namespace periscope {
 
 /// Called once, at the start of main.

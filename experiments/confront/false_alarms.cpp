@@ -66,7 +66,9 @@ Json header_of(const PowerRun& run) {
                    {"commit", p["commit"]},
                    {"device", config.run.device}});
   }
-  return {{"journal", "periscope power --master-seeds"}, {"configs", all}};
+  return {{"journal", "periscope power --master-seeds"},
+          {"program_sha256", sha256_of_file("/proc/self/exe")},
+          {"configs", all}};
 }
 
 const Json* find(const std::vector<Json>& records, const std::string& name, int master_seed) {

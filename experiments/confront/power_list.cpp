@@ -45,6 +45,10 @@ PowerList read_power_list(const std::string& file) {
     reader.read("set", config.settings);
     reader.read("ladder", config.ladder);
     reader.read("master_seeds", config.master_seeds);
+    if (std::ranges::find(list.configs, config.name, &PowerConfig::name) != list.configs.end()) {
+      throw ConfigError(
+          fmt::format("{}: two [[config]] are named \"{}\": expected different names", file, config.name));
+    }
     list.configs.push_back(config);
   });
   each_table(root, "theory", file, [&](TomlReader& reader) {
@@ -59,6 +63,11 @@ PowerList read_power_list(const std::string& file) {
     }
     if (std::ranges::find(list.configs, theory.config, &PowerConfig::name) == list.configs.end()) {
       throw ConfigError(fmt::format("{}: theory \"{}\" names the config \"{}\": expected the name of a [[config]]",
+                                    file, theory.name, theory.config));
+    }
+    const auto same = [&](const WrongTheory& t) { return t.name == theory.name && t.config == theory.config; };
+    if (theory.name == "true" || std::ranges::any_of(list.theories, same)) {
+      throw ConfigError(fmt::format("{}: theory \"{}\" of config \"{}\": expected a name of its own, and not \"true\"",
                                     file, theory.name, theory.config));
     }
     list.theories.push_back(theory);

@@ -1,5 +1,7 @@
 #include "sim/model/sublayer.h"
 
+#include <utility>
+
 #include "sim/model/attention.h"
 #include "sim/model/mlp.h"
 
@@ -10,7 +12,7 @@ Streams sublayer_forward(SublayerPass& p, const Streams& in) {
   const SublayerRule rule = p.context().model.rule(p.sublayer());
   const Tensor x = p.emit(Signal::x_in, in.x);
   Tensor a = rule.norm_a ? p.norm(Weight::norm_a, x) : x;
-  if (rule.input_gain != 1.0) a = ops.scale(rule.input_gain, a);
+  if (rule.input_gain != 1.0) a = ops.scale(rule.input_gain, std::move(a));
   a = p.emit(Signal::A_out, a);
   const bool attention = ModelSpec::is_attention(p.sublayer());
   const Tensor f = p.emit(Signal::f_out, attention ? attention_forward(p, a) : mlp_forward(p, a));

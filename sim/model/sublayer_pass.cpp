@@ -1,9 +1,11 @@
 #include "sim/model/sublayer_pass.h"
 
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace periscope {
 namespace {
@@ -72,7 +74,7 @@ Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
   std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x);
   Tensor y = reading->output();
   if (keep_ == Keep::for_the_way_back) readings_[weight] = std::move(reading);
-  return w.bias.empty() ? y : context_.ops.add_row(y, w.bias);
+  return w.bias.empty() ? y : context_.ops.add_row(std::move(y), w.bias);
 }
 
 Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
@@ -109,11 +111,15 @@ void SublayerPass::table_back(Weight table, const std::function<Tensor()>& gradi
 const Tensor& SublayerPass::at(Signal signal) const { return kept_in(signals_, signal); }
 
 std::size_t SublayerPass::bytes() const {
-  std::size_t sum = 0;
-  const auto add = [&](const Tensor& x) { sum += static_cast<std::size_t>(x.size()) * size_of(x.dtype()); };
+  std::vector<Tensor> kept;
+  const auto add = [&](const Tensor& x) {
+    if (std::ranges::none_of(kept, [&](const Tensor& other) { return other.same_as(x); })) kept.push_back(x);
+  };
   for (const auto& [signal, x] : signals_) add(x);
   for (const auto& [weight, x] : norm_inputs_) add(x);
   for (const auto& [weight, reading] : readings_) add(reading->input());
+  std::size_t sum = 0;
+  for (const Tensor& x : kept) sum += static_cast<std::size_t>(x.size()) * size_of(x.dtype());
   return sum;
 }
 

@@ -18,7 +18,8 @@ void unit_normals(std::span<const std::uint32_t> words, std::span<float> out) {
 
 template <class T>
 void fill_normal(StreamKey key, std::uint64_t first, double stddev, std::span<T> out) {
-  if (first + out.size() < first) throw std::length_error("random stream is longer than 2^64 numbers");
+  if (!out.empty() && first + (out.size() - 1) < first)
+    throw std::length_error("random stream is longer than 2^64 numbers");
   std::array<std::uint32_t, 256> words;
   std::array<float, 256> unit;
   for (std::size_t done = 0; done < out.size();) {

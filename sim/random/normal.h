@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// unit_normal of every word; the spans have one length.
+/// unit_normal of every word; `out` is at least as long.
 void unit_normals(std::span<const std::uint32_t> words, std::span<float> out);
 
 /// Numbers first … first + out.size() − 1 of stream `key`, N(0, stddev²): number i is stddev · unit_normal(word i). The

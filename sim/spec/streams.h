@@ -8,7 +8,7 @@
 namespace periscope {
 
 /// What a stream of the simulation or of an experiment is for. The numbers are part of the generator's counter: never
-/// renumber, never use one twice (tests/spec/streams_test.cpp does not compile then).
+/// renumber, never use one twice (tests/random/streams_test.cpp does not compile then).
 enum class Stream : std::uint32_t {
   // 0 … 99: the matrices, see stream_of
   input = 100,

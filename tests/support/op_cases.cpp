@@ -80,11 +80,11 @@ std::vector<OpCase> make_cases() {
        1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }, "[to_host] x holds no elements"},
       {Op::normal,
        [](In in) -> OpResult {
-         return {{in.ops.normal(257, 1031, in.dtype, {1, 2, 3}, 1.0)}};
+         return {{in.ops.normal(257, 1031, in.dtype, {1, 2, Stream{3}}, 1.0)}};
        },
        1, 1,
        [](In in) {
-         (void)in.ops.normal(2, -3, in.dtype, {1, 2, 3}, 1.0);
+         (void)in.ops.normal(2, -3, in.dtype, {1, 2, Stream{3}}, 1.0);
        },
        "[normal] a tensor cannot be [2, -3]"},
       {Op::linear, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
