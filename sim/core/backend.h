@@ -10,8 +10,8 @@
 #include "sim/core/op_table.h"
 #include "sim/core/statistics.h"
 #include "sim/core/tensor.h"
-#include "sim/spec/streams.h"
 #include "sim/spec/model_spec.h"
+#include "sim/spec/streams.h"
 
 namespace periscope {
 

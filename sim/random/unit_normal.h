@@ -49,8 +49,8 @@ template <std::size_t n>
 /// 6.3379577, for a tail of 2⁻³³. The second moment is 1 + 2.4e-9, the fourth 3 − 1.0e-8 (experiments/bench/
 /// normal_generator.cpp counts them all).
 ///
-/// z = x·f(w), w = −log2(1 − x²). The largest relative error is 2.2e-7, 2.7 units in the last place. As m grows z grows,
-/// except that rounding takes it back by at most 2 units in the last place.
+/// z = x·f(w), w = −log2(1 − x²). The largest relative error is 2.2e-7, 2.7 units in the last place. As m grows z
+/// grows, except that rounding takes it back by at most 2 units in the last place.
 template <class Table = UnitNormalTable>
 [[gnu::always_inline]] inline float unit_normal(std::uint32_t word) {
   const auto m = static_cast<std::int32_t>(word & 0x7fffffffU);

@@ -20,7 +20,7 @@ set = ["run.seeds=200"]
 name = "rungs"
 file = "small.toml"
 ladder = true
-set = ["ladder.widths=[16,32,48,64]", "ladder.seeds=100", "model.placement=pre", "model.width=32"]
+set = ["ladder.widths=[32,64,96,128]", "ladder.seeds=100", "model.placement=pre", "model.width=32"]
 [[theory]]
 name = "strong W_down"
 set = ["init.down_factor=2"]
@@ -38,7 +38,7 @@ config = "rungs"
 COMMANDS = {
     "propagate": ["--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
     "converge": ["--set", "converge.widths=[32,64,128]", "--set", "converge.seeds=300"],
-    "ladder": ["--set", "ladder.widths=[16,32,48,64]", "--set", "ladder.seeds=200"],
+    "ladder": ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=200"],
     "power": ["--set", "theory.finite_width=false"],
     "gradients depth": ["--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
 }
