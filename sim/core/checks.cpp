@@ -17,13 +17,16 @@ Checks::Checks(const Backend& ops, Op op, std::initializer_list<Operand> operand
   const Operand& first = *operands.begin();
   for (const auto& [name, x] : operands) {
     require(!x.empty(), "{} holds no elements", name);
-    require(x.device() == ops.device(), "{} is in the memory of {}, the backend {} works on {}", name,
-            name_of(x.device()), ops.name(), name_of(ops.device()));
+    if (x.device() != ops.device()) {
+      refuse(fmt::format("{} is in the memory of {}, the backend {} works on {}", name, name_of(x.device()), ops.name(),
+                         name_of(ops.device())));
+    }
     require(x.dtype() == first.tensor.dtype(), "{} is {}, {} is {}: the tensors of one op have one dtype", name,
             name_of(x.dtype()), first.name, name_of(first.tensor.dtype()));
   }
-  require(ops.supports(first.tensor.dtype()), "the backend {} does not compute in {}", ops.name(),
-          name_of(first.tensor.dtype()));
+  if (!ops.supports(first.tensor.dtype())) {
+    refuse(fmt::format("the backend {} does not compute in {}", ops.name(), name_of(first.tensor.dtype())));
+  }
 }
 
 void Checks::range(std::string_view name, std::span<const int> values, Index end, int other) const {

@@ -13,7 +13,8 @@ namespace periscope {
 
 /// Buffers of host memory, aligned to 64 bytes. A buffer comes back when its last owner drops it, and is kept for the
 /// next request of its size: fresh pages cost more than most ops. Idle buffers hold at most `limit` bytes together;
-/// those that were idle longest are freed first. Buffers below 4 KiB go straight to the allocator. Safe for threads.
+/// those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread keeps up to 64 of each
+/// size for itself, without a lock. Safe for threads.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t limit) : limit_(limit) {}

@@ -77,6 +77,22 @@ TEST_CASE("the pool serves several threads at once") {
   CHECK(pool.idle_bytes() <= 64 * kib);
 }
 
+TEST_CASE("small buffers are aligned and come back too, also those that another thread drops") {
+  BufferPool pool(0);
+  std::shared_ptr<void> first = pool.take(100);
+  void* const memory = first.get();
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+  first.reset();
+  std::shared_ptr<void> second = pool.take(128);  // the same number of lines of 64 bytes
+  CHECK(second.get() == memory);
+  CHECK(pool.take(129).get() != memory);
+  std::thread([dropped = std::move(second)] {}).join();
+  std::vector<std::shared_ptr<void>> many;
+  for (int i = 0; i < 1000; ++i) many.push_back(pool.take(0));
+  many.clear();
+  CHECK(pool.idle_bytes() == 0);
+}
+
 TEST_CASE("tensors return their buffers to the process's pool, and get them back") {
   const Tensor x = truth().constant(100, 100, DType::f64, 1.0);
   Tensor y = truth().scale(2.0, x);
