@@ -279,8 +279,8 @@ class CellWriter {
 };
 
 /// The curves that some stack has are in the file in all versions, with NaN where theory refuses, or where what was
-/// measured has none.
-void mention_curves(Columns& columns, const std::vector<StackResult>& results) {
+/// measured has none; and so is what a verdict rests on, where none is given.
+void mention_all(Columns& columns, const std::vector<StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {
     for (const auto& item : profile.curves) {
@@ -293,6 +293,12 @@ void mention_curves(Columns& columns, const std::vector<StackResult>& results) {
   for (const StackResult& r : results) {
     look(r.prediction.profile);
     if (r.measurement) look(r.measurement->profile);
+  }
+  if (results.front().measurement) {
+    for (const char* name : {"worst_excess", "worst_critical", "rejected_by", "power_worst", "power_median"}) {
+      columns.mention(name);
+    }
+    if (stems.contains("weight_log_grad_sq")) columns.mention("weight_log_grad_sq_power");
   }
   for (const std::string& stem : stems) {
     for (const char* version : {"predicted", "predicted_stderr", "measured", "stderr"}) {
@@ -406,7 +412,7 @@ Columns stack_columns(const Config& config, const std::vector<StackResult>& resu
   put_curve_coordinates(columns, static_cast<std::size_t>(results.front().spec.model.sublayers()), top_count,
                         std::ranges::any_of(results, has_weights));
   columns.put("statistic", statistic_names);
-  mention_curves(columns, results);
+  mention_all(columns, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const StackResult& r = results[i];
     const std::size_t input = i / config.placements.size();
