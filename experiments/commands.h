@@ -2,9 +2,41 @@
 
 #include <CLI/App.hpp>
 
+/// Every function here adds commands to `app`. A command that runs sets `code`, the process's exit code.
 namespace periscope {
 
-/// Adds every command to `app`. A command that runs sets `code`, the process's exit code.
+/// All of them.
 void add_commands(CLI::App& app, int& code);
+
+namespace propagate {
+void add_commands(CLI::App& app, int& code);  ///< propagate and theory
+}
+namespace converge {
+void add_commands(CLI::App& app, int& code);
+}
+namespace ladder {
+void add_commands(CLI::App& app, int& code);
+}
+namespace power {
+void add_commands(CLI::App& app, int& code);
+}
+namespace gradients {
+void add_commands(CLI::App& app, int& code);  ///< gradients, with its experiments
+}
+namespace verify {
+void add_commands(CLI::App& app, int& code);
+}
+namespace checkpoint {
+void add_commands(CLI::App& app, int& code);  ///< info and write-checkpoint
+}
+namespace probe {
+void add_commands(CLI::App& app, int& code);  ///< probe and generate
+}
+namespace certify {
+void add_commands(CLI::App& app, int& code);
+}
+namespace soundness {
+void add_commands(CLI::App& app, int& code);
+}
 
 }  // namespace periscope

@@ -7,10 +7,10 @@
 #include <malloc.h>
 #endif
 
+#include "experiments/command/stop_signals.h"
 #include "experiments/commands.h"
-#include "experiments/common/build_info.h"
-#include "experiments/common/provenance.h"
-#include "experiments/common/stop_signals.h"
+#include "experiments/results/build_info.h"
+#include "experiments/results/provenance.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

@@ -7,7 +7,7 @@
 #include "sim/random/philox.h"
 #include "sim/spec/first_exception.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 double norm_of(const Backend& ops, const Tensor& x) {
@@ -152,4 +152,4 @@ std::optional<AttackResult> exceeded(const theory::Certificate& certificate, con
   return worst;
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "experiments/certify/peak_gradient.h"
-#include "experiments/certify/signal_maxima.h"
+#include "experiments/common/signal_maxima.h"
 #include "theory/certificate.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 struct AttackOptions {
   int steps = 200;  ///< gradient steps, or greedy changes of one token, of every restart
@@ -43,4 +43,4 @@ std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 /// A bound that something seen exceeds by more than rounding, or nothing.
 std::optional<AttackResult> exceeded(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
-}  // namespace periscope
+}  // namespace periscope::certify

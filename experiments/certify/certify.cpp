@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/command/options.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
-
-NumberFormat parse_format(const std::string& word) {
-  const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
-  if (at != number_formats.end()) return *at;
-  std::vector<std::string_view> names;
-  for (const NumberFormat& f : number_formats) names.push_back(f.name);
-  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", word, fmt::join(names, ", ")));
-}
+namespace periscope::certify {
 
 Requirement parse_requirement(const std::string& word) {
   const std::size_t colon = word.find(':');
@@ -79,4 +72,4 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
                      ModelSpec::is_attention(place.sublayer) ? "attention" : "MLP", what, place.channel);
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -6,11 +6,14 @@
 
 #include "experiments/certify/attack.h"
 #include "experiments/certify/headroom.h"
-#include "experiments/certify/weights_hash.h"
-#include "experiments/common/columns.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/config.h"
+#include "experiments/common/token_input.h"
+#include "experiments/common/weights_hash.h"
+#include "experiments/results/columns.h"
 #include "sim/numerics/number_format.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 /// What `certify` found out about a model with given weights.
 struct CertifyResult {
@@ -42,7 +45,6 @@ struct Requirement {
 
 /// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
 Requirement parse_requirement(const std::string& word);
-NumberFormat parse_format(const std::string& word);
 
 /// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
 const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
@@ -57,9 +59,30 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
 /// The forms of a result: a table for people, and columns.
-std::string certify_table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
-const Schema& certify_schema();
-Columns certify_columns(const CertifyResult& result, const std::vector<NumberFormat>& formats,
-                        const nlohmann::ordered_json& provenance);
+std::string table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
+const Schema& schema();
+Columns columns(const CertifyResult& result, const std::vector<NumberFormat>& formats,
+                const nlohmann::ordered_json& provenance);
 
-}  // namespace periscope
+/// What is certified, and what is tried besides.
+struct CertifyConfig : Config {
+  std::string checkpoint;  ///< its folder; "": the random stack of the first seed
+  std::vector<NumberFormat> formats;
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
+  int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
+  std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
+  TokenSource source;                         ///< of a checkpoint: tokens to measure
+  bool measure = false;                       ///< of a random stack: measure its input
+  int attack = 0;                             ///< steps of every attack on a bound; 0: none
+  std::string headroom;                       ///< the format that the stack is scaled into; "": none
+
+  [[nodiscard]] bool measures() const { return measure || source.tokens || source.text; }
+};
+
+extern const Section<CertifyConfig> section;
+
+/// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
+/// against the bounds. Throws ConfigError for what does not go together, InputError for a bad checkpoint.
+CertifyResult run(const CertifyConfig& config, Progress& progress);
+
+}  // namespace periscope::certify

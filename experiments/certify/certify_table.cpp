@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "experiments/certify/certify.h"
-#include "experiments/common/text_table.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 using theory::SignalBound;
 using theory::SignalClass;
@@ -192,11 +192,11 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
 
 }  // namespace
 
-std::string certify_table(const CertifyResult& r, const std::vector<NumberFormat>& formats, bool colour) {
+std::string table(const CertifyResult& r, const std::vector<NumberFormat>& formats, bool colour) {
   std::string text = fmt::format("{}: bounds for {}; {:.2f} s\n", r.model, input_of(r), r.seconds);
   text +=
       classes(r, formats) + verdicts(r, formats, colour) + conditions(r, formats) + attacks(r) + headroom(r, formats);
   return text;
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

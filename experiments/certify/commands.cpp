@@ -1,4 +1,4 @@
-#include "experiments/certify/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,12 +6,11 @@
 #include <cmath>
 #include <memory>
 
-#include "experiments/certify/run.h"
-#include "experiments/common/command.h"
-#include "experiments/common/publish.h"
-#include "experiments/common/verdict_table.h"
+#include "experiments/agreement/verdict_table.h"
+#include "experiments/certify/certify.h"
+#include "experiments/command/command.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 struct CertifyOptions {
@@ -64,8 +63,8 @@ Arithmetic parse_arithmetic(const std::string& word) {
 
 ExitCode publish_verdicts(const CommonOptions& options, const CertifyConfig& config, const CertifyResult& result,
                           const std::vector<Requirement>& requirements) {
-  publish("certify", options, config.run.out, certify_columns(result, config.formats, result.provenance),
-          certify_table(result, config.formats, use_colour()));
+  publish("certify", options, config.run.out, columns(result, config.formats, result.provenance),
+          table(result, config.formats, use_colour()));
   if (result.exceeded) return ExitCode::check_failed;
   const bool met =
       std::ranges::all_of(requirements, [&](const Requirement& r) { return verdict_of(result, r).certified; });
@@ -95,17 +94,17 @@ ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
   config.attack = own.attack;
   config.headroom = own.headroom;
   return run_whole(
-      options, [&](Progress& progress) { return certify(config, progress); },
+      options, [&](Progress& progress) { return run(config, progress); },
       [&](const CertifyResult& result) { return publish_verdicts(options, config, result, requirements); });
 }
 
 }  // namespace
 
-void add_certify_command(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   const auto own = std::make_shared<CertifyOptions>();
   CLI::App* command = add_command(app, code, "certify", "Bound every signal for every input, from the weights alone",
                                   [=](const CommonOptions& options) { return run_certify(options, *own); });
   own->add_to(*command);
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/theory_parameters.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -120,4 +120,4 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   return run;
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "experiments/certify/scaled_weights.h"
-#include "experiments/certify/signal_maxima.h"
+#include "experiments/common/signal_maxima.h"
 #include "sim/numerics/number_format.h"
 #include "theory/certificate.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 /// What certified or measured signals leave of a number format, and what factors bring them into it.
 struct FormatHeadroom {
@@ -59,4 +59,4 @@ double power_of_two_below(double x);
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      std::span<const theory::Certificate> runs = {});
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -10,7 +10,7 @@
 #include "sim/model/head.h"
 #include "sim/model/stack.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 /// The token where a feature is largest, and a tensor like x that is ±1 there, so that its product with x is |value|.
@@ -115,4 +115,4 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   return {peak.value, back_to_input(tape, back_through_sublayers(tape, gradients))};
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

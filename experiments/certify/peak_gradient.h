@@ -3,7 +3,7 @@
 #include "sim/model/context.h"
 #include "sim/spec/signal.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 /// One feature of a signal.
 struct SignalPlace {
@@ -27,4 +27,4 @@ struct PeakGradient {
 /// comes from above. Throws std::logic_error for a signal that the stack does not have.
 PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -1,5 +1,3 @@
-#include "experiments/certify/run.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -7,19 +5,21 @@
 #include <filesystem>
 #include <memory>
 
-#include "experiments/certify/theory_parameters.h"
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/provenance.h"
+#include "experiments/certify/certify.h"
+#include "experiments/command/options.h"
+#include "experiments/common/stacks.h"
+#include "experiments/common/theory_parameters.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/results/provenance.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 /// The model under test, from a checkpoint or from a configuration.
-struct Subject {
+struct ModelToCertify {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<WeightSource> weights;
@@ -30,7 +30,7 @@ struct Subject {
   [[nodiscard]] StackContext context() const { return {.ops = *backend, .model = spec.model, .weights = *weights}; }
 };
 
-Subject open_checkpoint(const CertifyConfig& own) {
+ModelToCertify open_checkpoint(const CertifyConfig& own) {
   for (const std::string& key : own.given) {
     if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
   }
@@ -38,13 +38,14 @@ Subject open_checkpoint(const CertifyConfig& own) {
     throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
                                   own.measure ? "--measure" : "--input-maximum"));
   }
-  Subject s{.backend = make_backend(own.run.device),
-            .checkpoint = std::make_unique<Checkpoint>(own.checkpoint),
-            .weights = nullptr,
-            .spec = {},
-            .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),
-            .family = {},
-            .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  ModelToCertify s{
+      .backend = make_backend(own.run.device),
+      .checkpoint = std::make_unique<Checkpoint>(own.checkpoint),
+      .weights = nullptr,
+      .spec = {},
+      .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),
+      .family = {},
+      .dtype = own.run.dtype_choice.value_or(DType::f64)};
   s.family = s.checkpoint->family().name;
   s.spec.model = s.checkpoint->model();
   s.spec.input.kind = InputKind::tokens;
@@ -52,7 +53,7 @@ Subject open_checkpoint(const CertifyConfig& own) {
   return s;
 }
 
-Subject draw_stack(const CertifyConfig& own) {
+ModelToCertify draw_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
   if (stacks.size() != 1) {
     throw ConfigError(
@@ -61,18 +62,18 @@ Subject draw_stack(const CertifyConfig& own) {
   if (own.source.tokens || own.source.text) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
   }
-  Subject s{.backend = make_backend(own.run.device),
-            .checkpoint = nullptr,
-            .weights = nullptr,
-            .spec = stacks.front(),
-            .name = fmt::format("random {} stack of seed {}", stacks.front().model.placement.name, own.run.seed),
-            .family = {},
-            .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  ModelToCertify s{.backend = make_backend(own.run.device),
+                   .checkpoint = nullptr,
+                   .weights = nullptr,
+                   .spec = stacks.front(),
+                   .name = fmt::format("random {} stack of seed {}", stacks.front().model.placement.name, own.run.seed),
+                   .family = {},
+                   .dtype = own.run.dtype_choice.value_or(DType::f64)};
   s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
   return s;
 }
 
-theory::InputDomain domain_of(const Subject& s, const CertifyConfig& own) {
+theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.spec.input.kind != InputKind::gaussian) return {};
   if (!own.input_maximum && !s.spec.model.embedding_norm) {
     throw ConfigError(
@@ -89,7 +90,7 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
 }
 
 /// The tokens to measure: those that were asked for, or 32 random ones to run scaled stacks on.
-std::vector<int> ids_of(const Subject& s, const CertifyConfig& own) {
+std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.checkpoint != nullptr && own.measures()) return read_token_input(own.source, s.spec.model, own.checkpoint).ids;
   StackSpec spec = s.spec;
   if (s.checkpoint != nullptr) {
@@ -100,7 +101,7 @@ std::vector<int> ids_of(const Subject& s, const CertifyConfig& own) {
   return token_ids(spec, own.run.seed);
 }
 
-void measure(const Subject& s, const CertifyConfig& own, CertifyResult& result) {
+void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
   SignalMaxima& seen = result.measured.emplace();
   if (result.domain.tokens) {
     const std::vector<int> ids = ids_of(s, own);
@@ -113,7 +114,7 @@ void measure(const Subject& s, const CertifyConfig& own, CertifyResult& result) 
   result.tokens = static_cast<int>(input.rows());
 }
 
-void attack_all(const Subject& s, const CertifyConfig& own, Progress& progress, CertifyResult& result,
+void attack_all(const ModelToCertify& s, const CertifyConfig& own, Progress& progress, CertifyResult& result,
                 SignalMaxima& seen) {
   const std::vector<SignalPlace> places = attack_places(*result.own);
   const theory::InputDomain domain = run_domain(result.domain);
@@ -126,7 +127,7 @@ void attack_all(const Subject& s, const CertifyConfig& own, Progress& progress, 
   }
 }
 
-void advise(const Subject& s, const CertifyConfig& own, CertifyResult& result) {
+void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
   result.headroom =
       headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
   if (own.headroom.empty()) return;
@@ -146,7 +147,7 @@ void advise(const Subject& s, const CertifyConfig& own, CertifyResult& result) {
 }
 
 /// What certify reads; a random stack's weights are hashed on the way.
-void certify_all(const Subject& s, const CertifyConfig& own, const Progress& progress, CertifyResult& result) {
+void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progress& progress, CertifyResult& result) {
   const TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
@@ -172,11 +173,11 @@ void certify_all(const Subject& s, const CertifyConfig& own, const Progress& pro
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Resolved resolved_of(const CertifyConfig& own, const Subject& s, const CertifyResult& result) {
+Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
   Config config = own;
   config.run.dtype = s.dtype;
   Resolved all = resolved(config, {s.spec});
-  all.add(certify_section, own);
+  all.add(section, own);
   nlohmann::ordered_json formats;
   for (const NumberFormat& f : own.formats) formats.push_back(f.name);
   nlohmann::ordered_json weights;
@@ -203,10 +204,10 @@ constexpr Key<CertifyConfig> keys[] = {
 };
 // clang-format on
 
-const Section<CertifyConfig> certify_section{"certify", keys};
+const Section<CertifyConfig> section{"certify", keys};
 
-CertifyResult certify(const CertifyConfig& config, Progress& progress) {
-  const Subject s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
+CertifyResult run(const CertifyConfig& config, Progress& progress) {
+  const ModelToCertify s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
   CertifyResult result{.model = s.name,
                        .family = s.family,
                        .spec = s.spec,
@@ -225,4 +226,4 @@ CertifyResult certify(const CertifyConfig& config, Progress& progress) {
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::certify

@@ -1,6 +1,6 @@
 #include "experiments/certify/scaled_weights.h"
 
-namespace periscope {
+namespace periscope::certify {
 namespace {
 
 bool is_writer(Weight weight) { return weight == Weight::o || weight == Weight::down; }
@@ -120,4 +120,4 @@ ScaleRecipe recipe_of(const ModelSpec& m) {
 
 bool can_scale(const ModelSpec& m) { return m.unembedding || !head_reads_scaled(m); }
 
-}  // namespace periscope
+}  // namespace periscope::certify

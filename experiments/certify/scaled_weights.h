@@ -5,7 +5,7 @@
 
 #include "sim/model/weights.h"
 
-namespace periscope {
+namespace periscope::certify {
 
 /// How much larger a stack's signals are to be, while its function stays what it is.
 struct StackScale {
@@ -59,4 +59,4 @@ ScaleRecipe recipe_of(const ModelSpec& model);
 /// A stack whose output is its result, with neither final norm nor unembedding, cannot be scaled.
 bool can_scale(const ModelSpec& model);
 
-}  // namespace periscope
+}  // namespace periscope::certify

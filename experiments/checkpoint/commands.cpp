@@ -1,14 +1,13 @@
-#include "experiments/checkpoint/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "experiments/checkpoint/info.h"
-#include "experiments/checkpoint/write.h"
-#include "experiments/common/command.h"
+#include "experiments/command/command.h"
 
-namespace periscope {
+namespace periscope::checkpoint {
 namespace {
 
 ExitCode run_info(const CommonOptions& options, const std::string& folder) {
@@ -29,7 +28,7 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 
 }  // namespace
 
-void add_checkpoint_commands(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   const auto checkpoint = std::make_shared<std::string>();
   add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
               [=](const CommonOptions& options) { return run_info(options, *checkpoint); });
@@ -44,4 +43,4 @@ void add_checkpoint_commands(CLI::App& app, int& code) {
   app.get_subcommand("write-checkpoint")->add_option("--family", *family, "llama, gpt2, … (see `info`)")->required();
 }
 
-}  // namespace periscope
+}  // namespace periscope::checkpoint

@@ -3,7 +3,7 @@
 #include "experiments/checkpoint/facts.h"
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::checkpoint {
 
 using Json = nlohmann::ordered_json;
 
@@ -73,4 +73,4 @@ Json info_json(const Checkpoint& c) {
   return json;
 }
 
-}  // namespace periscope
+}  // namespace periscope::checkpoint

@@ -3,13 +3,19 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/common/config.h"
 #include "sim/checkpoint/checkpoint.h"
 
-namespace periscope {
+namespace periscope::checkpoint {
 
 /// What a checkpoint is: its family, the placement of its norms and which tensor is which norm (T1, claim C2), shapes,
 /// attention, number formats, what was not used. No weights are read.
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
 std::string info_text(const Checkpoint& checkpoint);
 
-}  // namespace periscope
+/// Writes the configuration's stack, with the random weights of the first seed, into run.out as a checkpoint of
+/// `family`: in f32, or in f64 if run.dtype says so. Throws ConfigError for more than one placement, a family that is
+/// none or cannot express the model, and without run.out.
+void write_random_checkpoint(const Config& config, const std::string& family);
+
+}  // namespace periscope::checkpoint

@@ -6,7 +6,7 @@
 #include "experiments/checkpoint/facts.h"
 #include "experiments/checkpoint/info.h"
 
-namespace periscope {
+namespace periscope::checkpoint {
 namespace {
 
 bool is_norm(const NameRow& row) { return row.parameter.find("norm") != std::string::npos; }
@@ -101,4 +101,4 @@ std::string info_text(const Checkpoint& c) {
   return text;
 }
 
-}  // namespace periscope
+}  // namespace periscope::checkpoint

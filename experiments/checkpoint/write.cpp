@@ -1,15 +1,14 @@
-#include "experiments/checkpoint/write.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "experiments/checkpoint/info.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::checkpoint {
 
 void write_random_checkpoint(const Config& config, const std::string& name) {
   const Family* family = family_named(name);
@@ -35,4 +34,4 @@ void write_random_checkpoint(const Config& config, const std::string& name) {
                    dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32);
 }
 
-}  // namespace periscope
+}  // namespace periscope::checkpoint

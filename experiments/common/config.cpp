@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <map>
 
+#include "experiments/catalog/sections.h"
 #include "experiments/common/toml_reader.h"
-#include "experiments/sections.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

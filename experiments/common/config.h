@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/agreement/verdict_power.h"
 #include "experiments/common/section.h"
-#include "experiments/common/verdict_power.h"
 #include "sim/core/tensor.h"
 #include "sim/spec/stack_keys.h"
 #include "theory/fault.h"

@@ -1,11 +1,10 @@
-#include "experiments/common/measure_stack.h"
-
 #include <fmt/format.h>
 
-#include "experiments/common/cell_journal.h"
-#include "experiments/common/json_text.h"
+#include "experiments/command/cell_journal.h"
 #include "experiments/common/over_seeds.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/results/json_text.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -57,10 +56,10 @@ void read_curves(const nlohmann::ordered_json& json, Curves& curves) {
 /// A reading to its last bit; it has no standard errors.
 nlohmann::ordered_json json_of(const Reading& reading) {
   nlohmann::ordered_json top = nlohmann::ordered_json::array();
-  for (const auto& [site, sublayers] : reading.top) {
+  for (const auto& [signal, sublayers] : reading.top) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const std::vector<double>& row : sublayers) rows.push_back(bits_of(row));
-    top.push_back({static_cast<int>(site), rows});
+    top.push_back({static_cast<int>(signal), rows});
   }
   return {{"curves", curves_json(reading.profile.curves)},
           {"weights", curves_json(reading.profile.weight_curves)},

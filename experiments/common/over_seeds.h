@@ -4,7 +4,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope {

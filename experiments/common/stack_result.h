@@ -1,9 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "experiments/common/agreement.h"
+#include "experiments/agreement/agreement.h"
 #include "experiments/common/config.h"
 #include "sim/measure/seed_average.h"
 #include "theory/predict.h"
@@ -28,6 +29,8 @@ struct StackResult {
 };
 
 /// True if a verdict is "disagrees".
-bool any_disagrees(const std::vector<StackResult>& results);
+inline bool any_disagrees(const std::vector<StackResult>& results) {
+  return std::ranges::any_of(results, [](const StackResult& r) { return r.agreement.verdict == Verdict::disagrees; });
+}
 
 }  // namespace periscope

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "experiments/common/json_text.h"
+#include "experiments/results/json_text.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

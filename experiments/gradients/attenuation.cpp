@@ -5,14 +5,14 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/progress.h"
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/told.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 #include "sim/backends.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 /// Every other entry: a curve over sublayers at the layers' ends.
@@ -194,4 +194,4 @@ GradientOutcome attenuation_outcome(const Config& config, const std::vector<Atte
   return outcome;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

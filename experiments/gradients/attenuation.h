@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/gradients/outcome.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// How gradients change from the top of a stack to its bottom (G7, G9, G10), at one strength of attention.
 struct Attenuation {
@@ -33,4 +33,4 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& p
 const Schema& attenuation_schema();
 GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -1,4 +1,4 @@
-#include "experiments/gradients/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 
@@ -6,19 +6,18 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/common/command.h"
-#include "experiments/common/options.h"
-#include "experiments/common/provenance.h"
-#include "experiments/common/publish.h"
+#include "experiments/command/command.h"
+#include "experiments/command/options.h"
 #include "experiments/common/told.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
 #include "experiments/gradients/depth.h"
 #include "experiments/gradients/identity_path.h"
 #include "experiments/gradients/score_path.h"
+#include "experiments/results/provenance.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 using Experiment = std::function<GradientOutcome(const GradientConfig&, Progress&)>;
@@ -48,7 +47,7 @@ GradientOutcome outcome_of(const Result& result, const Form& form) {
 
 }  // namespace
 
-void add_gradient_commands(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   CLI::App* gradients = app.add_subcommand("gradients", "Experiments about gradients: claims G6, G8, G10, G11");
   gradients->require_subcommand(1);
   // No experiment looks at W_q. Nothing of the gradient of the last layer's W_down has come through attention.
@@ -90,4 +89,4 @@ void add_gradient_commands(CLI::App& app, int& code) {
       });
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

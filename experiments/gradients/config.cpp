@@ -1,6 +1,6 @@
 #include "experiments/gradients/config.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 // clang-format off
@@ -19,4 +19,4 @@ void GradientConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for
   resolved["gradients"] = section_json(gradients_section, *this, for_hash);
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

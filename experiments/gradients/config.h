@@ -2,7 +2,7 @@
 
 #include "experiments/common/config.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// [gradients]: what the commands of `periscope gradients` run through.
 struct GradientConfig : Config {
@@ -15,4 +15,4 @@ struct GradientConfig : Config {
 
 extern const Section<GradientConfig> gradients_section;
 
-}  // namespace periscope
+}  // namespace periscope::gradients

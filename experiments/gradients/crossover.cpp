@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/told.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 /// What a sweep of one placement gives: rows over factors, per seed, and the predicted curves.
@@ -29,7 +29,7 @@ struct Sweep {
 double log_gain(const StackSpec& spec, const Profile& profile) {
   const ModelSpec& m = spec.model;
   const SublayerRule rule = m.rule(m.sublayers() - 1);
-  const auto last = [&](Signal site) { return profile.find(Statistic::second_moment, site)->value.back(); };
+  const auto last = [&](Signal signal) { return profile.find(Statistic::second_moment, signal)->value.back(); };
   const double branch = rule.norm_b ? m.gamma * m.gamma : last(Signal::f_out);
   const double sum = rule.alpha * rule.alpha * last(Signal::x_in) + rule.beta * rule.beta * branch;
   double log = std::log(std::abs(rule.beta));
@@ -219,4 +219,4 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/gradients/outcome.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// The last MLP matrix's gradient of one placement over that of Pre-LN with the same weights, against the size of the
 /// MLP's output a, which init.down_factor sweeps (G6, T14).
@@ -40,4 +40,4 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
 const Schema& crossover_schema();
 GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
 #include "experiments/gradients/crossover.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 /// An estimate of a logarithm as one of the number.
@@ -86,4 +86,4 @@ GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& r
   return outcome;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

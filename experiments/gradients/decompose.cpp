@@ -7,7 +7,7 @@
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 double dot(const Backend& ops, const Tensor& x, const Tensor& y) {
@@ -75,4 +75,4 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
   return sizes;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

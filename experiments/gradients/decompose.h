@@ -5,7 +5,7 @@
 
 #include "sim/model/context.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// The gradient of one pass, g_i = ∂loss/∂x_i, by the paths that it took. Sublayer i sends g_{i+1} down its skip
 /// connection, S_i = alpha·N_iᵀ with N_i the Jacobian of norm C (the identity without one), and down its branch,
@@ -27,4 +27,4 @@ GradientPathSizes decompose_gradient(const StackContext& context, const Tensor& 
 /// b_i: gradient of x [N, D] from that of norm C's input, dsum [N, D], through the branch alone.
 Tensor branch_gradient(const StackContext& context, int sublayer, const Tensor& x, const Tensor& dsum);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 constexpr std::size_t late_points = 3;
@@ -144,4 +144,4 @@ DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

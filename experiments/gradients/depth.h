@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/gradients/outcome.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// How the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, depends on the depth L (G8, T12h).
 struct DepthLaw {
@@ -39,4 +39,4 @@ DepthResult gradient_depth(const GradientConfig& config, Progress& progress);
 const Schema& depth_schema();
 GradientOutcome depth_outcome(const Config& config, const DepthResult& result);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

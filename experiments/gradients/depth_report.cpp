@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
 #include "experiments/gradients/depth.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 std::string table_of(const DepthResult& result) {
@@ -81,4 +81,4 @@ GradientOutcome depth_outcome(const Config& config, const DepthResult& result) {
   return outcome;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/common/measure_stack.h"
+#include "experiments/command/progress.h"
 #include "experiments/common/over_seeds.h"
-#include "experiments/common/progress.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/gradients/decompose.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 /// Each side of g = s + r rounds by itself: per sublayer a chain of at most six matrix products or norms, each a sum
@@ -133,4 +133,4 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/gradients/outcome.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// Wang et al.'s decomposition (G11) of one stack's gradient: how much comes down the skip connections alone.
 struct IdentityPath {
@@ -39,4 +39,4 @@ IdentityPathResult identity_path(const Config& config, Progress& progress);
 const Schema& identity_path_schema();
 GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
 #include "experiments/gradients/identity_path.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 std::string table_of(const std::vector<IdentityPath>& results) {
@@ -90,4 +90,4 @@ GradientOutcome identity_path_outcome(const Config& config, const std::vector<Id
   return outcome;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/common/gradient_allowance.h"
+#include "experiments/agreement/gradient_allowance.h"
 #include "experiments/common/token_ids.h"
 #include "sim/numerics/allowances.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths) {
@@ -106,4 +106,4 @@ std::vector<double> padded(std::vector<double> values, std::size_t length) {
   return values;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

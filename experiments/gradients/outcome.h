@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/columns.h"
-#include "experiments/common/findings.h"
+#include "experiments/agreement/findings.h"
 #include "experiments/gradients/config.h"
+#include "experiments/results/columns.h"
 #include "theory/predict.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
 struct GradientOutcome {
@@ -82,4 +82,4 @@ void put_curve(const Columns::Row& row, const std::string& name, const Curve& me
 /// `values` with NaN behind them, up to `length`.
 std::vector<double> padded(std::vector<double> values, std::size_t length);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/progress.h"
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/stacks.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 #include "sim/backends.h"
 
-namespace periscope {
+namespace periscope::gradients {
 namespace {
 
 Curve attention_only(const Curve& sublayers) {
@@ -172,4 +172,4 @@ GradientOutcome score_path_outcome(const Config& config, const std::vector<Score
   return outcome;
 }
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/gradients/outcome.h"
 
-namespace periscope {
+namespace periscope::gradients {
 
 /// What attention's score path (queries and keys) carries of one stack's gradient, and what a theory that leaves it
 /// out gets wrong (T9).
@@ -31,4 +31,4 @@ const Schema& score_path_schema();
 /// `rejected` is about the whole theory; one without the score path is expected to be wrong.
 GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
 
-}  // namespace periscope
+}  // namespace periscope::gradients

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/agreement/gradient_floor.h"
+#include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
-#include "experiments/common/gradient_floor.h"
-#include "experiments/common/measure_stack.h"
-#include "experiments/common/progress.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
 #include "sim/backends.h"
@@ -18,7 +18,7 @@
 #include "sim/spec/weight.h"
 #include "theory/predict.h"
 
-namespace periscope {
+namespace periscope::ladder {
 namespace {
 
 constexpr int fewest_widths = 4;
@@ -48,7 +48,7 @@ struct Followed {
 
   [[nodiscard]] const Curve* curve(const Profile& profile) const {
     return quantity.weight ? profile.find(quantity.statistic, *quantity.weight)
-                           : profile.find(quantity.statistic, quantity.site);
+                           : profile.find(quantity.statistic, quantity.signal);
   }
   /// `model` is the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the
   /// logarithm is taken per input feature.
@@ -102,16 +102,16 @@ std::vector<std::size_t> every(std::size_t from, std::size_t step, std::size_t e
 /// What is followed of a stack: whatever theory predicts of what verdicts compare.
 std::vector<Followed> follow(const Profile& predicted) {
   std::vector<Followed> all;
-  for (const auto& [statistic, site] : followed) {
-    const Curve* curve = predicted.find(statistic, site);
+  for (const auto& [statistic, signal] : followed) {
+    const Curve* curve = predicted.find(statistic, signal);
     if (curve == nullptr) continue;
-    const LadderQuantity prototype{.statistic = statistic, .site = site};
+    const LadderQuantity prototype{.statistic = statistic, .signal = signal};
     const std::size_t length = curve->value.size();
-    if (site == Signal::f_out) {
+    if (signal == Signal::f_out) {
       follow_group(all, prototype, *curve, every(0, 2, length), "attention");
       follow_group(all, prototype, *curve, every(1, 2, length), "mlp");
     } else {
-      follow_group(all, prototype, *curve, every(0, 1, length), site == Signal::A_out ? "attention" : "stream");
+      follow_group(all, prototype, *curve, every(0, 1, length), signal == Signal::A_out ? "attention" : "stream");
     }
   }
   for (const auto& [key, curve] : predicted.weight_curves) {
@@ -231,7 +231,7 @@ void require_limit(const LadderConfig& config) {
 
 std::string LadderQuantity::family() const {
   return fmt::format("{} {}", statistic_names[static_cast<std::size_t>(statistic)],
-                     weight ? weight_names[static_cast<std::size_t>(*weight)] : name_of(site));
+                     weight ? weight_names[static_cast<std::size_t>(*weight)] : name_of(signal));
 }
 
 std::string LadderQuantity::name() const {
@@ -247,13 +247,13 @@ double LadderQuantity::degrees() const {
   return 1.0 / (a / fit.degrees + b / (replicates - 1));
 }
 
-const Section<LadderConfig> ladder_section{"ladder", keys};
+const Section<LadderConfig> section{"ladder", keys};
 
 void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["ladder"] = section_json(ladder_section, *this, for_hash);
+  resolved["ladder"] = section_json(section, *this, for_hash);
 }
 
-LadderResult measure_ladder(const LadderConfig& config, Progress& progress) {
+LadderResult run(const LadderConfig& config, Progress& progress) {
   require_limit(config);
   require_fault_acts(config);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
@@ -305,4 +305,4 @@ bool any_disagrees(const LadderResult& result) {
   return std::ranges::find(result.stacks, Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
 }
 
-}  // namespace periscope
+}  // namespace periscope::ladder

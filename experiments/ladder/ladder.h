@@ -4,18 +4,18 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/agreement.h"
-#include "experiments/common/columns.h"
+#include "experiments/agreement/agreement.h"
+#include "experiments/command/progress.h"
 #include "experiments/common/config.h"
-#include "experiments/common/progress.h"
 #include "experiments/ladder/width_fit.h"
+#include "experiments/results/columns.h"
 
-namespace periscope {
+namespace periscope::ladder {
 
 /// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
 struct LadderQuantity {
   Statistic statistic = Statistic::second_moment;
-  Signal site = Signal::x_out;
+  Signal signal = Signal::x_out;
   std::optional<Weight> weight = {};
   int index = 0;
   /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.
@@ -55,7 +55,7 @@ struct LadderConfig : Config {
   void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };
 
-extern const Section<LadderConfig> ladder_section;
+extern const Section<LadderConfig> section;
 
 struct LadderResult {
   std::vector<LadderStack> stacks;
@@ -72,11 +72,11 @@ struct LadderResult {
 /// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
 /// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
 /// features.
-LadderResult measure_ladder(const LadderConfig& config, Progress& progress);
+LadderResult run(const LadderConfig& config, Progress& progress);
 
 bool any_disagrees(const LadderResult& result);
-std::string ladder_table(const LadderResult& result, const Config& config);
-const Schema& ladder_schema();
-Columns ladder_columns(const LadderConfig& config, const LadderResult& result);
+std::string table(const LadderResult& result, const Config& config);
+const Schema& schema();
+Columns columns(const LadderConfig& config, const LadderResult& result);
 
-}  // namespace periscope
+}  // namespace periscope::ladder

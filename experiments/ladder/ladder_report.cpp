@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "experiments/common/provenance.h"
-#include "experiments/common/text_table.h"
 #include "experiments/common/told.h"
 #include "experiments/ladder/ladder.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::ladder {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -93,7 +93,7 @@ void put_quantity(const Columns::Row& row, const StackSpec& spec, const LadderQu
 
 }  // namespace
 
-std::string ladder_table(const LadderResult& result, const Config& config) {
+std::string table(const LadderResult& result, const Config& config) {
   TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b", ">excess / limit",
                    ">power", "verdict"});
   for (const LadderStack& stack : result.stacks) {
@@ -120,7 +120,7 @@ std::string ladder_table(const LadderResult& result, const Config& config) {
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
 }
 
-const Schema& ladder_schema() {
+const Schema& schema() {
   static const Schema schema = [] {
     const std::string stack = "stacks/[stack]/";
     const std::string q = stack + "quantities/[of_stack]/";
@@ -162,8 +162,8 @@ const Schema& ladder_schema() {
   return schema;
 }
 
-Columns ladder_columns(const LadderConfig& config, const LadderResult& result) {
-  Columns columns(ladder_schema(), provenance(config));
+Columns columns(const LadderConfig& config, const LadderResult& result) {
+  Columns columns(schema(), provenance(config));
   columns.put("ladder_width", result.widths);
   Values grid;
   for (std::size_t k = 0; k < curve_points; ++k) {
@@ -186,4 +186,4 @@ Columns ladder_columns(const LadderConfig& config, const LadderResult& result) {
   return columns;
 }
 
-}  // namespace periscope
+}  // namespace periscope::ladder

@@ -1,18 +1,17 @@
-#include "experiments/probe/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <memory>
 
-#include "experiments/common/command.h"
-#include "experiments/common/publish.h"
+#include "experiments/command/command.h"
 #include "experiments/probe/generate.h"
-#include "experiments/probe/run.h"
+#include "experiments/probe/probe.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 
-namespace periscope {
+namespace periscope::probe {
 namespace {
 
 struct CheckpointOptions {
@@ -57,7 +56,7 @@ Config load_for_checkpoint(const CommonOptions& options) {
 
 ExitCode publish_reading(const CommonOptions& options, const Config& config, const ProbeResult& result,
                          bool fail_on_divergence) {
-  publish("probe", options, config.run.out, probe_columns(result, result.provenance), probe_table(result));
+  publish("probe", options, config.run.out, columns(result, result.provenance), table(result));
   if (violates_growth_identity(result.measured)) return ExitCode::check_failed;
   return fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
 }
@@ -72,7 +71,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
   config.top = own.top;
   config.dump = own.dump;
   return run_whole(
-      options, [&](Progress& progress) { return probe(config, progress); },
+      options, [&](Progress& progress) { return run(config, progress); },
       [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
 }
 
@@ -114,7 +113,7 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
 
 }  // namespace
 
-void add_probe_commands(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   const auto probe = std::make_shared<ProbeOptions>();
   CLI::App* command =
       add_command(app, code, "probe", "Run a checkpoint on tokens and measure all that theory speaks of",
@@ -138,4 +137,4 @@ void add_probe_commands(CLI::App& app, int& code) {
   generate->add_option("--count", *count, "Tokens to add")->check(CLI::PositiveNumber);
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

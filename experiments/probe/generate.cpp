@@ -7,7 +7,7 @@
 #include "sim/model/loss.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::probe {
 
 std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
                                    const std::function<void(int)>& on_token) {
@@ -24,4 +24,4 @@ std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, 
   return ids;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

@@ -6,7 +6,7 @@
 
 #include "sim/spec/weight.h"
 
-namespace periscope {
+namespace periscope::probe {
 
 StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens) {
   StackSpec spec{.model = model, .init = config.base.init, .input = {}};
@@ -36,16 +36,16 @@ bool diverged(const ModelReading& reading) { return reading.reading.diverged_at 
 
 std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   std::vector<SignalPeaks> all;
-  const auto add_site = [&](Signal site) {
-    const Curve* curve = reading.reading.profile.find(Statistic::maximum, site);
-    if (curve != nullptr) all.push_back({std::string(name_of(site)), curve->value});
+  const auto add_signal = [&](Signal signal) {
+    const Curve* curve = reading.reading.profile.find(Statistic::maximum, signal);
+    if (curve != nullptr) all.push_back({std::string(name_of(signal)), curve->value});
   };
-  add_site(Signal::x_in);
-  add_site(Signal::A_out);
+  add_signal(Signal::x_in);
+  add_signal(Signal::A_out);
   for (const auto& [place, values] : reading.inside_maxima) {
     all.push_back({std::string(name_of(place)), values});
   }
-  for (const Signal site : {Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) add_site(site);
+  for (const Signal signal : {Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) add_signal(signal);
   return all;
 }
 
@@ -62,4 +62,4 @@ Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest) {
   return smallest;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

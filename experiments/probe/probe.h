@@ -3,13 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/columns.h"
+#include "experiments/command/progress.h"
 #include "experiments/common/config.h"
-#include "experiments/probe/token_input.h"
+#include "experiments/common/token_input.h"
+#include "experiments/results/columns.h"
 #include "sim/measure/model_reading.h"
 #include "theory/predict.h"
 
-namespace periscope {
+namespace periscope::probe {
 
 /// What `probe` found out about a model with given weights on given tokens.
 struct ProbeResult {
@@ -59,8 +60,23 @@ struct Margin {
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest);
 
 /// The forms of a result: a table for people, and columns.
-[[nodiscard]] std::string probe_table(const ProbeResult& result);
-[[nodiscard]] const Schema& probe_schema();
-[[nodiscard]] Columns probe_columns(const ProbeResult& result, const nlohmann::ordered_json& provenance);
+[[nodiscard]] std::string table(const ProbeResult& result);
+[[nodiscard]] const Schema& schema();
+[[nodiscard]] Columns columns(const ProbeResult& result, const nlohmann::ordered_json& provenance);
 
-}  // namespace periscope
+/// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
+struct ProbeConfig : Config {
+  std::string checkpoint;  ///< its folder
+  TokenSource source;
+  bool with_theory = true;  ///< theory at initialisation, too
+  int top = 10;             ///< largest entries of the stream per depth
+  std::string dump;         ///< folder for activations and gradients; "": none
+};
+
+extern const Section<ProbeConfig> section;
+
+/// Runs the checkpoint, in config.run.dtype, and measures all that theory speaks of. Throws InputError for a bad
+/// checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
+ProbeResult run(const ProbeConfig& config, Progress& progress);
+
+}  // namespace periscope::probe

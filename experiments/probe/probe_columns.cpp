@@ -1,11 +1,11 @@
 #include <cmath>
 
-#include "experiments/common/gradient_allowance.h"
-#include "experiments/common/stack_columns.h"
+#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/common/curve_columns.h"
 #include "experiments/probe/probe.h"
 #include "sim/numerics/number_format.h"
 
-namespace periscope {
+namespace periscope::probe {
 namespace {
 
 using Json = Columns::Json;
@@ -274,7 +274,7 @@ std::vector<ColumnSpec> all_columns() {
 
 }  // namespace
 
-const Schema& probe_schema() {
+const Schema& schema() {
   static const Schema schema = [] {
     std::vector<DimensionSpec> dimensions = curve_dimensions();
     dimensions.push_back({"token", "1", "position in the sequence"});
@@ -285,10 +285,10 @@ const Schema& probe_schema() {
   return schema;
 }
 
-Columns probe_columns(const ProbeResult& result, const nlohmann::ordered_json& provenance) {
-  Columns columns(probe_schema(), provenance);
+Columns columns(const ProbeResult& result, const nlohmann::ordered_json& provenance) {
+  Columns columns(schema(), provenance);
   Writer(result, columns).put();
   return columns;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

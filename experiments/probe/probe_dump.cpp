@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "experiments/common/tensor_dump.h"
+#include "experiments/results/tensor_dump.h"
 #include "sim/checkpoint/checkpoint_gradients.h"
 
-namespace periscope {
+namespace periscope::probe {
 namespace {
 
 std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const ModelPass& pass, bool has_loss) {
@@ -47,4 +47,4 @@ ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, Mod
   return reading;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

@@ -5,7 +5,7 @@
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/measure/model_reading.h"
 
-namespace periscope {
+namespace periscope::probe {
 
 /// Runs the pass and writes what an outside program needs to check every number of it to `path`, a safetensors file in
 /// f64: input [T, D] (before the embedding norm), tokens and labels [T], stream.0 … stream.2L [T, D], logits, loss [1]
@@ -14,4 +14,4 @@ namespace periscope {
 [[nodiscard]] ModelReading dump_model(const StackContext& context, const Checkpoint& checkpoint, ModelPass pass,
                                       const std::string& path);
 
-}  // namespace periscope
+}  // namespace periscope::probe

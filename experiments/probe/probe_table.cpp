@@ -2,18 +2,18 @@
 
 #include <cmath>
 
-#include "experiments/common/text_table.h"
 #include "experiments/probe/probe.h"
+#include "experiments/results/text_table.h"
 #include "sim/numerics/number_format.h"
 
-namespace periscope {
+namespace periscope::probe {
 namespace {
 
 /// Four digits, or a dash for no number.
 std::string digits(double x) { return std::isnan(x) ? "-" : fmt::format("{:.4g}", x); }
 
-double at(const Profile& profile, Statistic statistic, Signal site, std::size_t index) {
-  const Curve* curve = profile.find(statistic, site);
+double at(const Profile& profile, Statistic statistic, Signal signal, std::size_t index) {
+  const Curve* curve = profile.find(statistic, signal);
   return curve == nullptr ? std::nan("") : curve->value.at(index);
 }
 
@@ -89,7 +89,7 @@ std::string gradient_rows(const ProbeResult& r) {
 
 }  // namespace
 
-std::string probe_table(const ProbeResult& r) {
+std::string table(const ProbeResult& r) {
   std::string text = heading(r) + growth_rows(r);
   text +=
       "init: theory at initialisation of the same shape. E[x²]: second moment of the stream after the sublayer (before "
@@ -107,4 +107,4 @@ std::string probe_table(const ProbeResult& r) {
   return text;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

@@ -1,19 +1,18 @@
-#include "experiments/probe/run.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
 
-#include "experiments/certify/weights_hash.h"
-#include "experiments/common/atomic_file.h"
-#include "experiments/common/provenance.h"
+#include "experiments/common/weights_hash.h"
+#include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
+#include "experiments/results/atomic_file.h"
+#include "experiments/results/provenance.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::probe {
 namespace {
 
 /// Steps once per sublayer, forward and back. Throws Stopped.
@@ -72,7 +71,7 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput
 
 Resolved resolved_of(const ProbeConfig& config, const Checkpoint& checkpoint, const ProbeResult& result) {
   Resolved all = resolved(config, {result.at_init});
-  all.add(probe_section, config);
+  all.add(section, config);
   nlohmann::ordered_json files{{"config.json", sha256_of_file(checkpoint.folder() + "/config.json")}};
   for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) (*json)["checkpoint"] = files;
@@ -90,9 +89,9 @@ constexpr Key<ProbeConfig> keys[] = {
 
 }  // namespace
 
-const Section<ProbeConfig> probe_section{"probe", keys};
+const Section<ProbeConfig> section{"probe", keys};
 
-ProbeResult probe(const ProbeConfig& config, Progress& progress) {
+ProbeResult run(const ProbeConfig& config, Progress& progress) {
   const Checkpoint checkpoint(config.checkpoint);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
@@ -124,4 +123,4 @@ ProbeResult probe(const ProbeConfig& config, Progress& progress) {
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::probe

@@ -1,18 +1,17 @@
-#include "experiments/soundness/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 
+#include "experiments/agreement/verdict_table.h"
 #include "experiments/certify/certify.h"
-#include "experiments/common/command.h"
-#include "experiments/common/provenance.h"
-#include "experiments/common/publish.h"
-#include "experiments/common/verdict_table.h"
-#include "experiments/soundness/report.h"
+#include "experiments/command/command.h"
+#include "experiments/results/provenance.h"
+#include "experiments/soundness/soundness.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 struct SoundnessFlags {
@@ -56,7 +55,7 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
                                .arithmetics = arithmetics_of(own),
                                .scale = own.scale};
   Resolved all;
-  all.add(soundness_section, config);
+  all.add(section, config);
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["soundness"].update({{"formats", own.formats}, {"arithmetics", own.arithmetics}});
     if (own.only) (*json)["soundness"]["only"] = *own.only;
@@ -64,19 +63,19 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
   return run_whole(
       options,
       [&](Progress& progress) {
-        return own.only ? search_violations(config, static_cast<std::uint32_t>(*own.only), progress)
-                        : search_violations(config, progress);
+        return own.only ? soundness::run(config, static_cast<std::uint32_t>(*own.only), progress)
+                        : soundness::run(config, progress);
       },
       [&](const SoundnessResult& result) {
-        publish("soundness", options, run.out, soundness_columns(result, provenance(run, all)),
-                soundness_table(result, use_colour()), true);
+        publish("soundness", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()),
+                true);
         return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
       });
 }
 
 }  // namespace
 
-void add_soundness_command(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   const auto own = std::make_shared<SoundnessFlags>();
   CLI::App* command =
       add_command(app, code, "soundness",
@@ -92,4 +91,4 @@ void add_soundness_command(CLI::App& app, int& code) {
       ->capture_default_str();
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -5,7 +5,7 @@
 
 #include "experiments/soundness/specimen.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 const std::array<std::string, 14> families{"llama", "mistral", "qwen2", "qwen3",    "gpt2",          "gemma2", "gemma3",
@@ -131,4 +131,4 @@ void draw_model(Draw& draw, Specimen& s) {
   s.domain = {.tokens = false, .largest = bounded ? draw.magnitude(-2.0, 2.0) : theory::infinity};
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

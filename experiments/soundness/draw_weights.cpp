@@ -7,7 +7,7 @@
 #include "sim/model/parameters.h"
 #include "sim/numerics/rounding.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 using Part = ParameterId::Part;
@@ -241,4 +241,4 @@ std::map<ParameterId, Numbers> turned(const Specimen& s, Knob knob, double facto
   return numbers;
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/certify/signal_maxima.h"
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/signal_maxima.h"
+#include "experiments/common/theory_parameters.h"
 #include "experiments/soundness/inputs.h"
 #include "experiments/soundness/soundness.h"
 #include "sim/emulated/backend.h"
 #include "sim/model/parameters.h"
 #include "sim/reference/backend.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 constexpr int changes = 16;  ///< inputs that are tried beside those that were made
@@ -242,4 +242,4 @@ SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   return r;
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

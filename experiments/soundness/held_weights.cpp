@@ -2,7 +2,7 @@
 
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::soundness {
 
 HeldWeights::HeldWeights(const Backend& backend, const ModelSpec& model,
                          const std::map<ParameterId, Numbers>& numbers) {
@@ -24,4 +24,4 @@ HeldWeights::HeldWeights(const Backend& backend, const ModelSpec& model,
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -5,7 +5,7 @@
 
 #include "sim/model/weights.h"
 
-namespace periscope {
+namespace periscope::soundness {
 
 /// A parameter as plain numbers, row-major.
 struct Numbers {
@@ -29,4 +29,4 @@ class HeldWeights final : public WeightSource {
   std::map<int, SublayerWeights> sublayers_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::soundness

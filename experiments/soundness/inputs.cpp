@@ -6,7 +6,7 @@
 #include "experiments/certify/attack.h"
 #include "sim/numerics/rounding.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 using Values = std::vector<double>;
@@ -78,9 +78,9 @@ std::vector<SpecimenInput> inputs_for(Draw& draw, const Specimen& s, const Stack
   }
   const theory::Certificate part = certified_part(certificate);
   SignalMaxima seen;
-  for (const SignalPlace& place : attack_places(part)) {
-    const AttackOptions options{.steps = steps, .restarts = 1, .tokens = s.tokens, .seed = s.index};
-    const AttackResult best = attack(exact, part, place, s.domain, options, seen);
+  for (const certify::SignalPlace& place : certify::attack_places(part)) {
+    const certify::AttackOptions options{.steps = steps, .restarts = 1, .tokens = s.tokens, .seed = s.index};
+    const certify::AttackResult best = certify::attack(exact, part, place, s.domain, options, seen);
     if (s.domain.tokens) {
       inputs.emplace_back(best.ids);
     } else {
@@ -104,4 +104,4 @@ SpecimenInput changed(Draw& draw, const Specimen& s, const Backend& ops, const S
   return real_input(ops, s, std::move(values), format);
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -6,7 +6,7 @@
 #include "experiments/soundness/specimen.h"
 #include "sim/model/context.h"
 
-namespace periscope {
+namespace periscope::soundness {
 
 /// Token ids, or real vectors [N, D].
 using SpecimenInput = std::variant<std::vector<int>, Tensor>;
@@ -21,4 +21,4 @@ std::vector<SpecimenInput> inputs_for(Draw& draw, const Specimen& specimen, cons
 SpecimenInput changed(Draw& draw, const Specimen& specimen, const Backend& ops, const SpecimenInput& input,
                       const NumberFormat& format);
 
-}  // namespace periscope
+}  // namespace periscope::soundness

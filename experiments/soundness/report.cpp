@@ -1,15 +1,14 @@
-#include "experiments/soundness/report.h"
-
 #include <fmt/color.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cmath>
 
-#include "experiments/common/text_table.h"
+#include "experiments/results/text_table.h"
+#include "experiments/soundness/soundness.h"
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -83,7 +82,7 @@ Json violation_json(const SpecimenResult& v) {
 
 }  // namespace
 
-std::string soundness_table(const SoundnessResult& r, bool colour) {
+std::string table(const SoundnessResult& r, bool colour) {
   TextTable rows(
       {"", "format", ">checkpoints", ">stream ok", ">all ok", ">runs", ">violated", "tightness: median / largest of"});
   for (const ArithmeticSummary& s : r.summaries) {
@@ -111,7 +110,7 @@ std::string soundness_table(const SoundnessResult& r, bool colour) {
   return table + fmt::format(" ({:.1f} s)\n", r.seconds);
 }
 
-const Schema& soundness_schema() {
+const Schema& schema() {
   static const Schema schema = [] {
     const std::string on = "arithmetic";
     const std::string each = "arithmetics/[arithmetic]/";
@@ -146,8 +145,8 @@ const Schema& soundness_schema() {
   return schema;
 }
 
-Columns soundness_columns(const SoundnessResult& r, const nlohmann::ordered_json& provenance) {
-  Columns columns(soundness_schema(), provenance);
+Columns columns(const SoundnessResult& r, const nlohmann::ordered_json& provenance) {
+  Columns columns(schema(), provenance);
   columns.put("class", theory::signal_class_names);
   columns.put("seed", r.config.seed);
   columns.put("scale", r.config.scale);
@@ -183,4 +182,4 @@ Columns soundness_columns(const SoundnessResult& r, const nlohmann::ordered_json
   return columns;
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "sim/spec/first_exception.h"
 
-namespace periscope {
+namespace periscope::soundness {
 namespace {
 
 /// What is kept of a checkpoint until the end.
@@ -113,14 +113,14 @@ constexpr Key<SoundnessConfig> keys[] = {
 
 }  // namespace
 
-const Section<SoundnessConfig> soundness_section{"soundness", keys};
+const Section<SoundnessConfig> section{"soundness", keys};
 
-SoundnessResult search_violations(const SoundnessConfig& config, Progress& progress) {
+SoundnessResult run(const SoundnessConfig& config, Progress& progress) {
   return search(config, 0, static_cast<std::uint32_t>(config.checkpoints), progress);
 }
 
-SoundnessResult search_violations(const SoundnessConfig& config, std::uint32_t only, Progress& progress) {
+SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, Progress& progress) {
   return search(config, only, 1, progress);
 }
 
-}  // namespace periscope
+}  // namespace periscope::soundness

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "experiments/certify/peak_gradient.h"
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
+#include "experiments/results/columns.h"
 #include "experiments/soundness/specimen.h"
 #include "sim/emulated/emulation.h"
 #include "sim/spec/key.h"
 
 /// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
 /// certificate is for, emulated: no run may pass a bound (T24).
-namespace periscope {
+namespace periscope::soundness {
 
 struct SoundnessConfig {
   std::uint64_t seed = 0;
@@ -79,11 +80,18 @@ struct SoundnessResult {
   bool stopped_early = false;  ///< nothing else is filled in
 };
 
-extern const Section<SoundnessConfig> soundness_section;
+extern const Section<SoundnessConfig> section;
 
 /// Examines all checkpoints, on all threads; the result does not depend on their number.
-SoundnessResult search_violations(const SoundnessConfig& config, Progress& progress);
+SoundnessResult run(const SoundnessConfig& config, Progress& progress);
 /// The same of one checkpoint.
-SoundnessResult search_violations(const SoundnessConfig& config, std::uint32_t only, Progress& progress);
+SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, Progress& progress);
 
-}  // namespace periscope
+/// For people: per arithmetic what was certified, run and violated, how near runs came to bounds; violations; a
+/// verdict.
+std::string table(const SoundnessResult& result, bool colour);
+
+const Schema& schema();
+Columns columns(const SoundnessResult& result, const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope::soundness

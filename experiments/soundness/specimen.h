@@ -12,7 +12,7 @@
 #include "sim/numerics/number_format.h"
 #include "theory/certificate.h"
 
-namespace periscope {
+namespace periscope::soundness {
 
 /// A tiny checkpoint that is made to break a certificate: the shape and options of a family, weights of extreme
 /// structure, and what may be fed to it.
@@ -52,4 +52,4 @@ inline constexpr std::array<std::string_view, 6> knob_names{"tables",       "gai
 /// The numbers with those that belong to the knob multiplied by a factor, then all rounded to the format.
 std::map<ParameterId, Numbers> turned(const Specimen& specimen, Knob knob, double factor, const NumberFormat& format);
 
-}  // namespace periscope
+}  // namespace periscope::soundness

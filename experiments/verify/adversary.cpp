@@ -9,7 +9,7 @@
 #include "sim/random/philox.h"
 #include "sim/spec/first_exception.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 /// Shape and kinds of an attack's cases; the numbers come from the start.
@@ -225,4 +225,4 @@ BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int start
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -8,7 +8,7 @@
 #include "experiments/verify/bound_case.h"
 #include "sim/numerics/allowances.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// A search for the input that comes closest to a bound: gradient ascent from many random starts.
 struct Attack {
@@ -43,4 +43,4 @@ std::vector<Attack> attacks();
 /// grows and shrinks its step. `starts` runs, on all threads; the result does not depend on their number.
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
 
-}  // namespace periscope
+}  // namespace periscope::verify

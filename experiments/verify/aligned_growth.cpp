@@ -7,7 +7,7 @@
 #include "sim/model/stack.h"
 #include "sim/reference/backend.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 /// x̂ x̂ᵀ for every matrix; W_up and W_down through the first of the hidden units alone.
@@ -94,4 +94,4 @@ AlignedGrowth grow_aligned(int layers, int width, double gain) {
   return g;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace periscope {
+namespace periscope::verify {
 
 /// T16 attacked by construction: a Peri-LN stack whose every branch points along the stream.
 struct AlignedGrowth {
@@ -16,4 +16,4 @@ struct AlignedGrowth {
 /// output, both onto x. Through sim/model, f64.
 AlignedGrowth grow_aligned(int layers, int width, double gain);
 
-}  // namespace periscope
+}  // namespace periscope::verify

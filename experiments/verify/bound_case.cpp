@@ -9,7 +9,7 @@
 #include "sim/model/parameters.h"
 #include "sim/spec/error.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -242,4 +242,4 @@ Tensor CaseWeights::rows(const Backend& /*ops*/, Weight /*table*/, std::span<con
   throw std::logic_error("a case has no tables");
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "sim/model/weights.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// Gain and bias of one norm, D numbers each; no bias: empty.
 struct CaseNorm {
@@ -63,4 +65,16 @@ class CaseWeights final : public WeightSource {
   const BoundCase& case_;
 };
 
-}  // namespace periscope
+/// Case `id` of `seed`: a random sublayer whose shape, kinds and magnitudes are drawn too. Width 1 … 64 and hidden
+/// width 1 … 64, small ones often; 1 … 4 tokens; every MLP; RMSNorm and LayerNorm; norms at A, B, C, with and without
+/// final norm and unembedding; input, weights and gains of magnitude 1e-6 … 1e6, ε from 0 to 1e6; gains equal, all
+/// different or negative; biases; sometimes one massive feature or hidden unit, a matrix of rank 1, a zero W2.
+/// A function of its arguments alone.
+BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
+
+/// The simplest case that still fails: tokens, features, hidden units, classes, norms, biases and ε are taken away
+/// and numbers replaced by rounder ones, as long as `fails` says true, until nothing more can be simplified.
+/// `fails(c)` must be true. Deterministic; calls `fails` at most `budget` times.
+BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
+
+}  // namespace periscope::verify

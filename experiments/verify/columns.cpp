@@ -1,9 +1,8 @@
 #include <cmath>
 
-#include "experiments/verify/describe.h"
 #include "experiments/verify/report.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 using Json = Columns::Json;
@@ -119,7 +118,7 @@ void put_refutations(const VerifyResult& r, Columns& columns) {
 
 }  // namespace
 
-const Schema& verify_schema() {
+const Schema& schema() {
   static const Schema schema = [] {
     const std::string s = "statements/[statement]/";
     const std::string a = "attacks/[attack]/";
@@ -195,8 +194,8 @@ const Schema& verify_schema() {
   return schema;
 }
 
-Columns verify_columns(const VerifyResult& r, const nlohmann::ordered_json& provenance) {
-  Columns columns(verify_schema(), provenance);
+Columns columns(const VerifyResult& r, const nlohmann::ordered_json& provenance) {
+  Columns columns(schema(), provenance);
   columns.put("verify_cases", r.config.cases);
   columns.put("verify_seed", r.config.seed);
   columns.put("verify_scale", r.config.scale);
@@ -208,4 +207,4 @@ Columns verify_columns(const VerifyResult& r, const nlohmann::ordered_json& prov
   return columns;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -1,16 +1,14 @@
-#include "experiments/verify/commands.h"
+#include "experiments/commands.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 
-#include "experiments/common/command.h"
-#include "experiments/common/publish.h"
-#include "experiments/common/verdict_table.h"
-#include "experiments/verify/describe.h"
+#include "experiments/agreement/verdict_table.h"
+#include "experiments/command/command.h"
 #include "experiments/verify/report.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 /// What `verify` takes besides the common flags.
@@ -44,19 +42,18 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   if (!own.replay.empty()) return run_replay(options, own);
   const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
   Resolved all;
-  all.add(verify_section, config);
+  all.add(section, config);
   return run_whole(
-      options, [&](Progress& progress) { return verify(config, progress); },
+      options, [&](Progress& progress) { return verify::run(config, progress); },
       [&](const VerifyResult& result) {
-        publish("verify", options, run.out, verify_columns(result, provenance(run, all)),
-                verify_table(result, use_colour()), true);
+        publish("verify", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()), true);
         return result.passed() ? ExitCode::ok : ExitCode::check_failed;
       });
 }
 
 }  // namespace
 
-void add_verify_command(CLI::App& app, int& code) {
+void add_commands(CLI::App& app, int& code) {
   const auto verify_flags = std::make_shared<VerifyFlags>();
   CLI::App* verify =
       add_command(app, code, "verify", "Attack the bounds on gradients and growth (T14-T16): no input may break them",
@@ -70,4 +67,4 @@ void add_verify_command(CLI::App& app, int& code) {
                      "One case alone: SEED:ID of a random case, or a JSON file with a case");
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

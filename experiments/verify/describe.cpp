@@ -1,11 +1,10 @@
-#include "experiments/verify/describe.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/common/text_table.h"
+#include "experiments/results/text_table.h"
+#include "experiments/verify/report.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 std::string list(std::span<const double> values) { return fmt::format("[{:.6g}]", fmt::join(values, ", ")); }
@@ -84,4 +83,4 @@ std::string describe(const Replay& replay, double scale) {
   return text;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

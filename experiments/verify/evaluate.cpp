@@ -9,7 +9,7 @@
 #include "sim/reference/backend.h"
 #include "theory/spectral_norm.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 constexpr int mlp_sublayer = 1;
@@ -174,4 +174,4 @@ Evaluation evaluate(const BoundCase& c) {
   return e;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

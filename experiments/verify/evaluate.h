@@ -7,7 +7,7 @@
 #include "experiments/verify/bound_case.h"
 #include "theory/bounds.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// What one token of a case does, read from the signals of sim/model.
 struct TokenFacts {
@@ -41,4 +41,4 @@ struct Evaluation {
 
 Evaluation evaluate(const BoundCase& c);
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -1,10 +1,9 @@
-#include "experiments/verify/generate_case.h"
-
 #include <algorithm>
 
 #include "experiments/common/draw.h"
+#include "experiments/verify/bound_case.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 SublayerRule draw_rule(Draw& draw) {
@@ -91,4 +90,4 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   return c;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -10,7 +10,7 @@
 #include "sim/random/philox.h"
 #include "sim/spec/first_exception.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 constexpr int stack_count = 32, stack_width = 64, stack_hidden = 256;
@@ -153,4 +153,4 @@ MassiveSweep sweep_massive(std::uint64_t seed) {
   return sweep;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -5,7 +5,7 @@
 
 #include "experiments/verify/bound_case.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// One curve of the sweep: a placement, over the factors on ‖h‖. Statistics are over the stacks.
 struct MassiveCurve {
@@ -35,4 +35,4 @@ struct MassiveSweep {
 /// label is the class that a speaks most against, so that 1 − p_y does not vanish.
 MassiveSweep sweep_massive(std::uint64_t seed);
 
-}  // namespace periscope
+}  // namespace periscope::verify

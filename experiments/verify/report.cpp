@@ -5,10 +5,9 @@
 
 #include <cmath>
 
-#include "experiments/common/text_table.h"
-#include "experiments/verify/describe.h"
+#include "experiments/results/text_table.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -70,7 +69,7 @@ Json counterexamples_json(const std::vector<Counterexample>& all) {
   return list;
 }
 
-std::string verify_table(const VerifyResult& r, bool colour) {
+std::string table(const VerifyResult& r, bool colour) {
   std::string table = statement_rows(r, colour) + attack_rows(r, colour) + "\nclaims that are false\n";
   for (const Refutation& f : r.refutations) {
     table += fmt::format("  {} {}: {}\n    {}\n", coloured(f.refuted ? "refuted" : "NOT REFUTED", f.refuted, colour),
@@ -108,4 +107,4 @@ Json replay_json(const Replay& replay, double scale) {
   return json;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -1,12 +1,12 @@
-#include "experiments/verify/shrink.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-namespace periscope {
+#include "experiments/verify/bound_case.h"
+
+namespace periscope::verify {
 namespace {
 
 std::array<std::vector<double>*, 16> arrays_of(BoundCase& c) {
@@ -210,4 +210,4 @@ BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails
   return Shrinker(std::move(c), fails, budget).run();
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

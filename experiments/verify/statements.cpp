@@ -8,7 +8,7 @@
 
 #include "sim/numerics/number_format.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 using Factor = double (*)(const theory::GradientPath&);
@@ -208,4 +208,4 @@ std::size_t statement_index(std::string_view id) {
   return static_cast<std::size_t>(it - std::begin(table));
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

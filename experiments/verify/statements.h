@@ -7,7 +7,7 @@
 #include "experiments/verify/evaluate.h"
 #include "sim/numerics/allowances.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// What a statement about a gradient is, and what is expected of it.
 enum class StatementKind {
@@ -48,4 +48,4 @@ std::span<const Statement> statements();
 /// Index of the statement called `id`. Throws std::logic_error if there is none.
 std::size_t statement_index(std::string_view id);
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace periscope {
+namespace periscope::verify {
 
 void RatioHistogram::add(double ratio) {
   const double last = static_cast<double>(counts_.size()) - 1.0;
@@ -63,4 +63,4 @@ void Tally::merge(const Tally& other) {
   histogram.merge(other.histogram);
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -7,7 +7,7 @@
 
 #include "experiments/verify/statements.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 /// Counts of log10(ratio) in equal bins, upper ends included. What lies outside goes into the outermost ones. Counts
 /// are whole numbers, so that the order in which cases come does not matter.
@@ -54,4 +54,4 @@ struct Tally {
   [[nodiscard]] double quantile(double q) const { return std::min(histogram.quantile(q), largest); }
 };
 
-}  // namespace periscope
+}  // namespace periscope::verify

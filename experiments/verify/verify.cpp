@@ -12,14 +12,13 @@
 #include <map>
 #include <numbers>
 
-#include "experiments/common/progress.h"
-#include "experiments/verify/generate_case.h"
-#include "experiments/verify/shrink.h"
+#include "experiments/command/progress.h"
+#include "experiments/verify/bound_case.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/error.h"
 #include "sim/spec/first_exception.h"
 
-namespace periscope {
+namespace periscope::verify {
 namespace {
 
 constexpr int widths = 64;
@@ -222,9 +221,9 @@ constexpr Key<VerifyConfig> keys[] = {
 
 }  // namespace
 
-const Section<VerifyConfig> verify_section{"verify", keys};
+const Section<VerifyConfig> section{"verify", keys};
 
-VerifyResult verify(const VerifyConfig& config, Progress& progress) {
+VerifyResult run(const VerifyConfig& config, Progress& progress) {
   VerifyResult r;
   r.config = config;
   const auto start = std::chrono::steady_clock::now();
@@ -265,4 +264,4 @@ Replay replay(const std::string& which, double scale) {
   return r;
 }
 
-}  // namespace periscope
+}  // namespace periscope::verify

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/progress.h"
+#include "experiments/command/progress.h"
 #include "experiments/verify/adversary.h"
 #include "experiments/verify/aligned_growth.h"
 #include "experiments/verify/massive.h"
 #include "experiments/verify/tally.h"
 #include "sim/spec/key.h"
 
-namespace periscope {
+namespace periscope::verify {
 
 struct VerifyConfig {
   std::uint64_t seed = 0;
@@ -21,7 +21,7 @@ struct VerifyConfig {
   int starts = 8;      ///< of every attack
 };
 
-extern const Section<VerifyConfig> verify_section;
+extern const Section<VerifyConfig> section;
 
 /// A case that breaks a statement, and the simplest one that still does.
 struct Counterexample {
@@ -56,7 +56,7 @@ struct VerifyResult {
 };
 
 /// Random cases, attacks, the massive-activation sweep and the refutations; see experiments/README.md.
-VerifyResult verify(const VerifyConfig& config, Progress& progress);
+VerifyResult run(const VerifyConfig& config, Progress& progress);
 
 /// One case against every statement that applies.
 struct Replay {
@@ -70,4 +70,4 @@ struct Replay {
 /// `which` is SEED:ID, or a JSON file that holds a case. Throws ConfigError for neither, InputError for a bad file.
 Replay replay(const std::string& which, double scale);
 
-}  // namespace periscope
+}  // namespace periscope::verify

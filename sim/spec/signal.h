@@ -80,6 +80,12 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return false;
 }
 
+/// Whether its curves run over depth, with 2L + 1 entries from the stack's input on. Those of others run over the 2L
+/// sublayers.
+[[nodiscard]] constexpr bool runs_over_depth(Signal signal) {
+  return signal == Signal::x_out || signal == Signal::r_out;
+}
+
 /// Whether it is a sum on its way, which mixed arithmetic holds in its wider format.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }
 

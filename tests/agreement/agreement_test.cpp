@@ -1,10 +1,10 @@
-#include "experiments/common/agreement.h"
+#include "experiments/agreement/agreement.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "experiments/common/measure_stack.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
 #include "theory/finite_width.h"

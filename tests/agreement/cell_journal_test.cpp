@@ -1,4 +1,4 @@
-#include "experiments/common/cell_journal.h"
+#include "experiments/command/cell_journal.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "experiments/converge.h"
+#include "experiments/converge/converge.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {
@@ -58,7 +58,7 @@ TEST_CASE("numbers keep every bit") {
 }
 
 TEST_CASE("a function that is asked to stop says so, and judges nothing") {
-  ConvergeConfig config;
+  converge::ConvergeConfig config;
   config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 3;
@@ -68,9 +68,9 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   config.width_seeds = 16;
   std::atomic<int> asked = 0;
   Progress patient(true, [&] { return false; });
-  CHECK_FALSE(converge(config, patient).stopped_early);
+  CHECK_FALSE(converge::run(config, patient).stopped_early);
   Progress impatient(true, [&] { return ++asked > 60; });  // in the second stack
-  const ConvergeResult result = converge(config, impatient);
+  const converge::ConvergeResult result = converge::run(config, impatient);
   CHECK(result.stopped_early);
   REQUIRE(result.fits.size() == 2);
   CHECK(result.fits[0].noise_verdict == Verdict::not_checked);

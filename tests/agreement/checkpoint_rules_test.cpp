@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/common/agreement.h"
-#include "experiments/common/measure_stack.h"
+#include "experiments/agreement/agreement.h"
+#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/recorded_stack.h"

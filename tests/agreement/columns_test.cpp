@@ -1,4 +1,4 @@
-#include "experiments/common/columns.h"
+#include "experiments/results/columns.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "experiments/common/text_table.h"
-#include "experiments/result_schemas.h"
+#include "experiments/catalog/list.h"
+#include "experiments/results/text_table.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {

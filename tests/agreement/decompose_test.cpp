@@ -14,9 +14,10 @@ namespace {
 
 const std::vector<int> labels{1, 2, 3, 4, 5};
 
-GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed) {
+gradients::GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed) {
   const GeneratedWeights weights(truth(), spec, DType::f64, seed);
-  return decompose_gradient({truth(), spec.model, weights, 1}, gaussian_input(truth(), spec, DType::f64, seed), labels);
+  return gradients::decompose_gradient({truth(), spec.model, weights, 1},
+                                       gaussian_input(truth(), spec, DType::f64, seed), labels);
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ TEST_CASE("G11: the paths add up to the gradient for every placement with one st
     if (placement.two_streams) continue;
     CAPTURE(placement.name);
     for (const std::uint64_t seed : {1U, 2U, 3U}) {
-      const GradientPathSizes p = sizes_of(placed(tiny_stack(), placement.name), seed);
+      const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), placement.name), seed);
       REQUIRE(p.total.size() == 5);
       // Each of 4 sublayers rounds a few sums over at most 24 terms.
       CHECK(p.error < 4 * 6 * 24 * 2.3e-16);
@@ -39,11 +40,11 @@ TEST_CASE("G11: the paths add up to the gradient for every placement with one st
 
 TEST_CASE("G11: without a norm behind the sum the skip path is the identity, with one it is not") {
   for (const char* name : {"none", "pre", "peri", "b-only", "lns", "depth-scaled"}) {
-    const GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
+    const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
     for (const double s : p.skip) CHECK(s == p.skip.back());
   }
   for (const char* name : {"post", "a+c", "deepnorm"}) {
-    const GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
+    const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
     CHECK(std::abs(p.skip.front() / p.skip.back() - 1.0) > 1e-3);
   }
 }
@@ -97,7 +98,8 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
             },
             1e-3);
       }
-      const Tensor b = branch_gradient(context, l, stream, truth().from_host(sum.rows(), sum.cols(), DType::f64, dsum));
+      const Tensor b =
+          gradients::branch_gradient(context, l, stream, truth().from_host(sum.rows(), sum.cols(), DType::f64, dsum));
       double analytic = 0.0;
       for (const double v : truth().row_dots(b, direction)) analytic += v;
       CHECK(std::abs(numeric) > 1e-4);

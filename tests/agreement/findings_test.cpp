@@ -1,4 +1,4 @@
-#include "experiments/common/findings.h"
+#include "experiments/agreement/findings.h"
 
 #include <doctest/doctest.h>
 
@@ -65,7 +65,7 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
   const auto words = [](Finding f) {
     Finding* all[] = {&f};
     judge(all, 0.01);
-    return verdict_words(f);
+    return gradients::verdict_words(f);
   };
   CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted nan)");
   Finding weak = finding(1.2);
@@ -127,10 +127,10 @@ TEST_CASE("a claim holds, holds in its limit only, or fails") {
 }
 
 TEST_CASE("the first change of sign of a piecewise linear curve") {
-  CHECK(first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == Approx(1.5));
-  CHECK(first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
-  CHECK(first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));
-  CHECK(std::isnan(first_crossing({0.0, 1.0}, {3.0, 1.0})));
+  CHECK(gradients::first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == Approx(1.5));
+  CHECK(gradients::first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
+  CHECK(gradients::first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));
+  CHECK(std::isnan(gradients::first_crossing({0.0, 1.0}, {3.0, 1.0})));
 }
 
 }  // namespace periscope

@@ -1,11 +1,11 @@
-#include "experiments/common/gradient_allowance.h"
+#include "experiments/agreement/gradient_allowance.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <string>
 
-#include "experiments/common/agreement.h"
+#include "experiments/agreement/agreement.h"
 
 /// T19 for gradients: what finite width may take a squared gradient's logarithm off its limit.
 namespace periscope {

@@ -14,8 +14,8 @@ namespace {
 
 Progress progress;
 
-GradientConfig small(std::initializer_list<const char*> placements) {
-  GradientConfig config;
+gradients::GradientConfig small(std::initializer_list<const char*> placements) {
+  gradients::GradientConfig config;
   config.base.model = {.layers = 4, .width = 96, .heads = 6, .kv_heads = 6, .head_dim = 16, .mlp_width = 128};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 10;
@@ -40,62 +40,62 @@ Verdict judged_again(Finding& finding, double error = 0.01) {
 }  // namespace
 
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
-  const GradientConfig config = small({"pre"});
-  DepthResult result = gradient_depth(config, progress);
-  CHECK_FALSE(depth_outcome(config, result).rejected);
+  const gradients::GradientConfig config = small({"pre"});
+  gradients::DepthResult result = gradients::gradient_depth(config, progress);
+  CHECK_FALSE(gradients::depth_outcome(config, result).rejected);
   Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == Verdict::disagrees);
-  CHECK(depth_outcome(config, result).rejected);
+  CHECK(gradients::depth_outcome(config, result).rejected);
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
-  const GradientConfig config = small({"post"});
-  std::vector<Attenuation> results = gradient_attenuation(config, progress).cases;
-  CHECK_FALSE(attenuation_outcome(config, results).rejected);
+  const gradients::GradientConfig config = small({"post"});
+  std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
+  CHECK_FALSE(gradients::attenuation_outcome(config, results).rejected);
   CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
-  results[0].down_rate.predicted.value = claimed_attenuation_rate();
+  results[0].down_rate.predicted.value = gradients::claimed_attenuation_rate();
   CHECK(judged_again(results[0].down_rate) == Verdict::disagrees);
-  CHECK(attenuation_outcome(config, results).rejected);
+  CHECK(gradients::attenuation_outcome(config, results).rejected);
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
-  const GradientConfig config = small({"peri", "post"});
-  std::vector<IdentityPath> results = identity_path(config, progress).stacks;
-  CHECK_FALSE(identity_path_outcome(config, results).rejected);
-  for (IdentityPath& path : results) {
+  const gradients::GradientConfig config = small({"peri", "post"});
+  std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
+  CHECK_FALSE(gradients::identity_path_outcome(config, results).rejected);
+  for (gradients::IdentityPath& path : results) {
     CHECK(path.claim.verdict == ClaimVerdict::holds);
     Finding planted = path.shares[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == Verdict::disagrees);
   }
   results[0].error = 1e-6;
-  CHECK(identity_path_outcome(config, results).rejected);
+  CHECK(gradients::identity_path_outcome(config, results).rejected);
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
-  const GradientConfig config = small({"b-only"});
-  const std::vector<ScorePath> results = score_path(config, progress).stacks;
-  CHECK_FALSE(score_path_outcome(config, results).rejected);
+  const gradients::GradientConfig config = small({"b-only"});
+  const std::vector<gradients::ScorePath> results = gradients::score_path(config, progress).stacks;
+  CHECK_FALSE(gradients::score_path_outcome(config, results).rejected);
   CHECK(results[0].without.front().verdict == Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
-  const GradientConfig config = small({"post", "pre", "peri"});
-  CrossoverResult result = gradient_crossover(config, progress);
-  CHECK_FALSE(crossover_outcome(config, result).rejected);
-  Crossover& peri = result.placements[1];
+  const gradients::GradientConfig config = small({"post", "pre", "peri"});
+  gradients::CrossoverResult result = gradients::gradient_crossover(config, progress);
+  CHECK_FALSE(gradients::crossover_outcome(config, result).rejected);
+  gradients::Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
   CHECK_FALSE(result.placements[0].crosses);
   CHECK(result.order.verdict == ClaimVerdict::holds_with_condition);
   peri.crossing.predicted.value += std::log(2.0);
   CHECK(judged_again(peri.crossing) == Verdict::disagrees);
-  CHECK(crossover_outcome(config, result).rejected);
+  CHECK(gradients::crossover_outcome(config, result).rejected);
 }
 
 TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
-  GradientConfig config = small({"pre"});
+  gradients::GradientConfig config = small({"pre"});
   config.base.model.layers = 2;
   config.base.input.tokens = 3;
   config.theory.gradient_tolerance = 1e-9;  // no sampled pattern gives that
@@ -106,7 +106,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   config.layers = {1, 2, 3};
   config.qk_factors = {1.0};
   config.down_factors = {0.5, 2.5};
-  const auto check = [](const GradientOutcome& outcome) {
+  const auto check = [](const gradients::GradientOutcome& outcome) {
     CAPTURE(outcome.table);
     bool said = false;
     for (const NetcdfVariable& v : outcome.data->dataset().variables) {
@@ -121,13 +121,19 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
     CHECK(said);
     CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
   };
-  SUBCASE("depth") { check(depth_outcome(config, gradient_depth(config, progress))); }
-  SUBCASE("attenuation") { check(attenuation_outcome(config, gradient_attenuation(config, progress).cases)); }
-  SUBCASE("identity path") { check(identity_path_outcome(config, identity_path(config, progress).stacks)); }
-  SUBCASE("score path") { check(score_path_outcome(config, score_path(config, progress).stacks)); }
+  SUBCASE("depth") { check(gradients::depth_outcome(config, gradients::gradient_depth(config, progress))); }
+  SUBCASE("attenuation") {
+    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, progress).cases));
+  }
+  SUBCASE("identity path") {
+    check(gradients::identity_path_outcome(config, gradients::identity_path(config, progress).stacks));
+  }
+  SUBCASE("score path") {
+    check(gradients::score_path_outcome(config, gradients::score_path(config, progress).stacks));
+  }
   SUBCASE("crossover") {
     config.placements.push_back(*find_placement("peri"));
-    check(crossover_outcome(config, gradient_crossover(config, progress)));
+    check(gradients::crossover_outcome(config, gradients::gradient_crossover(config, progress)));
   }
 }
 

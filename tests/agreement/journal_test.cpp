@@ -1,4 +1,4 @@
-#include "experiments/common/journal.h"
+#include "experiments/command/journal.h"
 
 #include <doctest/doctest.h>
 

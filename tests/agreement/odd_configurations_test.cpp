@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/stack_columns.h"
+#include "experiments/agreement/verdict_table.h"
+#include "experiments/propagate/propagate.h"
 #include "experiments/common/stack_result.h"
-#include "experiments/common/verdict_table.h"
-#include "experiments/propagate.h"
 
 /// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
 namespace periscope {
@@ -88,7 +87,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     CAPTURE(name);
     const Config config = load_config("", all);
     Progress progress;
-    const std::vector<StackResult> results = propagate(config, progress).stacks;
+    const std::vector<StackResult> results = propagate::run(config, progress).stacks;
     for (const StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const Agreement& a = r.agreement;
@@ -99,12 +98,12 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
       CHECK_FALSE(std::isnan(a.power.median));
       CHECK_FALSE(std::isnan(a.critical));
     }
-    const nlohmann::ordered_json json = stack_columns(config, results).json()["cells"];
+    const nlohmann::ordered_json json = propagate::columns(config, results).json()["cells"];
     check_finite_or_null(json);
     const std::set<std::string> words{"agrees", "disagrees", "inconclusive", "not-checked"};
     for (const auto& cell : json) CHECK(words.contains(cell["verdict"].get<std::string>()));
     CHECK_FALSE(verdict_table(results, config.agreement, false).empty());
-    CHECK_NOTHROW(static_cast<void>(stack_columns(config, results).dataset()));
+    CHECK_NOTHROW(static_cast<void>(propagate::columns(config, results).dataset()));
   }
 }
 
@@ -113,7 +112,7 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
   const Config config = load_config("", all);
   Progress progress;
-  const std::vector<StackResult> results = propagate(config, progress).stacks;
+  const std::vector<StackResult> results = propagate::run(config, progress).stacks;
   const Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <random>
 
-#include "experiments/common/agreement.h"
-#include "experiments/common/findings.h"
+#include "experiments/agreement/agreement.h"
+#include "experiments/agreement/findings.h"
 
 /// T22: what a verdict could have refused, and what it says where that is not enough.
 namespace periscope {

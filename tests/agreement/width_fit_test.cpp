@@ -36,7 +36,7 @@ std::vector<Estimate> noisy(std::mt19937& engine, int seeds) {
 }  // namespace
 
 TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
-  const WidthFit fit = fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
+  const ladder::WidthFit fit = ladder::fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
   CHECK(fit.limit.value == doctest::Approx(2.0).epsilon(1e-10));
   CHECK(fit.slope.value == doctest::Approx(3.0).epsilon(1e-9));
   CHECK(fit.curvature.value == doctest::Approx(-20.0).epsilon(1e-8));
@@ -47,7 +47,7 @@ TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
 }
 
 TEST_CASE("points that no parabola passes through are told") {
-  CHECK(fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
+  CHECK(ladder::fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
 }
 
 TEST_CASE("errors are honest: the limit is rejected as often as the level says, and so is the fit") {
@@ -57,7 +57,7 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
   int limit = 0;
   int lack = 0;
   for (int i = 0; i < runs; ++i) {
-    const WidthFit fit = fit_width(widths, noisy(engine, 16), 16, 1e-12);
+    const ladder::WidthFit fit = ladder::fit_width(widths, noisy(engine, 16), 16, 1e-12);
     const double t = std::abs(fit.limit.value - 2.0) / fit.limit.error;
     limit += 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(fit.degrees), t)) < level ? 1 : 0;
     lack += fit.lack_of_fit < level ? 1 : 0;
@@ -70,7 +70,7 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
 
 TEST_CASE("what has no noise is fitted to rounding") {
   std::vector<Estimate> points(widths.size(), Estimate{1.0, 0.0});
-  const WidthFit fit = fit_width(widths, points, 16, 1e-7);
+  const ladder::WidthFit fit = ladder::fit_width(widths, points, 16, 1e-7);
   CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
   CHECK(fit.limit.error > 0.0);
   CHECK(fit.limit.error < 1e-6);

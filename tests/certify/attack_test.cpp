@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/theory_parameters.h"
 #include "sim/model/input.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/edited_weights.h"
@@ -68,7 +68,9 @@ StackSpec victim_stack(std::string_view placement, NormKind norm) {
 
 constexpr theory::InputDomain any_real{.tokens = false, .largest = theory::infinity};
 
-AttackOptions short_attack() { return {.steps = 80, .restarts = 2, .tokens = 3, .seed = 1, .dtype = DType::f64}; }
+certify::AttackOptions short_attack() {
+  return {.steps = 80, .restarts = 2, .tokens = 3, .seed = 1, .dtype = DType::f64};
+}
 
 TEST_CASE("gradient ascent comes near the certificate of every class and never passes it") {
   for (const std::string_view placement : {"post", "pre", "peri", "b-only", "a+c", "residual-dual"}) {
@@ -76,15 +78,16 @@ TEST_CASE("gradient ascent comes near the certificate of every class and never p
       const Victim v(victim_stack(placement, norm));
       const theory::Certificate certificate = theory::certify(v.spec.model, v.parameters, any_real);
       SignalMaxima seen;
-      for (const SignalPlace& place : attack_places(certificate)) {
-        const AttackResult r = attack(v.context(), certificate, place, any_real, short_attack(), seen);
+      for (const certify::SignalPlace& place : certify::attack_places(certificate)) {
+        const certify::AttackResult r =
+            certify::attack(v.context(), certificate, place, any_real, short_attack(), seen);
         INFO(placement, " ", name_of(place.signal), " ", r.ratio());
         CHECK(r.ratio() <= 1.0 + rounding);
         // A gated MLP's output is where the certificate is loosest, a linear map behind a norm where it is exact.
         const bool exact = place.signal == Signal::v && placement != "b-only";
         CHECK(r.ratio() > (exact ? 0.75 : 0.01));
       }
-      CHECK_FALSE(exceeded(certificate, seen, rounding).has_value());
+      CHECK_FALSE(certify::exceeded(certificate, seen, rounding).has_value());
     }
   }
 }
@@ -94,23 +97,24 @@ TEST_CASE("the input of the first sublayer reaches its bound, behind an embeddin
     const Victim v(victim_stack("peri", norm));
     const theory::Certificate certificate = theory::certify(v.spec.model, v.parameters, any_real);
     SignalMaxima seen;
-    const AttackResult r = attack(v.context(), certificate, {Signal::x_out, -1, 4}, any_real,
-                                  {.steps = 200, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
+    const certify::AttackResult r =
+        certify::attack(v.context(), certificate, {Signal::x_out, -1, 4}, any_real,
+                        {.steps = 200, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
     CHECK(r.ratio() <= 1.0 + rounding);
     CHECK(r.ratio() > 1.0 - 1e-6);
   }
 }
 
 TEST_CASE("the attack finds bounds that are too low") {
-  const auto broken = [](NormKind norm, const SignalPlace& place, const std::function<void(Planted&)>& plant) {
+  const auto broken = [](NormKind norm, const certify::SignalPlace& place, const std::function<void(Planted&)>& plant) {
     const Victim v(victim_stack("peri", norm));
     Planted parameters(v.parameters);
     plant(parameters);
     const theory::Certificate certificate = theory::certify(v.spec.model, parameters, any_real);
     SignalMaxima seen;
-    attack(v.context(), certificate, place, any_real,
-           {.steps = 150, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
-    return exceeded(certificate, seen, rounding).has_value();
+    certify::attack(v.context(), certificate, place, any_real,
+                    {.steps = 150, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
+    return certify::exceeded(certificate, seen, rounding).has_value();
   };
   const auto nothing = [](Planted&) {};
   const auto smaller_dimension = [](Planted& p) {
@@ -126,7 +130,7 @@ TEST_CASE("the attack finds bounds that are too low") {
   };
   for (const Signal signal : {Signal::x_out, Signal::B_out, Signal::v, Signal::up}) {
     const int sublayer = signal == Signal::x_out ? -1 : signal == Signal::up ? 1 : 0;
-    const SignalPlace place{signal, sublayer, 2};
+    const certify::SignalPlace place{signal, sublayer, 2};
     CHECK_FALSE(broken(NormKind::layer, place, nothing));
     // Norm B's bound is reached only where the module can put everything into one feature.
     if (signal != Signal::B_out) CHECK(broken(NormKind::rms, place, smaller_dimension));
@@ -142,14 +146,15 @@ TEST_CASE("greedy search over token ids stays below the certificate, and finds a
   spec.model.embedding.positions = 6;
   const Victim v(spec);
   const theory::InputDomain tokens;
-  const AttackOptions options{.steps = 24, .restarts = 3, .tokens = 8, .seed = 1, .dtype = DType::f64};
+  const certify::AttackOptions options{.steps = 24, .restarts = 3, .tokens = 8, .seed = 1, .dtype = DType::f64};
   ModelSpec without = v.spec.model;
   without.embedding.positions = 0;
   for (const bool planted : {false, true}) {
     const theory::Certificate certificate = theory::certify(planted ? without : v.spec.model, v.parameters, tokens);
     SignalMaxima seen;
-    const AttackResult r = attack(v.context(), certificate, {Signal::x_out, -1, 3}, tokens, options, seen);
-    CHECK(exceeded(certificate, seen, rounding).has_value() == planted);
+    const certify::AttackResult r =
+        certify::attack(v.context(), certificate, {Signal::x_out, -1, 3}, tokens, options, seen);
+    CHECK(certify::exceeded(certificate, seen, rounding).has_value() == planted);
     if (!planted) CHECK(r.ratio() > 0.8);
   }
 }
@@ -161,12 +166,13 @@ TEST_CASE("the attack's gradients, against finite differences") {
     const Tensor input = gaussian_input(v.ops, v.spec, DType::f64, 2);
     const StackContext c = v.context();
     for (const theory::SignalBound& b : certificate.bounds) {
-      if (!can_climb(b.signal)) continue;
-      const SignalPlace place{b.signal, b.sublayer, b.channel};
-      const PeakGradient slope = peak_gradient_at(c, input, place, true);
+      if (!certify::can_climb(b.signal)) continue;
+      const certify::SignalPlace place{b.signal, b.sublayer, b.channel};
+      const certify::PeakGradient slope = certify::peak_gradient_at(c, input, place, true);
       Differentiable f;
       f.loss = [&](std::span<const double> x) {
-        return peak_gradient_at(c, v.ops.from_host(input.rows(), input.cols(), DType::f64, x), place, false).value;
+        return certify::peak_gradient_at(c, v.ops.from_host(input.rows(), input.cols(), DType::f64, x), place, false)
+            .value;
       };
       f.point = v.ops.to_host(input);
       f.gradient = v.ops.to_host(slope.gradient);

@@ -7,7 +7,7 @@
 
 #include "experiments/certify/attack.h"
 #include "experiments/certify/headroom.h"
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/theory_parameters.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/targets.h"
@@ -34,8 +34,8 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
       std::iota(ids.begin(), ids.end(), 0);
       SignalMaxima maxima;
       maxima.add(c, ids);
-      for (const SignalPlace& place : attack_places(certificate)) {
-        attack(c, certificate, place, tokens, {.steps = 10, .restarts = 2, .tokens = 5, .seed = 1}, maxima);
+      for (const certify::SignalPlace& place : certify::attack_places(certificate)) {
+        certify::attack(c, certificate, place, tokens, {.steps = 10, .restarts = 2, .tokens = 5, .seed = 1}, maxima);
       }
       const Tightness t = compare(certificate, maxima);
       INFO(t.where);
@@ -43,11 +43,11 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
       // A bound that is a thousand times too large for all signals would prove nothing.
       CHECK(t.worst > 0.5);
 
-      if (!can_scale(m)) continue;
-      const ScaledRun run = run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids);
+      if (!certify::can_scale(m)) continue;
+      const certify::ScaledRun run = certify::run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids);
       CHECK(run.without_eps < 1e-12);
       CHECK(run.difference < 0.05);
-      if (!recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);
+      if (!certify::recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);
     }
   }
   CHECK(models >= 10);

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/theory_parameters.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/theory_parameters.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/certify/any_model.h"
@@ -42,20 +42,20 @@ StackSpec smooth_model() {
   if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
   spec.model.norm_eps = 0.0;
   spec.input.kind = InputKind::tokens;
-  if (!can_scale(spec.model)) spec.model.final_norm = true;
+  if (!certify::can_scale(spec.model)) spec.model.final_norm = true;
   return spec;
 }
 
 TEST_CASE("scaled weights: the stream is c times as large, branches k times, the logits are the same at eps 0") {
   CHECK(rc::check("scaled", [] {
     const StackSpec spec = smooth_model();
-    const StackScale scale{.stream = any_of({0.125, 3.0}), .branch = any_of({1.0, 0.25, 5.0})};
+    const certify::StackScale scale{.stream = any_of({0.125, 3.0}), .branch = any_of({1.0, 0.25, 5.0})};
     const Backend& ops = truth();
     const GeneratedWeights plain(ops, spec, DType::f64, any_seed());
     const EditedWeights normed(plain, same_matrix, random_norms(ops));
     const BiasedWeights weights(ops, normed, any_of({0.0, 0.5}));
-    const ScaledWeights scaled(ops, spec.model, weights, scale);
-    const ModelSpec model = scaled_model(spec.model, scale);
+    const certify::ScaledWeights scaled(ops, spec.model, weights, scale);
+    const ModelSpec model = certify::scaled_model(spec.model, scale);
     std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
     for (int& id : ids) id = any_int(0, spec.model.vocab - 1);
     const Outcome before = outcome_of({.ops = ops, .model = spec.model, .weights = weights}, ids);
@@ -75,11 +75,11 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   spec.model.norm_eps = 0.0;
   const Backend& ops = truth();
   const GeneratedWeights weights(ops, spec, DType::f64, 1);
-  const StackScale scale{.stream = 0.25, .branch = 1.0};
-  const ScaledWeights scaled(ops, spec.model, weights, scale);
+  const certify::StackScale scale{.stream = 0.25, .branch = 1.0};
+  const certify::ScaledWeights scaled(ops, spec.model, weights, scale);
   const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), {});
   const theory::Certificate after =
-      theory::certify(scaled_model(spec.model, scale), TheoryParameters(ops, spec.model, scaled), {});
+      theory::certify(certify::scaled_model(spec.model, scale), TheoryParameters(ops, spec.model, scaled), {});
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
@@ -88,9 +88,9 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
 
 TEST_CASE("gains alone are enough for Peri-LN, not for B-only and not for Pre-LN") {
   StackSpec spec = tiny_stack();
-  CHECK(recipe_of(placed(spec, "peri").model).gains_alone);
-  CHECK_FALSE(recipe_of(placed(spec, "b-only").model).gains_alone);
-  CHECK_FALSE(recipe_of(placed(spec, "pre").model).gains_alone);
+  CHECK(certify::recipe_of(placed(spec, "peri").model).gains_alone);
+  CHECK_FALSE(certify::recipe_of(placed(spec, "b-only").model).gains_alone);
+  CHECK_FALSE(certify::recipe_of(placed(spec, "pre").model).gains_alone);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ TEST_CASE("weights scaled by one are the source's: rows and biases too") {
   const TellingWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
-    check_same_weights(ScaledWeights(truth(), model, source, {}), source);
+    check_same_weights(certify::ScaledWeights(truth(), model, source, {}), source);
   }
 }
 
@@ -22,7 +22,7 @@ TEST_CASE("rows of a scaled table are those of its scaled matrix") {
   for (const bool embedding_norm : {false, true}) {
     ModelSpec model = placed(tiny_stack(), "peri").model;
     model.embedding_norm = embedding_norm;
-    const ScaledWeights scaled(truth(), model, source, {.stream = 3.0});
+    const certify::ScaledWeights scaled(truth(), model, source, {.stream = 3.0});
     check_rows_of_tables(scaled);
     const std::vector<int> id{1};
     const double position = truth().to_host(source.rows(truth(), Weight::positions, id))[0];

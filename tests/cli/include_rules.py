@@ -26,6 +26,9 @@ ALLOWED = {
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+# what experiments share knows none of them
+SHARED = re.compile(r"experiments/(command|common|agreement|results)/")
+SECTIONS = "experiments/catalog/sections.h"  # a configuration file has those of all
 # the memory behind tensors, which only backends touch
 ELEMENTS = "sim/core/storage.h"
 MAY_TOUCH_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
@@ -48,6 +51,9 @@ def violations(files):
                 found.append(f"{path}: {room} may not include {quoted}")
             if quoted == ELEMENTS and room not in MAY_TOUCH_ELEMENTS:
                 found.append(f"{path}: only backends may include {quoted}")
+            own = quoted.startswith("experiments/") and not SHARED.match(quoted) and quoted != SECTIONS
+            if SHARED.match(path) and own:
+                found.append(f"{path}: what experiments share may not include {quoted}")
             for library in FORBIDDEN.get(room, ()):
                 if library in angled:
                     found.append(f"{path}: {room} may not see {angled}")
@@ -66,8 +72,9 @@ class IncludeRules(unittest.TestCase):
     def test_a_planted_violation_is_found(self):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
-                   "sim/cpu/linear.cpp": '#include "experiments/list.h"\n#if PERISCOPE_CUDA\n#endif\n'}
-        self.assertEqual(len(violations(planted)), 5)
+                   "sim/cpu/linear.cpp": '#include "experiments/catalog/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
+                   "experiments/common/stacks.cpp": '#include "experiments/propagate/propagate.h"\n'}
+        self.assertEqual(len(violations(planted)), 6)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/certify/signal_maxima.h"
-#include "experiments/certify/theory_parameters.h"
+#include "experiments/common/signal_maxima.h"
+#include "experiments/common/theory_parameters.h"
 #include "experiments/soundness/held_weights.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"

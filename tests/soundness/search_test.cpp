@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/soundness/report.h"
+#include "experiments/soundness/soundness.h"
 #include "tests/support/threads.h"
 
 /// The search for runs that pass a certified number: it finds none, and finds those of bounds that are too low.
@@ -19,42 +19,43 @@ std::vector<RunArithmetic> all_arithmetics() {
   return all;
 }
 
-SoundnessConfig options(std::uint32_t checkpoints, double scale = 1.0) {
+soundness::SoundnessConfig options(std::uint32_t checkpoints, double scale = 1.0) {
   return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all_arithmetics(), .scale = scale};
 }
 
-SoundnessResult searched(const SoundnessConfig& config) {
+soundness::SoundnessResult searched(const soundness::SoundnessConfig& config) {
   Progress progress;
-  return search_violations(config, progress);
+  return soundness::run(config, progress);
 }
 
 TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number is passed") {
-  const SoundnessResult r = searched(options(300));
-  for (const SpecimenResult& v : r.violations) MESSAGE(v.specimen.index, " ", v.breaches.front().what);
+  const soundness::SoundnessResult r = searched(options(300));
+  for (const soundness::SpecimenResult& v : r.violations) MESSAGE(v.specimen.index, " ", v.breaches.front().what);
   CHECK(r.violated == 0);
   CHECK(r.checkpoints == 300);
   // A search in which little is certified or run would show nothing.
   CHECK(r.runs > 20 * 300);
   int certified = 0;
-  for (const ArithmeticSummary& s : r.summaries) certified += s.all_certified;
+  for (const soundness::ArithmeticSummary& s : r.summaries) certified += s.all_certified;
   CHECK(certified > 60);
 }
 
 TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that certifies anything") {
-  const SoundnessResult r = searched(options(200, 0.9));
-  for (const ArithmeticSummary& s : r.summaries) {
+  const soundness::SoundnessResult r = searched(options(200, 0.9));
+  for (const soundness::ArithmeticSummary& s : r.summaries) {
     INFO(arithmetic_names[static_cast<std::size_t>(s.arithmetic.kind)], " ", s.arithmetic.stored.name);
     CHECK(s.violated >= s.all_certified);
   }
   CHECK(r.violations.size() == 10);
-  CHECK(std::ranges::is_sorted(r.violations, {}, [](const SpecimenResult& v) { return v.specimen.parameters(); }));
-  CHECK(soundness_table(r, false).find("passed a certified number") != std::string::npos);
+  CHECK(std::ranges::is_sorted(r.violations, {},
+                               [](const soundness::SpecimenResult& v) { return v.specimen.parameters(); }));
+  CHECK(soundness::table(r, false).find("passed a certified number") != std::string::npos);
 }
 
 TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
   const auto json = [](int threads) {
     const Threads set(threads);
-    nlohmann::ordered_json result = soundness_columns(searched(options(40, 0.9)), {}).json();
+    nlohmann::ordered_json result = soundness::columns(searched(options(40, 0.9)), {}).json();
     result.erase("seconds");
     return result;
   };
@@ -62,30 +63,30 @@ TEST_CASE("the result is the same for any number of threads, and of one checkpoi
   CHECK(one == json(3));
   const std::uint32_t index = one["violations"][0]["index"];
   Progress progress;
-  const SoundnessResult alone = search_violations(options(40, 0.9), index, progress);
+  const soundness::SoundnessResult alone = soundness::run(options(40, 0.9), index, progress);
   CHECK(alone.violated == 1);
-  CHECK(soundness_columns(alone, {}).json()["violations"][0] == one["violations"][0]);
+  CHECK(soundness::columns(alone, {}).json()["violations"][0] == one["violations"][0]);
 }
 
 TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {
   std::set<std::string> families, placements, structures;
   for (std::uint32_t index = 0; index < 1500; ++index) {
-    const Specimen s = generate_specimen(5, index, number_formats[2]);
+    const soundness::Specimen s = soundness::generate_specimen(5, index, number_formats[2]);
     families.insert(s.family);
     placements.emplace(s.model.placement.name);
     for (const std::string& what : s.structure) structures.insert(what.substr(what.find(':') + 1));
     CHECK(s.model.heads % s.model.kv_heads == 0);
     CHECK(s.tokens >= 1);
   }
-  for (const std::string& family : specimen_families()) CHECK(families.contains(family));
+  for (const std::string& family : soundness::specimen_families()) CHECK(families.contains(family));
   for (const Placement& p : placement_table()) CHECK(placements.contains(std::string(p.name)));
   for (const char* what : {" rank one", " rows that cancel", " constant rows", " subnormal", " cancels",
                            " an entry near the largest number", " a huge row", "gate = up", "k = q"}) {
     CHECK_MESSAGE(structures.contains(what), what);
   }
-  const Specimen again = generate_specimen(5, 17, number_formats[2]);
-  const Specimen other = generate_specimen(6, 17, number_formats[2]);
-  const Specimen same = generate_specimen(5, 17, number_formats[2]);
+  const soundness::Specimen again = soundness::generate_specimen(5, 17, number_formats[2]);
+  const soundness::Specimen other = soundness::generate_specimen(6, 17, number_formats[2]);
+  const soundness::Specimen same = soundness::generate_specimen(5, 17, number_formats[2]);
   CHECK(again.structure == same.structure);
   CHECK(again.numbers.begin()->second.values == same.numbers.begin()->second.values);
   CHECK((again.numbers.size() != other.numbers.size() ||

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/verify/generate_case.h"
+#include "experiments/verify/bound_case.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/reference/backend.h"
@@ -20,7 +20,9 @@ namespace {
 
 std::vector<double> host(const Tensor& x) { return truth().to_host(x); }
 
-CaseNorm host(const NormWeights& w) { return {host(w.gain), w.bias.empty() ? std::vector<double>{} : host(w.bias)}; }
+verify::CaseNorm host(const NormWeights& w) {
+  return {host(w.gain), w.bias.empty() ? std::vector<double>{} : host(w.bias)};
+}
 
 class DownRecorder final : public GradientRecorder {
  public:
@@ -43,8 +45,8 @@ TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack
         const GeneratedWeights drawn(truth(), spec, DType::f64, 3);
         const EditedWeights weights(drawn, same_matrix, random_norms(truth()));
         const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
-        BoundCase c;
-        c.model = case_model(spec.model.rule(1), spec.model.width, spec.model.mlp_width);
+        verify::BoundCase c;
+        c.model = verify::case_model(spec.model.rule(1), spec.model.width, spec.model.mlp_width);
         c.model.norm = norm;
         c.model.mlp = mlp;
         c.model.norm_eps = spec.model.norm_eps;
@@ -67,7 +69,7 @@ TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack
         if (c.rule().norm_c) c.c = host(norm_of(weights, spec.model, 1, Weight::norm_c));
         if (c.model.final_norm) c.final = host(norm_of(weights, spec.model, 2, Weight::final_norm));
         CAPTURE(placement);
-        check_same_bits("gradient of W2", evaluate(c).gradient, whole.gradient);
+        check_same_bits("gradient of W2", verify::evaluate(c).gradient, whole.gradient);
       }
     }
   }
@@ -76,7 +78,7 @@ TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack
 /// The loss of a case by plain loops that know nothing of sim: biases b1 and b2 appear as such.
 class PlainLoss {
  public:
-  explicit PlainLoss(const BoundCase& c) : c_(c) {}
+  explicit PlainLoss(const verify::BoundCase& c) : c_(c) {}
 
   [[nodiscard]] double at(std::span<const double> down) const {
     double loss = 0.0;
@@ -88,7 +90,7 @@ class PlainLoss {
   using Values = std::vector<double>;
   [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(c_.model.width); }
 
-  [[nodiscard]] Values normed(const CaseNorm& n, Values x) const {
+  [[nodiscard]] Values normed(const verify::CaseNorm& n, Values x) const {
     double mean = 0.0;
     double square = 0.0;
     for (const double v : x) mean += c_.model.norm == NormKind::layer ? v / c_.model.width : 0.0;
@@ -140,16 +142,16 @@ class PlainLoss {
     return std::log(sum) + largest - logits[static_cast<std::size_t>(c_.labels[static_cast<std::size_t>(t)])];
   }
 
-  const BoundCase& c_;
+  const verify::BoundCase& c_;
 };
 
 /// Small logits and a loss that moves: what finite differences can see.
-bool is_tame(const BoundCase& c, const Evaluation& e) {
+bool is_tame(const verify::BoundCase& c, const verify::Evaluation& e) {
   if (c.model.width < 2 || c.model.width > 12 || c.model.mlp_width > 12 || !(e.gradient_norm > 1e-3)) return false;
   for (const double g : e.gradient) {
     if (!(std::abs(g) < 1e3)) return false;
   }
-  for (const TokenFacts& t : e.tokens) {
+  for (const verify::TokenFacts& t : e.tokens) {
     if (!(t.wrong_probability > 0.05)) return false;
     for (std::size_t k = 0; k < t.passes; ++k) {
       if (!(t.norms[k].mean_square + t.norms[k].eps > 0.1) || t.norms[k].gain > 10.0) return false;
@@ -168,8 +170,8 @@ TEST_CASE("finite differences of a loss by plain loops, biases as biases") {
   int checked = 0;
   int biased = 0;
   for (std::uint32_t id = 0; checked < 60 && id < 20000; ++id) {
-    const BoundCase c = generate_case(5, id);
-    const Evaluation e = evaluate(c);
+    const verify::BoundCase c = verify::generate_case(5, id);
+    const verify::Evaluation e = verify::evaluate(c);
     if (!is_tame(c, e)) continue;
     const PlainLoss loss(c);
     const std::vector<double>& point = c.down;
@@ -188,13 +190,13 @@ TEST_CASE("finite differences of a loss by plain loops, biases as biases") {
 }
 
 TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1") {
-  BoundCase c;
-  c.model = case_model({.norm_a = false}, 2, 1);
+  verify::BoundCase c;
+  c.model = verify::case_model({.norm_a = false}, 2, 1);
   c.x = {40.0, 0.0};
   c.up = {1.0, 0.0};
   c.down = {0.0, 0.0};
   c.labels = {0};
-  const Evaluation e = evaluate(c);
+  const verify::Evaluation e = verify::evaluate(c);
   CHECK(e.tokens[0].wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(e.tokens[0].hidden == 40.0);
 }

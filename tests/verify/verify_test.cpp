@@ -6,23 +6,22 @@
 #include <fstream>
 #include <set>
 
-#include "experiments/verify/describe.h"
-#include "experiments/verify/generate_case.h"
+#include "experiments/verify/bound_case.h"
 #include "experiments/verify/report.h"
-#include "experiments/verify/shrink.h"
+
 #include "tests/support/threads.h"
 
 /// `verify` finds what is there to find, and says the same each time.
 namespace periscope::testing {
 namespace {
 
-VerifyResult small_run(double scale, std::uint64_t cases = 400) {
+verify::VerifyResult small_run(double scale, std::uint64_t cases = 400) {
   Progress progress;
-  return verify({.seed = 1, .cases = cases, .scale = scale, .starts = 1}, progress);
+  return verify::run({.seed = 1, .cases = cases, .scale = scale, .starts = 1}, progress);
 }
 
-std::string without_time(const VerifyResult& r) {
-  nlohmann::ordered_json json = verify_columns(r, {}).json();
+std::string without_time(const verify::VerifyResult& r) {
+  nlohmann::ordered_json json = verify::columns(r, {}).json();
   json.erase("provenance");
   return json.dump();
 }
@@ -34,8 +33,8 @@ TEST_CASE("the generator covers what it says") {
   int layer = 0, many_tokens = 0, biased = 0, negative = 0, final_norm = 0, unembedding = 0;
   double smallest = HUGE_VAL, largest = 0.0;
   for (std::uint32_t id = 0; id < 3000; ++id) {
-    const BoundCase c = generate_case(0, id);
-    placements.insert(placement_of(c));
+    const verify::BoundCase c = verify::generate_case(0, id);
+    placements.insert(verify::placement_of(c));
     mlps.insert(c.model.mlp);
     widths.insert(c.model.width);
     layer += static_cast<int>(c.model.norm == NormKind::layer);
@@ -60,15 +59,15 @@ TEST_CASE("the generator covers what it says") {
 
 TEST_CASE("every bound holds, and every false claim is refuted") {
   Progress progress;
-  const VerifyResult r = verify({.seed = 1, .cases = 400, .scale = 1.0, .starts = 8}, progress);
+  const verify::VerifyResult r = verify::run({.seed = 1, .cases = 400, .scale = 1.0, .starts = 8}, progress);
   CHECK(r.passed());
   CHECK(r.violations.empty());
-  for (const Tally& t : r.tallies) CHECK(t.cases > 20);
-  for (const Refutation& f : r.refutations) {
+  for (const verify::Tally& t : r.tallies) CHECK(t.cases > 20);
+  for (const verify::Refutation& f : r.refutations) {
     CAPTURE(f.id);
     CHECK(f.refuted);
   }
-  for (const BoundAttackResult& a : r.attacks) {
+  for (const verify::BoundAttackResult& a : r.attacks) {
     CAPTURE(a.name);
     CHECK(a.share() <= 1.0 + 1e-9);
     CHECK(a.close_enough());
@@ -76,19 +75,20 @@ TEST_CASE("every bound holds, and every false claim is refuted") {
 }
 
 TEST_CASE("nine tenths of the sharp bounds do not hold") {
-  const VerifyResult r = small_run(0.9);
+  const verify::VerifyResult r = small_run(0.9);
   CHECK_FALSE(r.passed());
   std::set<std::string_view> broken;
-  for (const Counterexample& v : r.violations) broken.insert(statements()[v.statement].id);
+  for (const verify::Counterexample& v : r.violations) broken.insert(verify::statements()[v.statement].id);
   for (const char* id : {"T14a", "T14b", "T14c", "T14d", "T16"}) CHECK(broken.contains(id));
   for (const char* id : {"C.1", "C.2", "C.2-whole", "C.3", "C.3-whole", "T15"}) CHECK_FALSE(broken.contains(id));
 }
 
 TEST_CASE("a third of the paper's bounds does not hold, three eighths do") {
   for (const auto& [scale, breaks] : {std::pair{0.33, true}, std::pair{0.36, false}}) {
-    const VerifyResult r = small_run(scale, 2000);
+    const verify::VerifyResult r = small_run(scale, 2000);
     bool broken = false;
-    for (const Counterexample& v : r.violations) broken = broken || statements()[v.statement].id == "C.2-whole";
+    for (const verify::Counterexample& v : r.violations)
+      broken = broken || verify::statements()[v.statement].id == "C.2-whole";
     CHECK(broken == breaks);
   }
 }
@@ -107,29 +107,29 @@ TEST_CASE("the result does not depend on the number of threads") {
 }
 
 TEST_CASE("a violation is small, still a violation, and replayed from its id and from its file") {
-  const VerifyResult r = small_run(0.9);
-  for (const Counterexample& v : r.violations) {
-    const Statement& s = statements()[v.statement];
+  const verify::VerifyResult r = small_run(0.9);
+  for (const verify::Counterexample& v : r.violations) {
+    const verify::Statement& s = verify::statements()[v.statement];
     CAPTURE(s.id);
     REQUIRE(s.applies(v.shrunk));
-    CHECK(s.check(v.shrunk, evaluate(v.shrunk)).violates(0.9));
+    CHECK(s.check(v.shrunk, verify::evaluate(v.shrunk)).violates(0.9));
     CHECK(v.shrunk.model.width <= 4);
     CHECK(v.shrunk.tokens() == 1);
     CHECK(v.shrunk.model.mlp_width == 1);
     if (v.origin.starts_with("attack")) continue;
-    const Replay again = replay(v.origin, 0.9);
-    CHECK(case_json(again.found) == case_json(v.found));
+    const verify::Replay again = verify::replay(v.origin, 0.9);
+    CHECK(verify::case_json(again.found) == verify::case_json(v.found));
     bool found = false;
-    for (const Counterexample& w : again.violations) {
+    for (const verify::Counterexample& w : again.violations) {
       if (w.statement != v.statement) continue;
       found = true;
-      CHECK(case_json(w.shrunk) == case_json(v.shrunk));
+      CHECK(verify::case_json(w.shrunk) == verify::case_json(v.shrunk));
     }
     CHECK(found);
     const std::string path = "verify_test_case.json";
-    std::ofstream(path) << case_json(v.found).dump();
-    const Replay file = replay(path, 0.9);
-    CHECK(case_json(file.found) == case_json(v.found));
+    std::ofstream(path) << verify::case_json(v.found).dump();
+    const verify::Replay file = verify::replay(path, 0.9);
+    CHECK(verify::case_json(file.found) == verify::case_json(v.found));
     REQUIRE(file.outcomes.size() == again.outcomes.size());
     for (std::size_t k = 0; k < file.outcomes.size(); ++k) {
       CHECK(file.outcomes[k].measured == again.outcomes[k].measured);
@@ -141,29 +141,29 @@ TEST_CASE("a violation is small, still a violation, and replayed from its id and
 
 TEST_CASE("the smallest width at which the reviews' bound breaks is 3 for the whole matrix and 4 for an entry") {
   for (const auto& [id, width] : {std::pair{"G4-whole", 3}, std::pair{"G4", 4}}) {
-    const std::size_t k = statement_index(id);
-    for (const int d : {width - 1, width}) CHECK((statements()[k].limit(d) > 1.0) == (d == width));
+    const std::size_t k = verify::statement_index(id);
+    for (const int d : {width - 1, width}) CHECK((verify::statements()[k].limit(d) > 1.0) == (d == width));
   }
 }
 
 TEST_CASE("a planted wrong bound is caught") {
   // T14b without its square root of two, as if |p - y| were at most 1 - p_y, and T16 without the stream
-  const std::size_t sharp = statement_index("T14b");
-  const std::size_t growth = statement_index("T16");
+  const std::size_t sharp = verify::statement_index("T14b");
+  const std::size_t growth = verify::statement_index("T16");
   int caught_sharp = 0, caught_growth = 0, whole = 0;
   for (std::uint32_t id = 0; id < 2000; ++id) {
-    const BoundCase c = generate_case(2, id);
-    const Evaluation e = evaluate(c);
-    if (statements()[sharp].applies(c)) {
-      StatementOutcome o = statements()[sharp].check(c, e);
+    const verify::BoundCase c = verify::generate_case(2, id);
+    const verify::Evaluation e = verify::evaluate(c);
+    if (verify::statements()[sharp].applies(c)) {
+      verify::StatementOutcome o = verify::statements()[sharp].check(c, e);
       whole += static_cast<int>(o.violates(1.0));
       o.bound /= std::sqrt(2.0);
       caught_sharp += static_cast<int>(o.violates(1.0));
     }
-    if (statements()[growth].applies(c)) {
-      StatementOutcome o = statements()[growth].check(c, e);
+    if (verify::statements()[growth].applies(c)) {
+      verify::StatementOutcome o = verify::statements()[growth].check(c, e);
       o.bound = HUGE_VAL;
-      for (const TokenFacts& t : e.tokens) o.bound = std::min(o.bound, t.branch_rms);
+      for (const verify::TokenFacts& t : e.tokens) o.bound = std::min(o.bound, t.branch_rms);
       caught_growth += static_cast<int>(o.violates(1.0));
     }
   }
@@ -173,17 +173,19 @@ TEST_CASE("a planted wrong bound is caught") {
 }
 
 TEST_CASE("a wrong gradient is caught") {
-  const BoundCase c = [] {
-    BoundCase b;
-    b.model = case_model({}, 2, 1);
+  const verify::BoundCase c = [] {
+    verify::BoundCase b;
+    b.model = verify::case_model({}, 2, 1);
     b.x = {0.0, 1.0};
     b.up = {0.0, 1.0};
     b.down = {0.0, 0.0};
     b.labels = {0};
     return b;
   }();
-  Evaluation e = evaluate(c);
-  const auto holds = [&](const char* id) { return !statements()[statement_index(id)].check(c, e).violates(1.0); };
+  verify::Evaluation e = verify::evaluate(c);
+  const auto holds = [&](const char* id) {
+    return !verify::statements()[verify::statement_index(id)].check(c, e).violates(1.0);
+  };
   for (const char* id : {"C.1", "T14a", "T14a-entry"}) CHECK(holds(id));
   e.gradient[0] *= 1.0 + 1e-12;
   e.gradient_norm *= 1.0 + 1e-12;
@@ -193,12 +195,12 @@ TEST_CASE("a wrong gradient is caught") {
 }
 
 TEST_CASE("shrinking takes away what does not matter and keeps what does") {
-  const BoundCase found = generate_case(0, 94);
-  const auto wide = [](const BoundCase& c) { return c.model.width >= 3 && c.down.back() > 0.5; };
-  BoundCase start = found;
+  const verify::BoundCase found = verify::generate_case(0, 94);
+  const auto wide = [](const verify::BoundCase& c) { return c.model.width >= 3 && c.down.back() > 0.5; };
+  verify::BoundCase start = found;
   start.down.back() = 7.123;
   REQUIRE(wide(start));
-  const BoundCase small = shrink(start, wide);
+  const verify::BoundCase small = verify::shrink(start, wide);
   CHECK(wide(small));
   CHECK(small.model.width == 3);
   CHECK(small.model.mlp_width == 1);
@@ -209,7 +211,7 @@ TEST_CASE("shrinking takes away what does not matter and keeps what does") {
 }
 
 TEST_CASE("tallies") {
-  Tally t;
+  verify::Tally t;
   t.add(7, {.measured = 0.5, .bound = 1.0}, 1.0);
   t.add(3, {.measured = 0.5, .bound = 1.0}, 1.0);
   t.add(4, {.measured = 2.0, .bound = 1.0}, 1.0);
@@ -224,7 +226,7 @@ TEST_CASE("tallies") {
   CHECK(t.first_violation == 4);
   CHECK(t.largest == 2.0);
   CHECK(t.quantile(0.4) == doctest::Approx(0.5).epsilon(0.003));
-  Tally other;
+  verify::Tally other;
   other.add(1, {.measured = 2.0, .bound = 1.0}, 1.0);
   t.merge(other);
   CHECK(t.largest_case == 1);
@@ -232,10 +234,10 @@ TEST_CASE("tallies") {
 }
 
 TEST_CASE("massive activations: linear growth without a final norm, a ceiling with one") {
-  const MassiveSweep sweep = sweep_massive(4);
+  const verify::MassiveSweep sweep = verify::sweep_massive(4);
   CHECK(sweep.grows_without_final_norm());
   CHECK(sweep.bounded_with_final_norm());
-  for (const MassiveCurve& c : sweep.curves) {
+  for (const verify::MassiveCurve& c : sweep.curves) {
     CAPTURE(c.placement);
     CHECK(c.largest_ratio <= 1.0 + 1e-9);
     CHECK(c.gradient.back() / c.gradient.front() > (c.placement == "pre" && !c.final_norm ? 1e5 : 0.5));
@@ -243,7 +245,7 @@ TEST_CASE("massive activations: linear growth without a final norm, a ceiling wi
 }
 
 TEST_CASE("T16 is met with equality by aligned weights at any depth") {
-  const AlignedGrowth g = grow_aligned(10, 6, 0.7);
+  const verify::AlignedGrowth g = verify::grow_aligned(10, 6, 0.7);
   REQUIRE(g.rms.size() == 21);
   CHECK(g.worst <= 1e-13);
   CHECK(g.nearest >= 1.0 - 1e-13);

@@ -1,0 +1,81 @@
+#include "experiments/agreement/agreement.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "experiments/agreement/compared_cells.h"
+#include "experiments/agreement/contrasts.h"
+
+namespace periscope {
+namespace {
+
+constexpr int fewest_seeds = 4;
+
+/// Why a comparison cannot be judged, or "".
+std::string obstacle(const Comparison& c) {
+  if (!c.prediction.refusal.empty()) return c.prediction.refusal;
+  if (c.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", c.diverged_seeds, c.seeds);
+  if (c.seeds < fewest_seeds) return fmt::format("{} seeds; a verdict needs {}", c.seeds, fewest_seeds);
+  return {};
+}
+
+/// The p-values of all cells: rejections and the worst.
+void test(Agreement& agreement) {
+  double smallest = 2.0;
+  double largest_z = -1.0;
+  for (std::size_t j = 0; j < agreement.cells.size(); ++j) {
+    const Cell& cell = agreement.cells[j];
+    if (!cell.is_finite()) continue;
+    const double p = cell.p_value();
+    agreement.rejected += p < agreement.level ? 1 : 0;
+    if (p > smallest || (p == smallest && std::abs(cell.z()) <= largest_z)) continue;
+    smallest = p;
+    largest_z = std::abs(cell.z());
+    agreement.worst = static_cast<int>(j);
+  }
+  if (agreement.worst < 0) return;
+  const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  agreement.critical = critical_excess(worst.degrees(), agreement.level);
+  if (agreement.rejected > 0) agreement.by = worst.name();
+}
+
+}  // namespace
+
+std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options) {
+  std::vector<Agreement> agreements;
+  std::size_t total = 0;
+  for (const Comparison& c : comparisons) {
+    Agreement agreement;
+    agreement.reason = obstacle(c);
+    if (agreement.reason.empty()) {
+      agreement.reason = out_of_range(c);
+      if (!agreement.reason.empty()) agreement.verdict = Verdict::inconclusive;
+    }
+    if (agreement.reason.empty()) {
+      agreement.cells = compared_cells(c, options);
+      const std::vector<Cell> more = contrasts(c, agreement.cells);
+      agreement.cells.insert(agreement.cells.end(), more.begin(), more.end());
+      if (agreement.cells.empty()) {
+        agreement.verdict = Verdict::inconclusive;
+        agreement.reason = "nothing to compare";
+      }
+    }
+    total += agreement.cells.size();
+    agreements.push_back(std::move(agreement));
+  }
+  for (Agreement& agreement : agreements) {
+    if (agreement.cells.empty()) continue;
+    agreement.level = sidak_level(options.familywise_error, total);
+    test(agreement);
+    agreement.power = power_of(agreement.cells, agreement.level, options.power_limits);
+    if (agreement.rejected == 0) agreement.reason = shortcoming(agreement.cells, agreement.power);
+    agreement.verdict = agreement.rejected > 0     ? Verdict::disagrees
+                        : agreement.reason.empty() ? Verdict::agrees
+                                                   : Verdict::inconclusive;
+  }
+  return agreements;
+}
+
+}  // namespace periscope

@@ -1,0 +1,237 @@
+#include "experiments/agreement/compared_cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/agreement/gradient_floor.h"
+#include "sim/numerics/allowances.h"
+
+namespace periscope {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// Of forward statistics an imprecise prediction counts in the cell's error; gradients promise more.
+bool is_gradient(Statistic statistic) {
+  return statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
+}
+
+/// Collects the cells of one comparison.
+class Collector {
+ public:
+  Collector(const Comparison& comparison, const AgreementOptions& options)
+      : c_(comparison), options_(options), prediction_(comparison.prediction) {}
+
+  std::vector<Cell> take() {
+    for (const auto& [statistic, signal] : compared_curves) {
+      if (statistic == Statistic::log_grad_sq) {
+        stream_gradient();
+      } else if (statistic == Statistic::score_share) {
+        score_share();
+      } else {
+        add_signal(statistic, signal);
+      }
+    }
+    for (const auto& entry : c_.measured.weight_curves) {
+      if (entry.first.first == Statistic::log_grad_sq) weight_gradient(entry.first.second);
+    }
+    withdraw_allowances();
+    return std::move(cells_);
+  }
+
+ private:
+  /// The numbers of entry i of a curve, or nothing where there is nothing to compare: neither side has a number, as of
+  /// the token cosine of one token or an MLP's score path. A measured number that theory has none for is a cell, whose
+  /// prediction is NaN: no verdict may pass over it (verdict_power.h).
+  template <class Place>
+  [[nodiscard]] std::optional<Cell> entry(Statistic statistic, Place place, std::size_t i) const {
+    const Curve* measured = c_.measured.find(statistic, place);
+    if (measured == nullptr || i >= measured->value.size()) return {};
+    const Curve* predicted = prediction_.profile.find(statistic, place);
+    const bool known = predicted != nullptr && i < predicted->value.size();
+    Cell cell{
+        .statistic = statistic,
+        .index = static_cast<int>(i),
+        .measured = measured->value[i],
+        .measured_error = measured->standard_error[i],
+        .predicted = known ? predicted->value[i] : nan,
+        .predicted_error = known ? predicted->standard_error[i] : nan,
+        .seeds = c_.seeds,
+        .replicates = prediction_.replicates,
+        .precise = known && (!is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
+    if (std::isnan(cell.predicted)) {
+      if (std::isnan(cell.measured)) return {};
+      cell.scale = nan;  // it could have refused nothing
+    }
+    if constexpr (std::is_same_v<Place, Weight>) {
+      cell.weight = place;
+    } else {
+      cell.signal = place;
+    }
+    return cell;
+  }
+  template <class Place>
+  [[nodiscard]] std::size_t length(Statistic statistic, Place place) const {
+    const Curve* measured = c_.measured.find(statistic, place);
+    return measured == nullptr ? 0 : measured->value.size();
+  }
+
+  void add_signal(Statistic statistic, Signal signal) {
+    const bool cosine = statistic == Statistic::token_cosine;
+    const bool module = signal == Signal::f_out;
+    for (std::size_t i = 0; i < length(statistic, signal); ++i) {
+      std::optional<Cell> cell = entry(statistic, signal, i);
+      if (!cell) continue;
+      if (std::isnan(cell->predicted)) {
+        cells_.push_back(*cell);
+        continue;
+      }
+      cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
+      if (prediction_.exact_at_width_for(statistic, signal)) {
+        cell->allowance = pass_allowance(format_of(c_.dtype)) * cell->scale;
+        cell->replicates = prediction_.finite_width_replicates;
+        cell->spread = prediction_.spread.find(statistic, signal)->value.at(i);
+        cell->spread_degrees = std::isfinite(cell->spread) ? prediction_.finite_width_degrees : 0;
+        cells_.push_back(*cell);
+        continue;
+      }
+      // What attention puts out is an average of values: its size is their overlap, a cosine.
+      const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
+      const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
+      cell->allowance =
+          (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) + pass_allowance(format_of(c_.dtype))) *
+          cell->scale;
+      cells_.push_back(*cell);
+    }
+  }
+
+  [[nodiscard]] double finite_width(std::size_t depth, bool of_attention) const {
+    return options_.finite_width_gradient * gradient_width_term(c_.spec, prediction_.finite_width, depth, of_attention);
+  }
+  [[nodiscard]] double variance(const Cell& cell) const { return c_.seeds * cell.measured_error * cell.measured_error; }
+
+  /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
+  template <class Place>
+  void gradient(Place place, std::size_t i, double width_term, const GradientFloor& floor) {
+    std::optional<Cell> plain = entry(Statistic::grad_sq, place, i);
+    std::optional<Cell> log = entry(Statistic::log_grad_sq, place, i);
+    if (plain && std::isnan(plain->predicted)) cells_.push_back(*plain);
+    if (!plain || !log || std::isnan(plain->predicted)) return;
+    const double t = std::max(0.0, plain->predicted);
+    // |g + e|² with |e|² ≤ floor.measured, and e in any direction.
+    const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
+    const bool resolved = t > 0.0 && rounded < 0.1 * t;
+    if (resolved && std::isfinite(log->measured) && std::isfinite(log->predicted)) {
+      log->allowance = width_term + variance(*log) / 2.0 + rounded / t + pass_allowance(format_of(c_.dtype));
+      cells_.push_back(*log);
+      return;
+    }
+    plain->scale = std::max(t, floor.size);
+    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + (resolved ? width_term * t : 0.0);
+    if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
+    cells_.push_back(*plain);
+  }
+
+  void stream_gradient() {
+    const GradientFloor floor = stream_floor(c_.spec, c_.dtype);
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, Signal::x_out); ++i) {
+      gradient(Signal::x_out, i, finite_width(i, false), floor);
+    }
+  }
+
+  void weight_gradient(Weight weight) {
+    for (std::size_t i = 0; i < length(Statistic::log_grad_sq, weight); ++i) {
+      const auto layer = static_cast<int>(i);
+      gradient(weight, i, finite_width(2 * i, is_of_attention(weight)),
+               gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
+    }
+  }
+
+  /// A share p = S/(S+V): the logarithm of S/V has a gradient's allowances, and dp = p(1−p) d log(S/V).
+  void score_share() {
+    for (std::size_t l = 0; l < length(Statistic::score_share, Signal::A_out); ++l) {
+      std::optional<Cell> cell = entry(Statistic::score_share, Signal::A_out, l);
+      // Where nothing comes back there is nothing to share.
+      const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
+      if (!cell || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
+      if (std::isnan(cell->predicted)) {
+        cells_.push_back(*cell);
+        continue;
+      }
+      const double slope = cell->predicted * (1.0 - cell->predicted);
+      const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
+      cell->allowance =
+          slope * finite_width(l, true) + std::min(curvature, 1.0) + share_floor + pass_allowance(format_of(c_.dtype));
+      cells_.push_back(*cell);
+    }
+  }
+
+  /// Allowances are of first order in 1/width. Where half the variance of one logarithm is 1, that order says nothing
+  /// about any gradient of the stack, below or above: the variance over seeds, or that of the mean of H patterns, which
+  /// follows from the prediction's error and patterns. (A mean that rests on rare patterns is one that few seeds see.)
+  void withdraw_allowances() {
+    const auto wild = [this](const Cell& cell) {
+      const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
+      const double over_heads = patterns * cell.predicted_error * cell.predicted_error;
+      return cell.statistic == Statistic::log_grad_sq && !(std::max(variance(cell), over_heads) < 2.0);
+    };
+    if (std::ranges::none_of(cells_, wild)) return;
+    for (Cell& cell : cells_) {
+      const bool gradient = is_gradient(cell.statistic) || cell.statistic == Statistic::grad_sq;
+      if (gradient && cell.allowance > 0.0) cell.allowance = std::numeric_limits<double>::infinity();
+    }
+  }
+
+  const Comparison& c_;
+  const AgreementOptions& options_;
+  const theory::Prediction& prediction_;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options) {
+  return Collector(comparison, options).take();
+}
+
+std::string out_of_range(const Comparison& c) {
+  // Squares of entries near the smallest normal number; in f64 the statistic itself, a square, is lost before.
+  const double smallest = c.dtype == DType::f64 ? 1e-290 : 1e-70;
+  for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
+    const Curve* curve = c.prediction.profile.find(Statistic::second_moment, signal);
+    if (curve == nullptr) continue;
+    for (std::size_t i = 0; i < curve->value.size(); ++i) {
+      if (!(curve->value[i] > 0.0) || curve->value[i] >= smallest) continue;
+      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too small for {}", name_of(signal), i,
+                         curve->value[i], name_of(c.dtype));
+    }
+  }
+  return {};
+}
+
+void SeedCurves::add(const Profile& profile) {
+  for (const auto& [statistic, signal] : compared_curves) {
+    if (const Curve* curve = profile.find(statistic, signal)) curves_[{statistic, signal}].push_back(curve->value);
+  }
+  for (const auto& [key, curve] : profile.weight_curves) {
+    if (key.first == Statistic::log_grad_sq) weight_curves_[key].push_back(curve.value);
+  }
+}
+
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Signal signal) const {
+  const auto it = curves_.find({statistic, signal});
+  return it == curves_.end() ? nullptr : &it->second;
+}
+
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Weight weight) const {
+  const auto it = weight_curves_.find({statistic, weight});
+  return it == weight_curves_.end() ? nullptr : &it->second;
+}
+
+}  // namespace periscope

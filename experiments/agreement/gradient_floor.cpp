@@ -1,0 +1,53 @@
+#include "experiments/agreement/gradient_floor.h"
+
+#include <cmath>
+
+#include "sim/numerics/allowances.h"
+#include "sim/spec/weight.h"
+
+namespace periscope {
+namespace {
+
+constexpr double kernel_accuracy = 1e-7;
+
+double square(double x) { return x * x; }
+
+double at(const Profile& profile, Statistic statistic, Signal signal, int sublayer) {
+  const Curve* curve = profile.find(statistic, signal);
+  const auto i = static_cast<std::size_t>(sublayer);
+  return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
+}
+
+double safety(const ModelSpec& model) {
+  return roundings_of_a_pass * std::sqrt(static_cast<double>(model.sublayers()));
+}
+
+}  // namespace
+
+GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
+  const ModelSpec& m = spec.model;
+  const WeightShape shape = shape_of(m, weight);
+  const double c = safety(m);
+  GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in *
+                              square(c * format_of(dtype).smallest_subnormal())};
+  if (weight != Weight::q && weight != Weight::k) return f;
+  const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
+  const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
+  const bool normed = m.qk_norm != QkNorm::none;
+  const double other = square(stddev_of(spec, weight == Weight::q ? Weight::k : Weight::q)) * power;
+  const double own = square(stddev_of(spec, weight)) * power;
+  const double e = m.head_dim;
+  f.size = 4.0 * square(spec.input.tokens) * m.heads * e * square(stddev_of(spec, Weight::o)) * g * e *
+           square(stddev_of(spec, Weight::v)) * power * power;
+  f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
+  if (!std::isfinite(f.size)) f.size = 0.0;
+  f.measured += f.size * square(c * format_of(dtype).spacing_at_1());
+  f.predicted = kernel_accuracy * f.size;
+  return f;
+}
+
+GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
+  return {.measured = spec.model.width * square(safety(spec.model) * format_of(dtype).smallest_subnormal())};
+}
+
+}  // namespace periscope

@@ -1,0 +1,98 @@
+#include "experiments/agreement/verdict_power.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace periscope {
+namespace {
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+double PowerLimits::of(Statistic statistic) const {
+  switch (statistic) {
+    case Statistic::variance: return variance;
+    case Statistic::token_cosine: return token_cosine;
+    case Statistic::grad_sq:
+    case Statistic::log_grad_sq: return log_grad_sq;
+    case Statistic::score_share: return score_share;
+    default: return second_moment;
+  }
+}
+
+double PowerLimits::of(const Cell& cell) const {
+  const bool module = cell.statistic == Statistic::second_moment && !cell.weight && cell.signal == Signal::f_out;
+  return (module ? 2.5 : 1.0) * of(cell.statistic);
+}
+
+Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits) {
+  Power power;
+  std::map<Statistic, std::vector<double>> of_statistic;
+  std::map<Statistic, StatisticPower> worst;
+  std::vector<double> all;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i].contrast.empty() || !cells[i].is_finite()) continue;
+    const double delta = cells[i].smallest_rejected(level);
+    all.push_back(delta);
+    power.worst = std::max(power.worst, delta);
+    of_statistic[cells[i].statistic].push_back(delta);
+    StatisticPower& w = worst[cells[i].statistic];
+    const double limit = limits.of(cells[i]);
+    if (w.cell >= 0 && delta / limit <= w.worst / w.limit) continue;
+    w.worst = delta;
+    w.limit = limit;
+    w.cell = static_cast<int>(i);
+  }
+  for (auto& [statistic, w] : worst) {
+    w.statistic = statistic;
+    w.median = median_of(of_statistic[statistic]);
+    power.statistics.push_back(w);
+  }
+  power.median = median_of(std::move(all));
+  return power;
+}
+
+std::string shortcoming(std::span<const Cell> cells, const Power& power) {
+  for (const Cell& cell : cells) {
+    if (std::isinf(cell.allowance)) {
+      return fmt::format(
+          "{} has no allowance: gradients of its stack fluctuate too much over seeds, or it is too narrow",
+          cell.name());
+    }
+    if (!cell.is_finite()) {
+      return fmt::format("{}: measured {:.3g}, predicted {:.3g}", cell.name(), cell.measured, cell.predicted);
+    }
+  }
+  // The most underpowered statistic, in units of its limit.
+  const StatisticPower* least = nullptr;
+  for (const StatisticPower& s : power.statistics) {
+    if (!(s.worst > s.limit)) continue;
+    if (least == nullptr || s.worst / s.limit > least->worst / least->limit) least = &s;
+  }
+  if (least != nullptr) {
+    return fmt::format("{} could be off by {:.2g}; limit {:g}", cells[static_cast<std::size_t>(least->cell)].name(),
+                       least->worst, least->limit);
+  }
+  for (const Cell& cell : cells) {
+    if (!cell.contrast.empty()) continue;
+    if (cell.allowance > 0.0 && cell.allowance >= cell.scale) {
+      return fmt::format("{} has an allowance of {:.2g}, as large as itself", cell.name(), cell.allowance / cell.scale);
+    }
+    if (!cell.precise) {
+      return fmt::format("{} is predicted with a standard error of {:.2g}, larger than wanted", cell.name(),
+                         cell.predicted_error);
+    }
+  }
+  return {};
+}
+
+}  // namespace periscope

@@ -1,0 +1,67 @@
+#include "experiments/command/command.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "experiments/results/atomic_file.h"
+#include "experiments/results/json_text.h"
+
+namespace periscope {
+
+namespace {
+
+CLI::App* add(CLI::App& app, int& code, const std::string& name, const std::string& about,
+              std::function<ExitCode(const CommonOptions&)> body, bool compares) {
+  CLI::App* command = app.add_subcommand(name, about);
+  const auto options = std::make_shared<CommonOptions>();
+  options->add_to(*command);
+  if (compares) options->add_theory_set_to(*command);
+  command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
+  return command;
+}
+
+}  // namespace
+
+int exit_code_of(const std::function<ExitCode()>& body) {
+  ExitCode code = ExitCode::ok;
+  return static_cast<int>(until_stopped([&] { code = body(); }) ? stopped() : code);
+}
+
+CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                      std::function<ExitCode(const CommonOptions&)> body) {
+  return add(app, code, name, about, std::move(body), false);
+}
+
+CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                                std::function<ExitCode(const CommonOptions&)> body) {
+  return add(app, code, name, about, std::move(body), true);
+}
+
+void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json_text(json)); }
+
+void publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
+             const std::string& table, bool json_file) {
+  nlohmann::ordered_json json;
+  if (options.json || json_file) json = result.json();
+  // What theory was told instead of the truth stands where nobody overlooks it.
+  if (json.contains("provenance") && json["provenance"].contains("theory_told")) {
+    json["theory_told"] = json["provenance"]["theory_told"];
+  }
+  const auto wrote = [&](const std::string& path) {
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+  };
+  if (!out.empty()) {
+    const std::string path = fmt::format("{}/{}.", out, name);
+    write_netcdf(path + "nc", result.dataset());
+    wrote(path + "nc");
+    if (json_file) {
+      write_text_file(path + "json", json_text(json, 1) + "\n");
+      wrote(path + "json");
+    }
+  }
+  if (options.json) print_json(json);
+  if (!options.quiet) fmt::print(stderr, "{}", table);
+}
+
+}  // namespace periscope

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "experiments/command/cell_journal.h"
+#include "experiments/command/options.h"
+#include "experiments/command/progress.h"
+#include "experiments/command/stop_signals.h"
+#include "experiments/results/columns.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+
+/// Adds a command with the common flags, whose body gets them and returns the exit code, which goes to `code`. Returns
+/// the command, for further flags.
+CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                      std::function<ExitCode(const CommonOptions&)> body);
+
+/// What a command returns, stopped ones too.
+int exit_code_of(const std::function<ExitCode()>& body);
+
+/// The same for a command that also takes --theory-set.
+CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                                std::function<ExitCode(const CommonOptions&)> body);
+
+/// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
+/// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
+/// run.out a journal in that folder keeps finished cells, from which the same command goes on.
+template <class F, class Publish>
+ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
+                   const Resolved& resolved, const F& f, const Publish& publish) {
+  std::optional<CellJournal> journal;
+  if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
+  const auto result = [&] {
+    Progress progress(options.quiet, stop_signalled, journal ? &*journal : nullptr);
+    return f(progress);
+  }();
+  if (result.stopped_early) return stopped();
+  forget_stop_signal();
+  const ExitCode code = publish(result);
+  if (journal) journal->remove();
+  return code;
+}
+
+/// The same of an experiment that keeps nothing.
+template <class F, class Publish>
+ExitCode run_whole(const CommonOptions& options, const F& f, const Publish& publish) {
+  return run_cells(options, "", "", {}, f, publish);
+}
+
+/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced.
+void print_json(const nlohmann::ordered_json& json);
+
+/// What a command does with its result: NAME.nc in the folder `out` unless that is "", JSON on standard output with
+/// --json, and the table for people on standard error without --quiet. `json_file`: NAME.json too.
+void publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
+             const std::string& table, bool json_file = false);
+
+}  // namespace periscope

@@ -1,0 +1,65 @@
+#include "experiments/command/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+void CommonOptions::add_to(CLI::App& command) {
+  command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
+  command.add_option("--set", settings, "Override one key, as in --set model.width=256; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--seed", seed, "First random seed");
+  command.add_option("--seeds", seeds, "Number of seeds");
+  command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it");
+  command.add_option("--device", device, "cpu, reference or cuda");
+  command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
+  command.add_option("--out", out, "Folder for result files");
+  command.add_flag("--json", json, "Print the result to stdout as one JSON object");
+  command.add_flag("--quiet", quiet, "No progress and no tables");
+}
+
+void CommonOptions::add_theory_set_to(CLI::App& command) {
+  command
+      .add_option("--theory-set", theory_settings,
+                  "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
+      ->allow_extra_args(false);
+}
+
+Config CommonOptions::load() const {
+  Config c = load_config(config, settings, theory_settings);
+  c.run.seed = seed.value_or(c.run.seed);
+  c.run.seeds = seeds.value_or(c.run.seeds);
+  c.run.threads = threads.value_or(c.run.threads);
+  c.run.device = device.value_or(c.run.device);
+  if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
+  c.run.out = out.value_or(c.run.out);
+  require_ranges(run_section, c.run);
+  constexpr int most_threads = 1024;
+  if (c.run.threads > most_threads) {
+    throw ConfigError(fmt::format("threads = {}: expected at most {}", c.run.threads, most_threads));
+  }
+  const auto backend = make_backend(c.run.device);
+  c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
+  if (!backend->supports(c.run.dtype)) {
+    throw ConfigError(
+        fmt::format("dtype = \"{}\": device \"{}\" computes in f64 only", name_of(c.run.dtype), c.run.device));
+  }
+  omp_set_num_threads(c.run.threads > 0 ? c.run.threads : omp_get_num_procs());
+  return c;
+}
+
+NumberFormat parse_format(const std::string& word) {
+  const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
+  if (at != number_formats.end()) return *at;
+  std::vector<std::string_view> names;
+  for (const NumberFormat& f : number_formats) names.push_back(f.name);
+  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", word, fmt::join(names, ", ")));
+}
+
+}  // namespace periscope

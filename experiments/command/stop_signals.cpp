@@ -1,0 +1,76 @@
+#include "experiments/command/stop_signals.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+
+namespace periscope {
+namespace {
+
+constexpr unsigned seconds_to_stop = 2;
+
+// Lock-free, so that a signal handler may use them.
+std::atomic<int> signal_that_came = 0;
+std::atomic<std::int64_t> came_at = 0;
+std::atomic<const std::string*> resumable = nullptr;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::string*>::is_always_lock_free);
+
+/// What the process returns; says where it can go on. Safe in a signal handler.
+int note_and_code() {
+  const std::string* note = resumable;
+  if (note == nullptr) return 128 + signal_that_came;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, note->data(), note->size());
+  return static_cast<int>(ExitCode::stopped_early);
+}
+
+std::int64_t milliseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
+
+/// A launcher may signal the process and then its group: that is one wish.
+constexpr std::int64_t one_wish = 100;  // milliseconds
+
+extern "C" void ask_to_stop(int number) {
+  if (number == SIGALRM) _exit(note_and_code());
+  if (signal_that_came != 0) {
+    if (milliseconds_now() - came_at < one_wish) return;
+    _exit(note_and_code());
+  }
+  came_at = milliseconds_now();
+  signal_that_came = number;
+  alarm(seconds_to_stop);
+}
+
+}  // namespace
+
+void install_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = ask_to_stop;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGALRM}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    // A shell has its background processes ignore SIGINT: it stays so.
+    if (before.sa_handler != SIG_IGN || number == SIGALRM) sigaction(number, &action, nullptr);
+  }
+}
+
+bool stop_signalled() { return signal_that_came != 0; }
+
+ExitCode stopped() { return stop_signalled() ? static_cast<ExitCode>(note_and_code()) : ExitCode::ok; }
+
+void forget_stop_signal() {
+  alarm(0);
+  signal_that_came = 0;
+}
+
+Resumable::Resumable(const std::string& note) { delete resumable.exchange(new std::string(note)); }
+Resumable::~Resumable() { delete resumable.exchange(nullptr); }
+
+}  // namespace periscope

@@ -1,0 +1,82 @@
+#include "experiments/common/weights_hash.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "experiments/common/section.h"
+
+namespace periscope {
+
+class HashedParameters::Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+  void add(const void* bytes, std::size_t count) { EVP_DigestUpdate(context_.get(), bytes, count); }
+  [[nodiscard]] std::string hex() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned int length = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &length);
+    std::string text;
+    for (unsigned int i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+namespace {
+
+template <class Values>
+std::size_t bytes_of(const Values& values) {
+  return static_cast<std::size_t>(values.size()) * sizeof(double);
+}
+
+}  // namespace
+
+std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
+  std::set<std::string> paths;
+  for (const std::string& name : files.names()) paths.insert(files.file_of(name));
+  std::vector<NamedHash> hashes;
+  for (const std::string& path : paths) {
+    hashes.emplace_back(std::filesystem::path(path).filename().string(), sha256_of_file(path));
+  }
+  return hashes;
+}
+
+HashedParameters::HashedParameters(const theory::Parameters& parameters)
+    : parameters_(parameters), digest_(std::make_unique<Digest>()) {}
+HashedParameters::~HashedParameters() = default;
+
+theory::RowMatrix HashedParameters::matrix(int layer, Weight weight) const {
+  theory::RowMatrix w = parameters_.matrix(layer, weight);
+  digest_->add(w.data(), bytes_of(w));
+  return w;
+}
+
+void HashedParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
+  parameters_.visit_rows(weight, [&](Eigen::Index first, const theory::RowMatrix& rows) {
+    digest_->add(rows.data(), bytes_of(rows));
+    visit(first, rows);
+  });
+}
+
+Eigen::VectorXd HashedParameters::bias(int layer, Weight weight) const {
+  Eigen::VectorXd b = parameters_.bias(layer, weight);
+  digest_->add(b.data(), bytes_of(b));
+  return b;
+}
+
+theory::NormParameters HashedParameters::norm(int sublayer, Weight norm_at) const {
+  theory::NormParameters n = parameters_.norm(sublayer, norm_at);
+  digest_->add(n.gain.data(), bytes_of(n.gain));
+  digest_->add(n.bias.data(), bytes_of(n.bias));
+  return n;
+}
+
+std::string HashedParameters::hash() const { return digest_->hex(); }
+
+}  // namespace periscope

@@ -1,0 +1,28 @@
+#include "experiments/commands.h"
+
+#include "experiments/command/command.h"
+#include "experiments/common/told.h"
+#include "experiments/converge/converge.h"
+
+namespace periscope::converge {
+namespace {
+
+ExitCode run_converge(const CommonOptions& options) {
+  const ConvergeConfig config = options.load(section);
+  return run_cells(
+      options, "converge", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
+      [&](const ConvergeResult& result) {
+        publish("converge", options, config.run.out, columns(config, result), table(result) + told_lines(config));
+        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+      });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  add_comparing_command(app, code, "converge",
+                        "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
+                        run_converge);
+}
+
+}  // namespace periscope::converge

@@ -1,0 +1,179 @@
+#include "experiments/converge/converge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+
+#include "experiments/command/progress.h"
+#include "experiments/common/at_width.h"
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/common/told.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope::converge {
+namespace {
+
+constexpr std::string_view list = "converge.widths";
+
+// clang-format off
+constexpr Key<ConvergeConfig> keys[] = {
+    {.name = "widths", .field = &ConvergeConfig::widths, .range = at_least(1), .meaning = "widths, head_dim fixed, heads and mlp_width in proportion"},
+    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = at_least(16), .meaning = "seeds per width"},
+};
+// clang-format on
+
+constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosine};
+
+/// Below this many standard errors a bias counts as not seen, and no exponent is judged.
+constexpr double clearly_seen = 5.0;
+
+/// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
+double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
+  double sum = 0.0;
+  for (std::size_t i = 1; i < measured.size(); ++i) {
+    sum += (measured[i] - predicted[i]) / (absolute ? 1.0 : predicted[i]);
+  }
+  return sum / static_cast<double>(measured.size() - 1);
+}
+
+/// The same mean of the prediction's standard error, as if the errors of all depths were one.
+double deviation_error(const Curve& predicted, bool absolute) {
+  double sum = 0.0;
+  for (std::size_t i = 1; i < predicted.value.size(); ++i) {
+    sum += predicted.standard_error[i] / (absolute ? 1.0 : predicted.value[i]);
+  }
+  return sum / static_cast<double>(predicted.value.size() - 1);
+}
+
+/// The spread of means of n seeds for n = 1, 2, 4, … while at least 8 groups remain.
+void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
+  for (std::size_t n = 1; per_seed.size() / n >= 8; n *= 2) {
+    RunningMoments means;
+    for (std::size_t group = 0; group < per_seed.size() / n; ++group) {
+      RunningMoments mean;
+      for (std::size_t i = 0; i < n; ++i) mean.add(per_seed[group * n + i]);
+      means.add(mean.mean());
+    }
+    const double spread = std::sqrt(means.variance());
+    c.seeds.push_back(static_cast<double>(n));
+    c.noise.push_back(spread);
+    c.noise_error.push_back(spread / std::sqrt(2.0 * static_cast<double>(means.count() - 1)));
+  }
+}
+
+/// Runs one stack at one width and appends the bias to every fit of the stack.
+void measure_width(const ConvergeConfig& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                   std::vector<Convergence>& fits, Progress& progress) {
+  RunOptions run = config.run;
+  run.seed += static_cast<std::uint64_t>(spec.model.width) * 1'000'003;  // fresh randomness at every width
+  const theory::Prediction prediction = theory::predict(
+      told, distinct_token_ids(spec, run.seed, config.width_seeds),
+      {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed, .fault = config.theory.fault});
+  if (!prediction.refusal.empty()) {
+    for (Convergence& c : fits) c.bias_reason = prediction.refusal;
+    return;
+  }
+  std::array<RunningMoments, statistics.size()> bias;
+  std::array<std::vector<double>, statistics.size()> per_seed;
+  measure_stack(backend, spec, run, config.width_seeds, progress, [&](const Reading& reading) {
+    for (std::size_t s = 0; s < statistics.size(); ++s) {
+      const double d = deviation(reading.profile.find(statistics[s], Signal::x_out)->value,
+                                 prediction.profile.find(statistics[s], Signal::x_out)->value,
+                                 statistics[s] == Statistic::token_cosine);
+      bias[s].add(d);
+      per_seed[s].push_back(d);
+    }
+    progress.step(fmt::format("{} at width {}", spec.model.placement.name, spec.model.width));
+  });
+  for (std::size_t s = 0; s < statistics.size(); ++s) {
+    const double theory_error = deviation_error(*prediction.profile.find(statistics[s], Signal::x_out),
+                                                statistics[s] == Statistic::token_cosine);
+    fits[s].width.push_back(spec.model.width);
+    fits[s].bias.push_back(bias[s].mean());
+    fits[s].bias_error.push_back(std::hypot(bias[s].standard_error(), theory_error));
+    if (fits[s].width.size() == config.widths.size()) fill_noise(fits[s], per_seed[s]);
+  }
+}
+
+bool exponent_agrees(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                     const PowerLaw& fit, double exponent, double critical) {
+  return chi_squared_of(x, y, error, exponent) - fit.chi_squared <= critical * critical;
+}
+
+void judge_fit(Convergence& c, double critical) {
+  if (!c.bias_reason.empty()) return;
+  // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
+  const bool constant = c.noise.empty() || !(c.noise[0] > 1e-6);
+  if (constant) {
+    c.bias_reason = "fixed by the placement: no noise to fit";
+    return;
+  }
+  c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
+  const auto verdict = [](bool agrees) { return agrees ? Verdict::agrees : Verdict::disagrees; };
+  c.noise_verdict = verdict(exponent_agrees(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, critical));
+  c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
+  if (c.bias_fit.significance < clearly_seen) {
+    c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
+    return;
+  }
+  c.bias_verdict = verdict(exponent_agrees(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, critical));
+}
+
+}  // namespace
+
+const Section<ConvergeConfig> section{"converge", keys};
+
+void ConvergeConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["converge"] = section_json(section, *this, for_hash);
+}
+
+ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
+  const std::vector<StackSpec> told = config.told_stacks();
+  require_fault_acts(config);
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    for (const int width : config.widths) {
+      at_width(stacks[i], width, list);
+      at_width(told[i], width, list);
+    }
+  }
+  progress.begin("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
+  ConvergeResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      std::vector<Convergence> fits;
+      for (const Statistic s : statistics) {
+        Convergence& c = fits.emplace_back();
+        c.spec = stacks[i];
+        c.statistic = s;
+      }
+      for (const int width : config.widths) {
+        progress.throw_if_stop_requested();
+        measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits,
+                      progress);
+      }
+      result.fits.insert(result.fits.end(), fits.begin(), fits.end());
+    }
+  });
+  if (result.stopped_early) return result;
+  const std::size_t tests = 2 * result.fits.size();
+  const double each = sidak_level(config.agreement.familywise_error, tests);
+  result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
+  for (Convergence& c : result.fits) judge_fit(c, result.critical);
+  return result;
+}
+
+bool any_disagrees(const ConvergeResult& result) {
+  return std::ranges::any_of(result.fits, [](const Convergence& c) {
+    return c.bias_verdict == Verdict::disagrees || c.noise_verdict == Verdict::disagrees;
+  });
+}
+
+}  // namespace periscope::converge

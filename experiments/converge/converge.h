@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/command/progress.h"
+#include "experiments/common/power_law.h"
+#include "experiments/results/columns.h"
+
+namespace periscope::converge {
+
+/// T20 for one stack and one statistic. The bias at a width is measured minus predicted, mean over depths
+/// 1 … 2L, relative for the second moment and absolute for the token cosine.
+struct Convergence {
+  StackSpec spec;
+  Statistic statistic = Statistic::second_moment;
+  std::vector<double> width, bias, bias_error;
+  PowerLaw bias_fit;  ///< over width: exponent −1
+  Verdict bias_verdict = Verdict::not_checked;
+  std::string bias_reason;
+  std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
+  PowerLaw noise_fit;                             ///< over n: exponent −1/2
+  Verdict noise_verdict = Verdict::not_checked;
+};
+
+/// [converge]: the sizes that T20's test runs through.
+struct ConvergeConfig : Config {
+  std::vector<int> widths{32, 64, 128, 256};
+  int width_seeds = 64;  ///< at every width
+
+  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
+};
+
+extern const Section<ConvergeConfig> section;
+
+struct ConvergeResult {
+  std::vector<Convergence> fits;
+  double critical = 0.0;       ///< exponents may differ from theirs by this many standard errors (Šidák)
+  bool stopped_early = false;  ///< fits are of the stacks that were finished, and not judged
+};
+
+/// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
+/// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
+ConvergeResult run(const ConvergeConfig& config, Progress& progress);
+
+bool any_disagrees(const ConvergeResult& result);
+std::string table(const ConvergeResult& result);
+const Schema& schema();
+Columns columns(const ConvergeConfig& config, const ConvergeResult& result);
+
+}  // namespace periscope::converge

@@ -1,0 +1,27 @@
+#include "experiments/commands.h"
+
+#include "experiments/command/command.h"
+#include "experiments/common/told.h"
+#include "experiments/ladder/ladder.h"
+
+namespace periscope::ladder {
+namespace {
+
+ExitCode run_ladder(const CommonOptions& options) {
+  const LadderConfig config = options.load(section);
+  return run_cells(
+      options, "ladder", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
+      [&](const LadderResult& result) {
+        publish("ladder", options, config.run.out, columns(config, result), table(result, config) + told_lines(config));
+        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+      });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  add_comparing_command(app, code, "ladder", "Follow every number along growing widths: is its limit what theory says?",
+                        run_ladder);
+}
+
+}  // namespace periscope::ladder

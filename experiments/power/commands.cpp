@@ -1,0 +1,56 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "experiments/command/command.h"
+#include "experiments/power/false_alarms.h"
+#include "experiments/power/power.h"
+
+namespace periscope::power {
+namespace {
+
+ExitCode run_false_alarms(const PowerRun& run, const CommonOptions& options, int master_seeds) {
+  const std::string path = false_alarm_journal(run);
+  const Resumable resumable(options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", path));
+  const FalseAlarmResult result = [&] {
+    Progress progress(options.quiet, stop_signalled);
+    return count_false_alarms(run, master_seeds, progress);
+  }();
+  if (options.json) print_json(false_alarm_json(result));
+  if (!options.quiet) fmt::print(stderr, "{}", false_alarm_table(result));
+  if (result.stopped_early) return stopped();
+  return too_many(result) ? ExitCode::check_failed : ExitCode::ok;
+}
+
+ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
+  const PowerRun run = load_power(options.config.empty() ? shipped_power_list() : options.config, options);
+  if (master_seeds) {
+    if (*master_seeds < 1 || *master_seeds > 1'000'000) {
+      throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
+    }
+    return run_false_alarms(run, options, *master_seeds);
+  }
+  const std::string out = run.configs.front().run.out;
+  return run_cells(
+      options, "power", out, resolved(run), [&](Progress& progress) { return power::run(run, progress); },
+      [&](const PowerResult& result) {
+        publish("power", options, out, columns(result), table(result));
+        return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+      });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  const auto master_seeds = std::make_shared<std::optional<int>>();
+  CLI::App* power =
+      add_command(app, code, "power", "Wrong theories against measurements: which configuration rejects which?",
+                  [=](const CommonOptions& options) { return run_power(options, *master_seeds); });
+  power->add_option("--master-seeds", *master_seeds,
+                    "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps "
+                    "finished ones");
+}
+
+}  // namespace periscope::power

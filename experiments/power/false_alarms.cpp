@@ -1,0 +1,146 @@
+#include "experiments/power/false_alarms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
+
+#include "experiments/command/journal.h"
+#include "experiments/command/progress.h"
+#include "experiments/propagate/propagate.h"
+#include "experiments/results/provenance.h"
+#include "experiments/results/text_table.h"
+#include "sim/spec/error.h"
+
+namespace periscope::power {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One run of one configuration under the right theory. Throws Stopped.
+Json run_once(const Config& base, const std::string& name, int master_seed, const Progress& progress) {
+  Config config = base;
+  config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
+  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
+  bool inconclusive = false;
+  Progress own(true, [&] { return progress.stop_requested(); });
+  const propagate::PropagateResult run = propagate::run(config, own);
+  if (run.stopped_early) throw Stopped();
+  for (const StackResult& result : run.stacks) {
+    row.stacks.push_back(confrontation_of(result.spec, result.agreement));
+    const Verdict verdict = result.agreement.verdict;
+    inconclusive = inconclusive || (verdict != Verdict::agrees && verdict != Verdict::disagrees);
+  }
+  const Confrontation& worst = row.clearest();
+  return {{"config", name},
+          {"master_seed", master_seed},
+          {"seed", config.run.seed},
+          {"rejected", row.rejected()},
+          {"inconclusive", inconclusive},
+          {"worst", worst.by},
+          {"excess", worst.excess},
+          {"critical", worst.critical}};
+}
+
+/// The configurations that are marked for it.
+std::vector<std::size_t> marked(const PowerRun& run) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (run.list.configs[i].master_seeds) all.push_back(i);
+  }
+  if (all.empty()) {
+    throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", run.list.file));
+  }
+  return all;
+}
+
+/// What a journal of these runs begins with: everything that a record depends on, but for the number of runs.
+Json header_of(const PowerRun& run) {
+  Json all = Json::array();
+  for (const std::size_t i : marked(run)) {
+    const ladder::LadderConfig& config = run.configs[i];
+    const Json p = provenance(static_cast<const Config&>(config).run, resolved(config));
+    all.push_back({{"name", run.list.configs[i].name},
+                   {"config_sha256", p["config_sha256"]},
+                   {"version", p["version"]},
+                   {"commit", p["commit"]},
+                   {"device", config.run.device}});
+  }
+  return {{"journal", "periscope power --master-seeds"},
+          {"program_sha256", sha256_of_file("/proc/self/exe")},
+          {"configs", all}};
+}
+
+const Json* find(const std::vector<Json>& records, const std::string& name, int master_seed) {
+  const auto it = std::ranges::find_if(
+      records, [&](const Json& r) { return r["config"] == name && r["master_seed"] == master_seed; });
+  return it == records.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+int allowed_rejections(int runs, double error) {
+  const boost::math::binomial law(runs, error);
+  int most = 0;
+  while (most < runs && boost::math::cdf(boost::math::complement(law, most)) >= 0.01) ++most;
+  return most;
+}
+
+std::string false_alarm_journal(const PowerRun& run) {
+  const std::string out = run.configs[marked(run).front()].run.out;
+  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
+}
+
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
+  Journal journal(false_alarm_journal(run), header_of(run));
+  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
+  progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
+  const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
+    for (int m = 0; m < master_seeds; ++m) {
+      if (find(journal.records(), name, m) == nullptr) {
+        progress.throw_if_stop_requested();
+        journal.append(run_once(config, name, m, progress));
+      }
+      const Json& record = *find(journal.records(), name, m);
+      ++alarms.runs;
+      alarms.rejected += record["rejected"].get<bool>() ? 1 : 0;
+      alarms.inconclusive += record["inconclusive"].get<bool>() ? 1 : 0;
+      result.records.push_back(record);
+      progress.step(name);
+    }
+  };
+  for (const std::size_t i : marked(run)) {
+    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
+    if (until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
+    alarms.allowed = allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
+  }
+  return result;
+}
+
+bool too_many(const FalseAlarmResult& result) {
+  return std::ranges::any_of(result.configs, [](const FalseAlarms& a) { return a.rejected > a.allowed; });
+}
+
+std::string false_alarm_table(const FalseAlarmResult& result) {
+  TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
+  for (const FalseAlarms& a : result.configs) {
+    table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
+               fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
+  }
+  return table.text() +
+         fmt::format("Rejections of the right theory, one chance per run; journal: {}\n", result.journal);
+}
+
+Json false_alarm_json(const FalseAlarmResult& result) {
+  Json configs = Json::array();
+  for (const FalseAlarms& a : result.configs) {
+    configs.push_back({{"config", a.config},
+                       {"runs", a.runs},
+                       {"rejected", a.rejected},
+                       {"allowed", a.allowed},
+                       {"inconclusive", a.inconclusive}});
+  }
+  return {{"master_seeds", configs}, {"complete", !result.stopped_early}, {"runs", result.records}};
+}
+
+}  // namespace periscope::power

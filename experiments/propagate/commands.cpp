@@ -1,0 +1,75 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "experiments/agreement/verdict_table.h"
+#include "experiments/command/command.h"
+#include "experiments/common/told.h"
+#include "experiments/propagate/propagate.h"
+
+namespace periscope::propagate {
+namespace {
+
+void report(const std::string& name, const CommonOptions& options, const Config& config,
+            const std::vector<StackResult>& results) {
+  publish(name, options, config.run.out, columns(config, results),
+          verdict_table(results, config.agreement, use_colour()) + told_lines(config));
+}
+
+/// What `propagate` takes besides the common flags.
+struct PropagateFlags {
+  bool fail_on_divergence = false;
+  bool backward = false;
+  std::string dump;
+};
+
+ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || own.backward;
+  if (!own.dump.empty()) {
+    dump(config, own.dump);
+    if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+  }
+  return run_cells(
+      options, "propagate", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
+      [&](const PropagateResult& result) {
+        report("propagate", options, config, result.stacks);
+        const bool diverged =
+            std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+        if (any_disagrees(result.stacks)) return ExitCode::check_failed;
+        return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+      });
+}
+
+ExitCode run_theory(const CommonOptions& options, bool backward) {
+  Config config = options.load();
+  config.run.backward = config.run.backward || backward;
+  return run_whole(
+      options, [&](Progress& progress) { return predict(config, progress); },
+      [&](const PropagateResult& result) {
+        report("theory", options, config, result.stacks);
+        return ExitCode::ok;
+      });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  const auto own = std::make_shared<PropagateFlags>();
+  CLI::App* propagate = add_comparing_command(
+      app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
+      [=](const CommonOptions& options) { return run_propagate(options, *own); });
+  propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
+  propagate->add_option("--dump", own->dump,
+                        "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");
+  const auto backward = std::make_shared<bool>(false);
+  add_command(app, code, "theory", "Print the prediction alone", [=](const CommonOptions& options) {
+    return run_theory(options, *backward);
+  })->add_flag("--backward", *backward, "Predict gradients too");
+}
+
+}  // namespace periscope::propagate

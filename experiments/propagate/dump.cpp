@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/propagate/propagate.h"
+#include "experiments/results/atomic_file.h"
+#include "experiments/results/json_text.h"
+#include "experiments/results/tensor_dump.h"
+#include "sim/backends.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/error.h"
+
+namespace periscope::propagate {
+namespace {
+
+using Entries = std::vector<SafetensorsEntry>;
+
+/// Every parameter that the stack has, matrices first.
+std::vector<ParameterId> parameters_of(const StackSpec& spec) {
+  std::vector<ParameterId> all = matrices_of(spec);
+  for (const ParameterId& gain : gains_of(spec.model)) {
+    all.push_back(gain);
+    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
+    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
+  }
+  return all;
+}
+
+/// Gains and biases are vectors.
+std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
+  if (is_norm(id.weight)) return {norm_width(model, id.weight)};
+  const auto [rows, cols] = shape_of(model, id.weight);
+  return {rows, cols};
+}
+
+/// Writes every gradient that the file has room for.
+class GradientDump final : public GradientRecorder {
+ public:
+  explicit GradientDump(TensorFile& file) : file_(file) {}
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    file_.put("grad.weight." + name_of(parameter), gradient.whole());
+  }
+
+ private:
+  TensorFile& file_;
+};
+
+void write_model(const StackContext& c, const StackSpec& spec, const std::string& path) {
+  Entries entries;
+  for (const ParameterId& id : parameters_of(spec)) {
+    entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
+  }
+  TensorFile file(c.ops, path, entries);
+  for (const ParameterId& id : parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
+  file.close();
+}
+
+Entries activation_entries(const StackSpec& spec, bool backward) {
+  const ModelSpec& m = spec.model;
+  const std::int64_t tokens = spec.input.tokens;
+  Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
+  if (spec.input.kind != InputKind::gaussian) entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
+  entries.push_back({"labels", SafetensorsType::i64, {tokens}});
+  add_stream_entries(m, tokens, "", entries);
+  entries.push_back({"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}});
+  entries.push_back({"loss", SafetensorsType::f64, {1}});
+  if (!backward) return entries;
+  add_stream_entries(m, tokens, "grad.", entries);
+  for (const ParameterId& id : parameters_of(spec)) {
+    entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
+  }
+  return entries;
+}
+
+void write_activations(const StackContext& c, const StackSpec& spec, DType dtype, const RunOptions& run,
+                       const std::string& path) {
+  TensorFile file(c.ops, path, activation_entries(spec, run.backward));
+  StreamDump streams(file);
+  GradientDump gradients(file);
+  const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
+  const Tensor input = stack_input(c, spec, dtype, run.seed);
+  const std::vector<int> ids = token_ids(spec, run.seed);
+  const std::vector<int> labels = label_ids(spec, run.seed);
+  file.put("input", input);
+  if (!ids.empty()) file.put("tokens", ids);
+  file.put("labels", labels);
+  if (run.backward) {
+    const Backpropagated pass = backpropagate(c, input, labels, hooks);
+    if (!ids.empty()) embedding_backward(c, ids, pass.dinput, hooks);
+    file.put("logits", pass.logits);
+    file.put("loss", pass.loss);
+  } else {
+    const Tensor logits = logits_forward(c, stack_forward(c, input, hooks).output);
+    file.put("logits", logits);
+    file.put("loss", c.ops.cross_entropy(logits, labels).loss);
+  }
+  file.close();
+}
+
+}  // namespace
+
+void dump(const Config& config, const std::string& folder) {
+  const std::vector<StackSpec> stacks = config.stacks();
+  if (stacks.size() != 1) {
+    throw ConfigError(
+        fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks.size()));
+  }
+  const StackSpec& spec = stacks.front();
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const DType dtype = config.run.dtype_choice.value_or(DType::f64);
+  const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
+  const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
+  write_text_file(folder + "/config.json", json_text(resolved_json(spec), 2) + "\n");
+  write_atomically(folder + "/model.safetensors", [&](const std::string& path) { write_model(context, spec, path); });
+  write_atomically(folder + "/activations.safetensors",
+                   [&](const std::string& path) { write_activations(context, spec, dtype, config.run, path); });
+}
+
+}  // namespace periscope::propagate
