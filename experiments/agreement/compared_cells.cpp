@@ -164,10 +164,10 @@ class Collector {
         cells_.push_back(*cell);
         continue;
       }
-      const double slope = cell->predicted * (1.0 - cell->predicted);
-      const double curvature = slope > 0.0 ? variance(*cell) / (2.0 * slope) : 0.0;
-      cell->allowance =
-          slope * finite_width(l, true) + std::min(curvature, 1.0) + share_floor + pass_allowance(format_of(c_.dtype));
+      const double derivative = cell->predicted * (1.0 - cell->predicted);
+      const double curvature = derivative > 0.0 ? variance(*cell) / (2.0 * derivative) : 0.0;
+      cell->allowance = derivative * finite_width(l, true) + std::min(curvature, 1.0) + share_floor +
+                        pass_allowance(format_of(c_.dtype));
       cells_.push_back(*cell);
     }
   }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "experiments/command/cell_journal.h"
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
@@ -26,12 +25,6 @@ Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOption
   Reading reading = probe.take();
   gradients.take_into(reading.profile);
   return reading;
-}
-
-/// All that a reading depends on but the seed.
-std::string key_of(const StackSpec& spec, const RunOptions& run) {
-  const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward};
-  return sha256_hex(json_text(all)).substr(0, 16);
 }
 
 template <class Curves>
@@ -88,6 +81,11 @@ bool one_seed_per_thread(const StackSpec& spec) {
   return static_cast<long>(spec.model.mlp_width) * spec.model.width <= largest;
 }
 
+std::string seed_key(const StackSpec& spec, const RunOptions& run, std::uint64_t seed) {
+  const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward};
+  return fmt::format("{} seed {}", sha256_hex(json_text(all)).substr(0, 16), seed);
+}
+
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
   const std::vector<int> ids = token_ids(spec, seed);
   return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);
@@ -96,21 +94,10 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
                           Progress& progress, const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
-  CellJournal* journal = progress.journal();
-  const std::string stack = journal == nullptr ? "" : key_of(spec, run);
-  const auto seed_of = [&](int i) { return run.seed + static_cast<std::uint64_t>(i); };
-  const auto key = [&](int i) { return fmt::format("{} seed {}", stack, seed_of(i)); };
-  const auto kept = [&](int i) { return journal == nullptr ? nullptr : journal->find(key(i)); };
-  int next = 0;
-  over_seeds(
-      spec, seeds, progress,
-      [&](int i) {
-        if (const auto* cell = kept(i)) return reading_of(*cell);
-        return read_seed(backend, spec, run, seed_of(i));
-      },
+  over_kept_seeds(
+      spec, run, seeds, progress, [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed); }, json_of,
+      reading_of,
       [&](const Reading& reading) {
-        if (journal != nullptr && kept(next) == nullptr) journal->keep(key(next), json_of(reading));
-        ++next;
         average.add(reading);
         on_seed(reading);
       });

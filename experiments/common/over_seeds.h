@@ -2,10 +2,12 @@
 
 #include <exception>
 #include <optional>
+#include <string>
 #include <type_traits>
 
+#include "experiments/command/cell_journal.h"
 #include "experiments/command/progress.h"
-#include "sim/spec/model_spec.h"
+#include "experiments/common/config.h"
 
 namespace periscope {
 
@@ -40,6 +42,34 @@ void over_seeds(const StackSpec& spec, int seeds, const Progress& progress, cons
     }
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+/// The key in a journal of what a seed of this stack showed: all that it depends on.
+std::string seed_key(const StackSpec& spec, const RunOptions& run, std::uint64_t seed);
+
+/// The same for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has is not
+/// measured again. `json_of` and `from_json` write and read a result to its last bit.
+template <class Measure, class JsonOf, class FromJson, class Use>
+void over_kept_seeds(const StackSpec& spec, const RunOptions& run, int seeds, const Progress& progress,
+                     const Measure& measure, const JsonOf& json_of, const FromJson& from_json, const Use& use) {
+  CellJournal* journal = progress.journal();
+  const auto seed_of = [&](int i) { return run.seed + static_cast<std::uint64_t>(i); };
+  const auto kept = [&](int i) {
+    return journal == nullptr ? nullptr : journal->find(seed_key(spec, run, seed_of(i)));
+  };
+  int next = 0;
+  over_seeds(
+      spec, seeds, progress,
+      [&](int i) {
+        const auto* cell = kept(i);
+        return cell != nullptr ? from_json(*cell) : measure(seed_of(i));
+      },
+      [&](const auto& result) {
+        if (journal != nullptr && kept(next) == nullptr)
+          journal->keep(seed_key(spec, run, seed_of(next)), json_of(result));
+        ++next;
+        use(result);
+      });
 }
 
 }  // namespace periscope

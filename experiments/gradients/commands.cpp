@@ -28,10 +28,8 @@ ExitCode run(const std::string& name, const std::string& file, const CommonOptio
   GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
-  // The decomposed gradients of a seed are not kept, so a stopped run has nothing to go on from.
-  const std::string journal_folder = name == "identity-path" ? "" : config.run.out;
   return run_cells(
-      options, file, journal_folder, resolved(config), [&](Progress& progress) { return experiment(config, progress); },
+      options, file, config.run.out, resolved(config), [&](Progress& progress) { return experiment(config, progress); },
       [&](const GradientOutcome& outcome) {
         publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config));
         return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;

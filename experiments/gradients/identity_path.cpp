@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "experiments/command/progress.h"
@@ -24,11 +25,29 @@ double rounding_bound(const StackSpec& spec, DType dtype) {
   return 2.0 * 6.0 * m.sublayers() * longest * format_of(dtype).spacing_at_1();
 }
 
-GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec, int i) {
-  const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(i);
+GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec,
+                                 std::uint64_t seed) {
   const GeneratedWeights weights(backend, spec, config.run.dtype, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
   return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed), label_ids(spec, seed));
+}
+
+/// The lists of sizes, for a journal.
+constexpr std::array lists{&GradientPathSizes::total,  &GradientPathSizes::skip,   &GradientPathSizes::rest,
+                           &GradientPathSizes::cosine, &GradientPathSizes::branch, &GradientPathSizes::branch_cosine};
+
+nlohmann::ordered_json json_of(const GradientPathSizes& sizes) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  json.push_back(bits_of(std::span(&sizes.error, 1)));
+  for (const auto list : lists) json.push_back(bits_of(sizes.*list));
+  return json;
+}
+
+GradientPathSizes sizes_of(const nlohmann::ordered_json& json) {
+  GradientPathSizes sizes;
+  sizes.error = values_of(json.at(0)).at(0);
+  for (std::size_t i = 0; i < lists.size(); ++i) sizes.*lists[i] = values_of(json.at(i + 1));
+  return sizes;
 }
 
 void add(IdentityPath& path, const GradientPathSizes& sizes) {
@@ -68,14 +87,14 @@ void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
     path.log_skip_predicted.standard_error.push_back(skip_log.standard_error[i]);
     if (i + 1 == total_log.value.size()) continue;  // at the top the share is 1
     // As `judge` does with the score path's share: allowances are those of log(S/R), times p(1−p).
-    const double slope = p * (1.0 - p);
+    const double derivative = p * (1.0 - p);
     const double variance = config.run.seeds * measured.standard_error[i] * measured.standard_error[i];
     const double bias = 2.0 * log_norm_bias(config, path.spec, all, i, 0.0);
     path.shares.push_back({.measured = {measured.value[i], measured.standard_error[i]},
                            .seeds = path.share.seeds(),
                            .predicted = {p, p_error},
                            .replicates = all.replicates,
-                           .allowance = slope * bias + (slope > 0.0 ? variance / (2.0 * slope) : 0.0),
+                           .allowance = derivative * bias + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0),
                            .precise = total_precise[i] && skip_precise[i],
                            .power_limit = config.agreement.power_limits.score_share});
   }
@@ -101,8 +120,9 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
       const StackSpec& spec = stacks[j];
       IdentityPath path;
       path.spec = spec;
-      over_seeds(
-          spec, config.run.seeds, progress, [&](int i) { return decompose_seed(config, *backend, spec, i); },
+      over_kept_seeds(
+          spec, config.run, config.run.seeds, progress,
+          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of, sizes_of,
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
             progress.step(std::string(spec.model.placement.name));
@@ -125,8 +145,8 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
     const bool identity = path.skip_change == 0.0;
     const bool expected = !rule.norm_c && rule.alpha == 1.0;
     path.claim = {.id = "G11", .claimed = expected ? 1.0 : 0.0};
-    const bool mixed = path.spec.model.rule(0).norm_c != rule.norm_c;
-    if (mixed) continue;  // Mix-LN: the claim speaks of neither
+    const bool differs = path.spec.model.rule(0).norm_c != rule.norm_c;
+    if (differs) continue;  // Mix-LN: the claim speaks of neither
     path.claim.verdict =
         path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
   }

@@ -63,11 +63,11 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   }
   for (std::size_t l = 0; l < path.share_measured.value.size(); ++l) {
     const double p = path.share_predicted.value[l];
-    const double slope = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
+    const double derivative = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
     const double variance = variance_of(path.share_measured, l, seeds);
-    const double curvature = slope > 0.0 ? variance / (2.0 * slope) : 0.0;
+    const double curvature = derivative > 0.0 ? variance / (2.0 * derivative) : 0.0;
     path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
-                                  slope * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature));
+                                  derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature));
   }
   return path;
 }

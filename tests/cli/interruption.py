@@ -41,6 +41,7 @@ COMMANDS = {
     "ladder": ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=200"],
     "power": ["--set", "theory.finite_width=false"],
     "gradients depth": ["--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
+    "gradients identity-path": ["--seeds", "400"],
 }
 
 
