@@ -19,10 +19,10 @@ double mean_of(const std::vector<double>& values) {
 
 Probe::Probe(const StackContext& context) : context_(context), record_(context.ops) {}
 
-Curve& Probe::curve(Statistic statistic, Signal site) {
-  Curve& c = reading_.profile.curves[{statistic, site}];
+Curve& Probe::curve(Statistic statistic, Signal signal) {
+  Curve& c = reading_.profile.curves[{statistic, signal}];
   if (c.value.empty()) {
-    const bool stream = site == Signal::x_out || site == Signal::r_out;
+    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
     c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
   }
   return c;
