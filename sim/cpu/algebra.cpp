@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {

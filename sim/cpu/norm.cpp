@@ -1,8 +1,6 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
