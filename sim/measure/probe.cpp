@@ -72,7 +72,7 @@ void Probe::fill(const Place& place) {
   set(Statistic::variance, mean_of(s.rows.variance));
   set(Statistic::mean, mean_of(s.rows.mean));
   set(Statistic::kurtosis, mean_of(s.rows.kurtosis));
-  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // NaN has no order
+  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // it overlooks NaN
   set(Statistic::token_cosine, s.token_cosine);
   if (place.signal == Signal::x_out && !finite && reading_.diverged_at < 0) {
     reading_.diverged_at = std::max(place.index - 1, 0);

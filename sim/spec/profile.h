@@ -12,7 +12,7 @@
 
 namespace periscope {
 
-/// What is read. Every estimator is a mean over the T tokens unless it says otherwise.
+/// What is measured. Every estimator is a mean over the T tokens unless it says otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²
   variance,       ///< population variance over features (1/D)
@@ -23,7 +23,7 @@ enum class Statistic {
   branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (signal B_out)
   branch_cosine,  ///< cosine of B_out and x_in (signal B_out)
   grad_sq,        ///< sum over features of (∂loss/∂x)²; of a weight: of all its entries
-  log_grad_sq,    ///< natural logarithm of grad_sq, whose mean over seeds no heavy tail moves
+  log_grad_sq,    ///< natural logarithm of grad_sq: its mean over seeds is robust to heavy tails
   score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (A_out, attention)
 };
 /// Its name, and its units: the loss is in nat, its squared gradient in nat², a natural logarithm in nat.
@@ -55,7 +55,7 @@ struct Curve {
   std::vector<double> standard_error;
 };
 
-/// What a wing of the lab says about one stack. Measured and predicted profiles have this one type.
+/// The statistics of one stack, as simulation measures or as theory predicts them.
 struct Profile {
   std::map<std::pair<Statistic, Signal>, Curve> curves;
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
