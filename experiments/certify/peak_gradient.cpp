@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/model/head.h"
+#include "sim/model/loss.h"
 #include "sim/model/stack.h"
 
 namespace periscope::certify {

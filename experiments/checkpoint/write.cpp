@@ -14,7 +14,7 @@ void write_random_checkpoint(const Config& config, const std::string& name) {
   const Family* family = family_named(name);
   if (family == nullptr) {
     std::vector<std::string_view> names;
-    for (const Family* known : family_table()) names.push_back(known->name);
+    for (const Family& known : family_table()) names.push_back(known.name);
     throw ConfigError(fmt::format("--family {}: expected one of {}", name, fmt::join(names, ", ")));
   }
   if (config.run.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");

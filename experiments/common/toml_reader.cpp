@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "sim/spec/error.h"
-#include "sim/spec/nearest.h"
 
 namespace periscope {
 namespace {

@@ -24,8 +24,8 @@ const Family& family_of(const nlohmann::json& config, const std::string& path) {
   const Family* family = find_family(type);
   if (family == nullptr) {
     std::vector<std::string_view> all;
-    for (const Family* known : family_table()) {
-      all.insert(all.end(), known->model_types.begin(), known->model_types.end());
+    for (const Family& known : family_table()) {
+      all.insert(all.end(), known.model_types.begin(), known.model_types.end());
     }
     throw reader.unsupported_value("model_type", fmt::format("one of {}", fmt::join(all, ", ")));
   }

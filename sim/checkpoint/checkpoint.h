@@ -9,9 +9,9 @@
 
 namespace periscope {
 
-/// A folder with config.json and safetensors files, understood: which family wrote it, the stack that it describes,
-/// and which tensor holds which parameter. Nothing that could change the function is left over: a key of config.json
-/// that is unknown, a tensor that is missing, unknown or of another shape is refused by name.
+/// A folder with config.json and safetensors files: the family that wrote it, the stack that it describes, and which
+/// tensor holds which parameter. Whatever could change the function and is not understood is refused by name: an
+/// unknown key of config.json, a tensor that is missing, unknown or of another shape.
 class Checkpoint {
  public:
   /// Reads config.json and the files' headers, no weights. Throws InputError, also for all that TensorFiles refuses.

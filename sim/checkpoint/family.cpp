@@ -12,8 +12,8 @@
 namespace periscope {
 namespace {
 
-const std::array table{&llama_family(),  &mistral_family(), &qwen2_family(), &qwen3_family(), &gpt2_family(),
-                       &gemma2_family(), &gemma3_family(),  &olmo2_family(), &bert_family(),  &opt_family()};
+const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_family(), gpt2_family(),
+                       gemma2_family(), gemma3_family(),  olmo2_family(), bert_family(),  opt_family()};
 
 /// What programs put before the names of a stack's tensors.
 constexpr std::array<std::string_view, 7> prefixes{
@@ -21,17 +21,17 @@ constexpr std::array<std::string_view, 7> prefixes{
 
 }  // namespace
 
-std::span<const Family* const> family_table() { return table; }
+std::span<const Family> family_table() { return table; }
 
 const Family* find_family(std::string_view model_type) {
   const auto* const it = std::ranges::find_if(
-      table, [&](const Family* family) { return std::ranges::count(family->model_types, model_type) > 0; });
-  return it == table.end() ? nullptr : *it;
+      table, [&](const Family& family) { return std::ranges::count(family.model_types, model_type) > 0; });
+  return it == table.end() ? nullptr : it;
 }
 
 const Family* family_named(std::string_view name) {
   const auto* const it = std::ranges::find(table, name, &Family::name);
-  return it == table.end() ? nullptr : *it;
+  return it == table.end() ? nullptr : it;
 }
 
 TensorNames::TensorNames(std::vector<std::string> names, const Family& family, const std::string& where)

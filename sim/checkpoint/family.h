@@ -28,22 +28,22 @@ struct FamilyStack {
   std::vector<std::string> warnings;
 };
 
-/// A family of checkpoints. Adding one is a file in families/ that defines its Family, and its row in family.cpp.
+/// A family of checkpoints. Adding one is a file in families/ that makes its Family, and its row in family.cpp.
 struct Family {
   std::string_view name;
   std::vector<std::string_view> model_types;  ///< config.json's model_type
   std::vector<std::string_view> architectures;
-  std::string_view body;                                               ///< prefix of the names of all but the head
-  std::string_view anchor;                                             ///< the embedding's name after the prefix
-  std::vector<std::pair<std::string_view, std::string_view>> aliases;  ///< ends of names: {today's, older}
-  std::vector<std::string_view> other_parts;  ///< prefixes of names that are no part of a stack
+  std::string_view body = "model.";                                         ///< prefix of the names of all but the head
+  std::string_view anchor = "embed_tokens.weight";                          ///< the embedding's name after the prefix
+  std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
+  std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
   /// A config.json, untied, from which read() makes `model` again, if the family can express it.
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
 /// Every family. This table is the only place that lists them.
-std::span<const Family* const> family_table();
+std::span<const Family> family_table();
 
 /// The family of a model_type, or null.
 const Family* find_family(std::string_view model_type);

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "sim/spec/nearest.h"
+#include "sim/spec/error.h"
 
 namespace periscope {
 namespace {

@@ -90,13 +90,14 @@ void MappedFile::check_unchanged() const {
 
 void MappedFile::release(std::span<const std::byte> part) const {
   constexpr std::size_t worth_a_call = 64 * 1024;
-  // Touching a page lets the system map its neighbours, before it too: those of an earlier part go with this one.
+  // The system maps the neighbours of a page that is touched, also those before it. So the release begins at the start
+  // of the neighbourhood, which takes the pages along that came back after an earlier part's release.
   constexpr std::size_t neighbourhood = 2 * 1024 * 1024;
   if (part.size() < worth_a_call) return;
   const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = first / neighbourhood * neighbourhood;
   const std::size_t end = first + part.size();
-  // A failure would cost memory, not correctness.
+  // The result is not checked: without the release the process only holds more memory.
   ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
 }
 

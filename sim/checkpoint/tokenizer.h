@@ -5,16 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/spec/interface.h"
+
 namespace periscope {
 
 /// Text to token ids and back.
-class Tokenizer {
+class Tokenizer : public Interface {
  public:
-  Tokenizer() = default;
-  Tokenizer(const Tokenizer&) = delete;
-  Tokenizer& operator=(const Tokenizer&) = delete;
-  virtual ~Tokenizer() = default;
-
   /// The ids of a text of any bytes, as the model expects a sequence to begin. Throws InputError for a byte that the
   /// vocabulary cannot express.
   [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
@@ -28,8 +25,16 @@ class Tokenizer {
 /// Ids are bytes.
 class ByteTokenizer final : public Tokenizer {
  public:
-  [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
-  [[nodiscard]] std::string decode(std::span<const int> ids) const override;
+  [[nodiscard]] std::vector<int> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  [[nodiscard]] std::string decode(std::span<const int> ids) const override {
+    std::string text;
+    for (const int id : ids) text += piece(id);
+    return text;
+  }
   [[nodiscard]] std::string piece(int id) const override { return std::string(1, static_cast<char>(id)); }
   [[nodiscard]] int size() const override { return 256; }
 };

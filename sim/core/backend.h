@@ -10,6 +10,7 @@
 #include "sim/core/op_table.h"
 #include "sim/core/statistics.h"
 #include "sim/core/tensor.h"
+#include "sim/spec/interface.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/streams.h"
 
@@ -82,14 +83,9 @@ struct CrossEntropy {
 ///
 /// A Tensor that is taken by value may be overwritten with the result if the call is its only owner (a temporary, or
 /// after std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
-class Backend {
+class Backend : public Interface {
  public:
   using Index = Tensor::Index;
-
-  Backend() = default;
-  Backend(const Backend&) = delete;
-  Backend& operator=(const Backend&) = delete;
-  virtual ~Backend() = default;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Whose memory its tensors are in.

@@ -41,7 +41,7 @@ enum class Op {
 
 /// The dtype of what an op returns.
 enum class OutputType { requested, of_inputs, f64 };
-/// In what an op adds up its longest sum.
+/// The type in which an op accumulates its longest sum.
 enum class Accumulation { none, in_dtype, in_double };
 
 struct OpRow {

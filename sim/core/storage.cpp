@@ -35,7 +35,7 @@ struct SmallBuffers {
   ~SmallBuffers();
 };
 
-// A tensor may outlive the thread's buffers: then there is nothing to come back to.
+// True once small_buffers is destroyed: a tensor may be dropped even later, and its memory is then freed at once.
 thread_local bool thread_ends = false;
 thread_local SmallBuffers small_buffers;
 
@@ -124,7 +124,7 @@ void* TensorMemory::on_host(const Tensor& x, DType wanted) {
 
 bool TensorMemory::is_sole_owner(const Tensor& x) {
   if (x.buffer_.use_count() != 1) return false;
-  std::atomic_thread_fence(std::memory_order_acquire);  // after what the last other owner read
+  std::atomic_thread_fence(std::memory_order_acquire);  // orders other owners' reads before our writes
   return true;
 }
 

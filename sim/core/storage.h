@@ -49,11 +49,11 @@ BufferPool& host_pool();
 /// A tensor in host memory, contents undefined.
 Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype);
 
-/// The one door to a tensor's buffer.
+/// The only access to a tensor's buffer.
 struct TensorMemory {
   /// Throws std::logic_error if the tensor has another dtype, or is not in host memory.
   [[nodiscard]] static void* on_host(const Tensor& x, DType wanted);
-  /// Whether no other tensor shares x's buffer: then nobody sees when it is overwritten.
+  /// Whether no other tensor shares x's buffer, so that it may be overwritten.
   [[nodiscard]] static bool is_sole_owner(const Tensor& x);
 };
 

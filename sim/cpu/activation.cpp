@@ -1,8 +1,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -11,7 +9,7 @@ namespace {
 
 /// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
 template <class T>
-constexpr T tanh_slope = static_cast<T>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+constexpr T tanh_linear = static_cast<T>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
 template <class T>
 constexpr T tanh_cubic = static_cast<T>(0.044715);
 
@@ -27,14 +25,14 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
       y = x.unaryExpr([](T v) { return T(0.5) * v * std::erfc(-v / std::numbers::sqrt2_v<T>); });
       return;
     case Activation::gelu_tanh:
-      y = x / (T(1) + (-tanh_slope<T> * x * (T(1) + tanh_cubic<T> * x.square())).exp());
+      y = x / (T(1) + (-tanh_linear<T> * x * (T(1) + tanh_cubic<T> * x.square())).exp());
       return;
   }
 }
 
 /// y = φ'(x).
 template <class T>
-void slope_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
+void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu: y = x.unaryExpr([](T v) { return v <= T(0) ? T(0) : T(1); }); return;
     case Activation::silu:
@@ -48,11 +46,11 @@ void slope_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
       return;
     case Activation::gelu_tanh:
       y = x.unaryExpr([](T v) {
-        const T u = tanh_slope<T> * v * (T(1) + tanh_cubic<T> * v * v);
-        const T slope = tanh_slope<T> * (T(1) + T(3) * tanh_cubic<T> * v * v);
+        const T u = tanh_linear<T> * v * (T(1) + tanh_cubic<T> * v * v);
+        const T du = tanh_linear<T> * (T(1) + T(3) * tanh_cubic<T> * v * v);
         const T left = T(1) / (T(1) + std::exp(-u));
         const T right = T(1) / (T(1) + std::exp(u));  // 1 − σ(u), without cancellation
-        return left * right == T(0) ? left : left * (T(1) + v * slope * right);
+        return left * right == T(0) ? left : left * (T(1) + v * du * right);
       });
       return;
   }
@@ -96,7 +94,7 @@ template <class T>
 void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index size) {
   for_chunks(size, [&](Index first, Index count) {
     Row<T> out(dx + first, count);
-    slope_chunk<T>(kind, ConstRow<T>(x + first, count), out);
+    derivative_chunk<T>(kind, ConstRow<T>(x + first, count), out);
     out *= ConstRow<T>(dy + first, count);
   });
 }
@@ -104,12 +102,8 @@ void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index si
 template <class T>
 void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
   activate_backward(kind, gate, dy, dgate, size);
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(dgate + first, count) *= ConstRow<T>(up + first, count);
-    Row<T> out(dup + first, count);
-    activate_chunk<T>(kind, ConstRow<T>(gate + first, count), out);
-    out *= ConstRow<T>(dy + first, count);
-  });
+  for_chunks(size, [&](Index first, Index count) { Row<T>(dgate + first, count) *= ConstRow<T>(up + first, count); });
+  gated(kind, gate, dy, dup, size);
 }
 
 }  // namespace

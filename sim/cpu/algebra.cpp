@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -36,10 +34,10 @@ void linear(const T* x, const T* w, T* y, Index rows, Index in, Index out) {
 
 template <class T>
 void linear_backward_input(const T* dy, const T* w, T* dx, Index rows, Index in, Index out) {
-  const auto slope = columns_of(dy, rows, out, 0, out);
+  const auto doutput = columns_of(dy, rows, out, 0, out);
   for_features(in, [&](Index first, Index count) {
     Strided<T> result(dx + first, rows, count, Eigen::OuterStride<>(in));
-    result.noalias() = slope * columns_of(w, out, in, first, count);
+    result.noalias() = doutput * columns_of(w, out, in, first, count);
   });
 }
 

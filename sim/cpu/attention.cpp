@@ -1,8 +1,6 @@
 #include <cmath>
 #include <utility>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -105,24 +103,24 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
     const Index kv_head = unit % shape.kv_heads;
     const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
     const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
-    auto key_slope = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
-    auto value_slope = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
-    key_slope.setZero();
-    value_slope.setZero();
+    auto dkey = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
+    auto dvalue = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
+    dkey.setZero();
+    dvalue.setZero();
     for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
-      const auto slope = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
+      const auto dout = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
       RowMatrix<T> scores = scores_of<T>(query, key, shape);
-      RowMatrix<T> cap_slope;  // 1 − tanh²
-      if (cap > T(0)) cap_slope = T(1) - (scores.array() / cap).square();
+      RowMatrix<T> cap_derivative;  // 1 − tanh²
+      if (cap > T(0)) cap_derivative = T(1) - (scores.array() / cap).square();
       const RowMatrix<T> pattern = pattern_of(std::move(scores), shape);
-      RowMatrix<T> logit_slope = slope * value.transpose();
-      const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * logit_slope.array()).rowwise().sum();
-      logit_slope.array() = static_cast<T>(shape.scale()) * pattern.array() * (logit_slope.array().colwise() - mean);
-      if (cap > T(0)) logit_slope.array() *= cap_slope.array();
-      head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = logit_slope * key;
-      key_slope.noalias() += logit_slope.transpose() * query;
-      value_slope.noalias() += pattern.transpose() * slope;
+      RowMatrix<T> dscores = dout * value.transpose();
+      const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * dscores.array()).rowwise().sum();
+      dscores.array() = static_cast<T>(shape.scale()) * pattern.array() * (dscores.array().colwise() - mean);
+      if (cap > T(0)) dscores.array() *= cap_derivative.array();
+      head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = dscores * key;
+      dkey.noalias() += dscores.transpose() * query;
+      dvalue.noalias() += pattern.transpose() * dout;
     }
   }
 }

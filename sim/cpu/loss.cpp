@@ -4,15 +4,14 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
 namespace cpu {
 namespace {
 
-// In double for every element type: a probability near one, less one, is all that a confident token leaves.
+// Computed in double for every element type: the gradient of a confident token is p − 1 for a probability p near one,
+// of which float would keep few digits.
 template <class T>
 double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes) {
   const auto rows = static_cast<Index>(labels.size());

@@ -1,8 +1,6 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -59,9 +57,9 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
     for (Index part = 0; part < parts; ++part) {
       const PartMoments m = moments[static_cast<std::size_t>(part)];
       const auto in = ConstRow<T>(x + part * n + first, count).template cast<double>().transpose();
-      const auto slope = ConstRow<T>(dy + part * n + first, count).template cast<double>().transpose();
-      gain_sum += slope * (in - m.mean) * m.inverse;
-      bias_sum += slope;
+      const auto dout = ConstRow<T>(dy + part * n + first, count).template cast<double>().transpose();
+      gain_sum += dout * (in - m.mean) * m.inverse;
+      bias_sum += dout;
     }
     Row<T>(dgain + first, count) = gain_sum.transpose().template cast<T>();
     Row<T>(dbias + first, count) = bias_sum.transpose().template cast<T>();

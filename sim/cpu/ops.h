@@ -1,5 +1,8 @@
 #pragma once
 
+#include <Eigen/Core>
+#include <algorithm>
+
 #include "sim/core/composed.h"
 #include "sim/core/storage.h"
 
@@ -61,6 +64,29 @@ class CpuBackend final : public ComposedBackend {
 namespace cpu {
 
 using Index = Tensor::Index;
+
+template <class T>
+using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using Strided = Eigen::Map<RowMatrix<T>, 0, Eigen::OuterStride<>>;
+template <class T>
+using ConstStrided = Eigen::Map<const RowMatrix<T>, 0, Eigen::OuterStride<>>;
+template <class T>
+using ConstRow = Eigen::Map<const Eigen::Array<T, 1, Eigen::Dynamic>>;
+template <class T>
+using Row = Eigen::Map<Eigen::Array<T, 1, Eigen::Dynamic>>;
+
+/// An op on fewer elements runs on one thread: starting a team costs more, above all on a busy machine. Results
+/// do not depend on it.
+inline constexpr Index worth_threads = 4096;
+
+/// Calls body(first, count) for consecutive chunks of 0 … size−1, on all threads. The chunks are a function
+/// of the size alone.
+template <class Body>
+void for_chunks(Index size, const Body& body, Index chunk = 4096) {
+#pragma omp parallel for schedule(static) if (size > chunk)
+  for (Index first = 0; first < size; first += chunk) body(first, std::min(chunk, size - first));
+}
 
 /// Calls body with a value of x's element type, so that a generic lambda can name it.
 template <class Body>

@@ -4,8 +4,6 @@
 #include <limits>
 #include <vector>
 
-#include "sim/cpu/chunks.h"
-#include "sim/cpu/eigen_maps.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -57,7 +55,7 @@ double token_cosine(const T* x, const double* squares, Index rows, Index cols, i
   return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
 }
 
-// NaN has no order: it would break a selection, and it is the largest thing to report.
+// NaN compares with nothing, which would break a selection. It counts as infinite, so that it is reported first.
 template <class T>
 T ordered_magnitude(T v) {
   return std::isnan(v) ? std::numeric_limits<T>::infinity() : std::abs(v);

@@ -15,7 +15,7 @@ enum class SumOrder {
   pairwise,         ///< halves of halves
   lanes,            ///< four running sums side by side, then their sum
   shuffled,         ///< another random order for every sum
-  positives_first,  ///< the largest partial sums that there are
+  positives_first,  ///< makes the partial sums as large as any order can
   negatives_first,
   small_first,
   large_first,
@@ -31,7 +31,7 @@ enum class NormForm {
 };
 inline constexpr std::array<std::string_view, 2> norm_form_names{"stored-then-gain", "accumulated"};
 
-/// One of the ways in which a run in an arithmetic may come out: all that the arithmetic leaves open.
+/// An arithmetic, and a choice of all that it leaves to the implementation.
 struct Emulation {
   RunArithmetic arithmetic;
   SumOrder order = SumOrder::sequential;

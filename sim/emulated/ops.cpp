@@ -76,7 +76,7 @@ double Ops::soft_cap(double cap, double z, double& inner) const {
 
 void Ops::softmax(std::span<double> scores, double& denominator_sum) {
   const Rounding& r = accumulated_;
-  // As in every library: not a number wins the maximum, and so spoils all weights.
+  // As in the usual libraries, a NaN becomes the maximum and makes all weights NaN.
   double largest = scores.front();
   for (const double z : scores) largest = z > largest || std::isnan(z) ? z : largest;
   for (double& z : scores) z = r(std::exp(r(z - largest)));

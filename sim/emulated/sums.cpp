@@ -45,7 +45,7 @@ double Sums::add_up(double& peak) {
     case SumOrder::negatives_first:
       by([](const Term& x, const Term& y) { return x.value < 0.0 && !(y.value < 0.0); });
       break;
-    // Magnitudes that are not numbers are all alike, so that the order stays one.
+    // NaN counts as infinite, so that the comparison is an order.
     case SumOrder::small_first:
       by([](const Term& x, const Term& y) {
         return std::fmin(std::abs(x.value), HUGE_VAL) < std::fmin(std::abs(y.value), HUGE_VAL);
@@ -66,7 +66,8 @@ double Sums::plus(double acc, const Term& term) const {
   if (single_) {
     return std::fma(static_cast<float>(term.a), static_cast<float>(term.b), static_cast<float>(acc));
   }
-  // The product is exact in double; a rounding of the sum there could move nothing but a tie.
+  // The product is exact in double. The sum is rounded to double and then to the format, which differs from a single
+  // rounding only next to a tie.
   return in_(acc + term.a * term.b);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "sim/core/tensor.h"
+#include "sim/spec/interface.h"
 
 namespace periscope {
 
@@ -37,13 +38,8 @@ inline constexpr std::array<std::string_view, 19> inner_names{
     "activation"};
 
 /// Is told the largest magnitudes inside ops; infinite where something was not a number.
-class Watch {
+class Watch : public Interface {
  public:
-  Watch() = default;
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-  virtual ~Watch() = default;
-
   /// `parameter` is the op's matrix or gain, which says where in the stack it is; null for ops that have none.
   virtual void on_inner(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) = 0;
 };

@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// Records the size of every gradient of one backward pass: grad_sq and log_grad_sq at every site, mean over
+/// Records the size of every gradient of one backward pass: grad_sq and log_grad_sq of every signal, mean over
 /// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of
 /// every attention module's gradient. In ResiDual's curves entry 0 of both streams is the gradient of the tensor with
 /// which both begin.

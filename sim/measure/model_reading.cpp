@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "sim/measure/branch_size.h"
 #include "sim/measure/gradient_probe.h"
+#include "sim/measure/growth_probe.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"

@@ -19,10 +19,10 @@ double mean_of(const std::vector<double>& values) {
 
 Probe::Probe(const StackContext& context) : context_(context), record_(context.ops) {}
 
-Curve& Probe::curve(Statistic statistic, Signal site) {
-  Curve& c = reading_.profile.curves[{statistic, site}];
+Curve& Probe::curve(Statistic statistic, Signal signal) {
+  Curve& c = reading_.profile.curves[{statistic, signal}];
   if (c.value.empty()) {
-    const bool stream = site == Signal::x_out || site == Signal::r_out;
+    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
     c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
   }
   return c;
@@ -72,7 +72,7 @@ void Probe::fill(const Place& place) {
   set(Statistic::variance, mean_of(s.rows.variance));
   set(Statistic::mean, mean_of(s.rows.mean));
   set(Statistic::kurtosis, mean_of(s.rows.kurtosis));
-  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // NaN has no order
+  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // it overlooks NaN
   set(Statistic::token_cosine, s.token_cosine);
   if (place.signal == Signal::x_out && !finite && reading_.diverged_at < 0) {
     reading_.diverged_at = std::max(place.index - 1, 0);

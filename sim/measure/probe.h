@@ -16,10 +16,10 @@ inline constexpr int angular_tokens = 32;
 /// Deeper stacks get no angular distances: their number is the square of the depth.
 inline constexpr std::size_t angular_depths = 513;
 
-/// The largest magnitudes of one site, per sublayer in descending order.
+/// The largest magnitudes of one signal, per sublayer in descending order.
 using TopMagnitudes = std::map<Signal, std::vector<std::vector<double>>>;
 
-/// What one forward pass showed: every statistic at every site, no standard errors.
+/// What one forward pass showed: every statistic of every signal, no standard errors.
 struct Reading {
   Profile profile;
   TopMagnitudes top;
@@ -59,14 +59,15 @@ class Probe final : public SignalRecorder {
   void fill(const Place& place);
   void fill(const Branch& branch);
   void fill_angles();
-  Curve& curve(Statistic statistic, Signal site);
+  Curve& curve(Statistic statistic, Signal signal);
 
   const StackContext& context_;
   Reading reading_;
   StatisticsRecord record_;
   std::vector<Place> places_;
   std::vector<Branch> branches_;
-  std::array<MeasuredSignal, 3> recent_;  // without a norm between them two sites are one signal: measure it once
+  // Two signals without a norm between them are one tensor, which is measured once.
+  std::array<MeasuredSignal, 3> recent_;
   std::size_t oldest_ = 0;
   MeasuredSignal stream_;  // x_in of the current sublayer
   std::vector<int> kept_tokens_;

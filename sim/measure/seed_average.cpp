@@ -35,8 +35,8 @@ void SeedAverage::add(const Reading& reading) {
   for (const auto& [key, curve] : reading.profile.curves) add_each(curves_[key], curve.value);
   for (const auto& [key, curve] : reading.profile.weight_curves) add_each(weight_curves_[key], curve.value);
   add_each(angular_distance_, reading.profile.angular_distance);
-  for (const auto& [site, rows] : reading.top) {
-    auto& kept = top_[site];
+  for (const auto& [signal, rows] : reading.top) {
+    auto& kept = top_[signal];
     kept.resize(rows.size());
     for (std::size_t l = 0; l < rows.size(); ++l) kept[l] = merged(kept[l], rows[l]);
   }

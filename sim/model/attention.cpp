@@ -1,4 +1,4 @@
-#include "sim/model/attention.h"
+#include "sim/model/sublayer.h"
 
 namespace periscope {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/tensor.h"
+#include "sim/spec/interface.h"
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
@@ -25,23 +26,15 @@ struct Emission {
 /// Sees every signal as it arises: once forward and, in a backward pass, its gradient once, never a recomputation.
 /// With two streams the gradient of x_in and x_out holds r fixed and that of r_out holds x fixed; that of the tensor
 /// with which both begin (x_out of sublayer −1) is the sum of the two.
-class SignalRecorder {
+class SignalRecorder : public Interface {
  public:
-  SignalRecorder() = default;
-  SignalRecorder(const SignalRecorder&) = delete;
-  SignalRecorder& operator=(const SignalRecorder&) = delete;
-  virtual ~SignalRecorder() = default;
   virtual void on_signal(const Emission& at, const Tensor& x) = 0;
 };
 
 /// Puts another tensor of the same shape in a signal's place, or lets it pass by returning it. It is asked in every
 /// pass, and must answer a recomputation as it answered the forward pass.
-class SignalReplacer {
+class SignalReplacer : public Interface {
  public:
-  SignalReplacer() = default;
-  SignalReplacer(const SignalReplacer&) = delete;
-  SignalReplacer& operator=(const SignalReplacer&) = delete;
-  virtual ~SignalReplacer() = default;
   [[nodiscard]] virtual Tensor replaced(const Emission& at, const Tensor& x) = 0;
 };
 
@@ -66,12 +59,8 @@ class ParameterGradient {
 };
 
 /// Is told the gradient of every parameter, from the top of the stack to its bottom.
-class GradientRecorder {
+class GradientRecorder : public Interface {
  public:
-  GradientRecorder() = default;
-  GradientRecorder(const GradientRecorder&) = delete;
-  GradientRecorder& operator=(const GradientRecorder&) = delete;
-  virtual ~GradientRecorder() = default;
   virtual void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) = 0;
 };
 

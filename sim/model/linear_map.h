@@ -5,17 +5,13 @@
 #include <utility>
 
 #include "sim/core/backend.h"
+#include "sim/spec/interface.h"
 
 namespace periscope {
 
-/// One reading of a matrix W [out, in] by a tensor X [N, in]: Y = X Wᵀ, and the way back from dY [N, out].
-class LinearReading {
+/// The product of a tensor X [N, in] with a matrix W [out, in], Y = X Wᵀ, and its gradients from dY [N, out].
+class LinearReading : public Interface {
  public:
-  LinearReading() = default;
-  LinearReading(const LinearReading&) = delete;
-  LinearReading& operator=(const LinearReading&) = delete;
-  virtual ~LinearReading() = default;
-
   [[nodiscard]] virtual const Tensor& input() const = 0;
   /// Y [N, out]. Called once.
   [[nodiscard]] virtual Tensor output() = 0;
@@ -25,19 +21,14 @@ class LinearReading {
   [[nodiscard]] virtual Tensor gradient(const Tensor& dy) const = 0;
   /// ‖dYᵀ X‖_F².
   [[nodiscard]] virtual double gradient_sq(const Tensor& dy) const = 0;
-  /// Gives back memory of W that can be had again.
+  /// Frees the memory of W if W can be drawn or read again.
   virtual void release() = 0;
 };
 
-/// A matrix of a stack as its walk uses it: it answers readings. A dense tensor is one kind.
-class LinearMap {
+/// A matrix W of a stack, as a pass uses it: it need not be a dense tensor.
+class LinearMap : public Interface {
  public:
-  LinearMap() = default;
-  LinearMap(const LinearMap&) = delete;
-  LinearMap& operator=(const LinearMap&) = delete;
-  virtual ~LinearMap() = default;
-
-  /// The backend outlives the reading; the map need not.
+  /// Prepares the product with x. The backend outlives the reading; the map need not.
   [[nodiscard]] virtual std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x) const = 0;
   /// W itself, for what reads its entries: files, certificates.
   [[nodiscard]] virtual Tensor dense() const = 0;

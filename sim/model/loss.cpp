@@ -1,8 +1,36 @@
 #include "sim/model/loss.h"
 
-#include "sim/model/head.h"
-
 namespace periscope {
+
+Tensor head_forward(SublayerPass& p, const Tensor& output) {
+  const StackContext& c = p.context();
+  const ModelSpec& m = c.model;
+  if (!m.unembedding) return p.emit(Signal::logits, output);
+  Tensor x = output;
+  if (m.projects_embedding()) x = p.emit(Signal::projected, p.linear(Weight::project_out, x));
+  if (m.head.transform) {
+    const Tensor dense = p.emit(Signal::dense, p.linear(Weight::head_dense, x));
+    const Tensor activated = p.emit(Signal::activated, c.ops.activate(activation_of(m.mlp), dense));
+    x = p.emit(Signal::transformed, p.norm(Weight::head_norm, activated));
+  }
+  const Tensor scores = p.emit(Signal::head_scores, p.linear(Weight::unembedding, x));
+  return p.emit(Signal::logits, m.head.soft_cap > 0.0 ? c.ops.soft_cap(m.head.soft_cap, scores) : scores);
+}
+
+Tensor head_backward(SublayerPass& p, const Tensor& dlogits) {
+  const StackContext& c = p.context();
+  const ModelSpec& m = c.model;
+  Tensor d = p.emit_back(Signal::logits, dlogits);
+  if (!m.unembedding) return d;
+  if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.at(Signal::head_scores), d);
+  d = p.linear_back(Weight::unembedding, p.emit_back(Signal::head_scores, d));
+  if (m.head.transform) {
+    d = p.norm_back(Weight::head_norm, p.emit_back(Signal::transformed, d));
+    d = c.ops.activate_backward(activation_of(m.mlp), p.at(Signal::dense), p.emit_back(Signal::activated, d));
+    d = p.linear_back(Weight::head_dense, p.emit_back(Signal::dense, d));
+  }
+  return m.projects_embedding() ? p.linear_back(Weight::project_out, p.emit_back(Signal::projected, d)) : d;
+}
 
 Tensor logits_forward(const StackContext& c, const Tensor& output, const Hooks& hooks) {
   SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Keep::nothing);

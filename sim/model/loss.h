@@ -6,10 +6,18 @@
 
 namespace periscope {
 
+/// From the stack's output [N, D] (after the final norm) to the logits [N, V]: a projection to the embedding table's
+/// width if that is not D, BERT's transform, the unembedding, the soft cap. Without an unembedding the logits are the
+/// output. The pass is that of sublayer 2L.
+Tensor head_forward(SublayerPass& pass, const Tensor& output);
+
+/// Gradient of the output from that of the logits.
+Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
+
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
 Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
-/// A loss, what it was computed from, and where its gradient goes on.
+/// A loss, the logits that it was computed from, and the gradient with which the way back through the stack begins.
 struct Loss {
   double value;  ///< cross-entropy, mean over the tokens that have a label
   Tensor logits;
@@ -20,7 +28,7 @@ struct Loss {
 /// a token out), and back.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// What a pass through a stack and back ends with.
+/// Results of a forward and a backward pass.
 struct Backpropagated {
   double loss;
   Tensor logits;

@@ -1,4 +1,4 @@
-#include "sim/model/mlp.h"
+#include "sim/model/sublayer.h"
 
 namespace periscope {
 

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "sim/model/attention.h"
-#include "sim/model/mlp.h"
-
 namespace periscope {
 
 Streams sublayer_forward(SublayerPass& p, const Streams& in) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "sim/model/linear_map.h"
+#include "sim/spec/interface.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {
@@ -36,13 +37,8 @@ struct SublayerWeights {
 /// Where a stack's parameters come from. Matrices may be drawn at every reading, so a stack of any depth needs the
 /// memory of one sublayer. No function has a default here: a source that edits another's weights would lose what it
 /// forgets.
-class WeightSource {
+class WeightSource : public Interface {
  public:
-  WeightSource() = default;
-  WeightSource(const WeightSource&) = delete;
-  WeightSource& operator=(const WeightSource&) = delete;
-  virtual ~WeightSource() = default;
-
   /// Weights of sublayer 0 … 2L−1; of −1: tables, project_in and the embedding norm; of 2L: the final norm and the
   /// head. Its maps may be read as long as the source lives.
   [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;

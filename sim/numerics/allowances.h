@@ -3,7 +3,8 @@
 #include "sim/numerics/number_format.h"
 
 /// How far apart rounding alone may bring two computations of one number, where a bound for every operation on the way
-/// would say nothing (it grows as the product of all condition numbers). Each has a reason, and is not raised to pass.
+/// would say nothing (it grows as the product of all condition numbers). Each follows from the analysis beside it; a
+/// check that fails is no reason to raise it.
 namespace periscope {
 
 /// Roundings of one pass through a stack, in units of ε = 2u. A sublayer adds about eight to an entry of the stream:
@@ -17,7 +18,7 @@ inline constexpr double roundings_of_a_pass = 100.0;
 }
 
 /// Of the logarithm of a gradient's norm, after a pass and the way back, whose steps are three times as many. In fp64
-/// it is 450 ε; in formats with larger ε no more than a pass has, since verdicts there have errors far above both.
+/// it is 450 ε. In narrower formats about that of a pass is enough, since the other errors of a verdict are far larger.
 [[nodiscard]] constexpr double way_back_allowance(const NumberFormat& format) {
   if (format.precision == fp64.precision) return 1e-13;
   return format.precision == fp32.precision ? 1e-5 : pass_allowance(format);

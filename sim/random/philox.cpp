@@ -12,17 +12,17 @@ struct Block {
   std::uint64_t x0, x1, x2, x3;
 };
 
-/// The block after as many more rounds. Compilers vectorise a loop over calls only if all of them are inlined.
+/// The block after `rounds` more rounds. Compilers vectorise a loop over calls only if all of them are inlined.
 template <int rounds>
-[[gnu::always_inline]] inline Block mixed(Block b, std::uint32_t key0, std::uint32_t key1) {
+[[gnu::always_inline]] inline Block after_rounds(Block b, std::uint32_t key0, std::uint32_t key1) {
   if constexpr (rounds == 0) {
     return b;
   } else {
     constexpr std::uint64_t low = 0xffffffff;
     const std::uint64_t p = 0xD2511F53 * (b.x0 & low);
     const std::uint64_t q = 0xCD9E8D57 * (b.x2 & low);
-    return mixed<rounds - 1>({(q >> 32U) ^ b.x1 ^ key0, q, (p >> 32U) ^ b.x3 ^ key1, p}, key0 + 0x9E3779B9,
-                             key1 + 0xBB67AE85);
+    return after_rounds<rounds - 1>({(q >> 32U) ^ b.x1 ^ key0, q, (p >> 32U) ^ b.x3 ^ key1, p}, key0 + 0x9E3779B9,
+                                    key1 + 0xBB67AE85);
   }
 }
 
@@ -38,7 +38,7 @@ void philox_words(StreamKey key, std::uint64_t first_counter, std::span<std::uin
   const std::size_t blocks = words.size() / 4;
   for (std::size_t j = 0; j < blocks; ++j) {
     const std::uint64_t counter = first_counter + j;
-    const Block b = mixed<10>({counter & 0xffffffff, counter >> 32U, layer, stream}, key0, key1);
+    const Block b = after_rounds<10>({counter & 0xffffffff, counter >> 32U, layer, stream}, key0, key1);
     out[4 * j] = static_cast<std::uint32_t>(b.x0);
     out[4 * j + 1] = static_cast<std::uint32_t>(b.x1);
     out[4 * j + 2] = static_cast<std::uint32_t>(b.x2);

@@ -20,7 +20,7 @@ double activation(Activation kind, double x) {
   return 0.0;
 }
 
-double activation_slope(Activation kind, double x) {
+double activation_derivative(Activation kind, double x) {
   switch (kind) {
     case Activation::relu: return x <= 0.0 ? 0.0 : 1.0;
     case Activation::gelu: {
@@ -53,9 +53,8 @@ void ReferenceBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) 
 
 void ReferenceBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
   const double* in = elements<double>(x);
-  const double* slope = elements<double>(dy);
   double* out = elements<double>(dx);
-  for (Index i = 0; i < x.size(); ++i) out[i] = activation_slope(kind, in[i]) * slope[i];
+  for (Index i = 0; i < x.size(); ++i) out[i] = activation_derivative(kind, in[i]) * elements<double>(dy)[i];
 }
 
 void ReferenceBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
@@ -66,11 +65,10 @@ void ReferenceBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const
 
 void ReferenceBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
   const double* in = elements<double>(x);
-  const double* slope = elements<double>(dy);
   double* out = elements<double>(dx);
   for (Index i = 0; i < x.size(); ++i) {
     const double t = std::tanh(in[i] / cap);
-    out[i] = (1.0 - t * t) * slope[i];
+    out[i] = (1.0 - t * t) * elements<double>(dy)[i];
   }
 }
 

@@ -13,7 +13,8 @@ double score(const AttentionShape& shape, double dot) {
   return cap > 0.0 ? cap * std::tanh(z / cap) : z;
 }
 
-double score_slope(const AttentionShape& shape, double dot) {
+/// Its derivative by q·k.
+double score_derivative(const AttentionShape& shape, double dot) {
   const double cap = shape.scores.soft_cap;
   if (!(cap > 0.0)) return shape.scale();
   const double t = std::tanh(shape.scale() * dot / cap);
@@ -92,12 +93,12 @@ void ReferenceBackend::do_attention(const Tensor& queries, const Tensor& keys, c
 }
 
 void ReferenceBackend::do_attention_backward(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                                             const Tensor& slope, const AttentionShape& shape,
+                                             const Tensor& dmixed, const AttentionShape& shape,
                                              AttentionGradient& g) const {
   const double* q = elements<double>(queries);
   const double* k = elements<double>(keys);
   const double* v = elements<double>(values);
-  const double* dy = elements<double>(slope);
+  const double* dy = elements<double>(dmixed);
   double* dq = elements<double>(g.dq);
   double* dk = elements<double>(g.dk);
   double* dv = elements<double>(g.dv);
@@ -129,14 +130,14 @@ void ReferenceBackend::do_attention_backward(const Tensor& queries, const Tensor
         double total = 0.0;
         for (double& w : weight) total += w = std::exp(w - largest);
         for (double& w : weight) w /= total;
-        double mean_slope = 0.0;
+        double row_sum = 0.0;  // of A∘dA
         for (Index s = first; s < end; ++s) {
-          mean_slope += weight[static_cast<std::size_t>(s - first)] * dot(dy + query_at(t), v + key_at(s));
+          row_sum += weight[static_cast<std::size_t>(s - first)] * dot(dy + query_at(t), v + key_at(s));
         }
         for (Index s = first; s < end; ++s) {
           const double w = weight[static_cast<std::size_t>(s - first)];
-          const double dz = w * (dot(dy + query_at(t), v + key_at(s)) - mean_slope) *
-                            score_slope(shape, dot(q + query_at(t), k + key_at(s)));
+          const double dz = w * (dot(dy + query_at(t), v + key_at(s)) - row_sum) *
+                            score_derivative(shape, dot(q + query_at(t), k + key_at(s)));
           for (Index i = 0; i < e; ++i) {
             dq[query_at(t) + i] += dz * k[key_at(s) + i];
             dk[key_at(s) + i] += dz * q[query_at(t) + i];

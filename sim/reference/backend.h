@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-/// Naive loops in double: the definition of every op, and slow on purpose.
+/// Plain loops in double: the definition of every op, written to be simple and not to be fast.
 std::unique_ptr<Backend> make_reference_backend();
 
 }  // namespace periscope

@@ -12,8 +12,8 @@ void ReferenceBackend::do_cross_entropy(const Tensor& logits, std::span<const in
   for (Index t = 0; t < logits.rows(); ++t) {
     const int label = labels[static_cast<std::size_t>(t)];
     const double* row = elements<double>(logits) + t * classes;
-    double* slope = elements<double>(out.dlogits) + t * classes;
-    for (Index j = 0; j < classes; ++j) slope[j] = 0.0;
+    double* dlogit = elements<double>(out.dlogits) + t * classes;
+    for (Index j = 0; j < classes; ++j) dlogit[j] = 0.0;
     if (label == no_label) continue;
     double largest = row[0];
     for (Index j = 0; j < classes; ++j) largest = std::max(largest, row[j]);
@@ -22,7 +22,7 @@ void ReferenceBackend::do_cross_entropy(const Tensor& logits, std::span<const in
     out.loss += (std::log(total) - (row[label] - largest)) / labelled;
     for (Index j = 0; j < classes; ++j) {
       const double p = std::exp(row[j] - largest) / total;
-      slope[j] = (p - (j == label ? 1.0 : 0.0)) / labelled;
+      dlogit[j] = (p - (j == label ? 1.0 : 0.0)) / labelled;
     }
   }
 }

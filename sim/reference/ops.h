@@ -5,8 +5,8 @@
 
 namespace periscope {
 
-/// The definition of every op that ComposedBackend does not compose: plain loops in double, in files by kind. Nothing
-/// here is clever: every fast path is tested against these loops.
+/// The definition of every op that ComposedBackend does not compose: plain loops in double, in files by kind. They
+/// stay simple, because every faster implementation is tested against them.
 class ReferenceBackend final : public ComposedBackend {
  public:
   [[nodiscard]] std::string_view name() const override { return "reference"; }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace periscope {
 
@@ -39,5 +41,8 @@ class InputError : public Error {
  public:
   explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
 };
+
+/// The member of `names` with the smallest edit distance to `word`: what a misspelt name may have meant.
+[[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
 }  // namespace periscope

@@ -35,7 +35,7 @@ enum class Effect {
   none,    ///< how a run goes about it and where its results go, as threads and folders
 };
 
-/// A field that configuration files call by words.
+/// A field whose values are words in configuration files.
 template <class Section>
 struct WordField {
   std::span<const std::string_view> names = {};  ///< empty: any word, which `set` judges

@@ -123,7 +123,7 @@ struct InputSpec {
   std::string path;            ///< text only: the first T bytes of this file
 };
 
-/// Everything that the two wings, simulation and theory, are told.
+/// Everything that simulation and theory are given.
 struct StackSpec {
   ModelSpec model;
   InitSpec init;

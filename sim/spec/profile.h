@@ -12,7 +12,7 @@
 
 namespace periscope {
 
-/// What is read. Every estimator is a mean over the T tokens unless it says otherwise.
+/// What is measured. Every estimator is a mean over the T tokens unless it says otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²
   variance,       ///< population variance over features (1/D)
@@ -20,11 +20,11 @@ enum class Statistic {
   kurtosis,       ///< m₄/m₂² of the centred features (3 for a Gaussian)
   maximum,        ///< largest |x| of all tokens and features
   token_cosine,   ///< cosine of two tokens, mean over the pairs of distinct tokens
-  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (site B_out)
-  branch_cosine,  ///< cosine of B_out and x_in (site B_out)
+  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (signal B_out)
+  branch_cosine,  ///< cosine of B_out and x_in (signal B_out)
   grad_sq,        ///< sum over features of (∂loss/∂x)²; of a weight: of all its entries
-  log_grad_sq,    ///< natural logarithm of grad_sq, whose mean over seeds no heavy tail moves
-  score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (site A_out, attention)
+  log_grad_sq,    ///< natural logarithm of grad_sq: its mean over seeds is robust to heavy tails
+  score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (A_out, attention)
 };
 /// Its name, and its units: the loss is in nat, its squared gradient in nat², a natural logarithm in nat.
 struct StatisticFacts {
@@ -49,13 +49,13 @@ inline constexpr auto statistic_names = [] {
 }
 
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
-/// entries and entry 0 is the stack's input; at the other sites entry i belongs to sublayer i of 2L.
+/// entries and entry 0 is the stack's input; for the other signals entry i belongs to sublayer i of 2L.
 struct Curve {
   std::vector<double> value;
   std::vector<double> standard_error;
 };
 
-/// What a wing of the lab says about one stack. Measured and predicted profiles have this one type.
+/// The statistics of one stack, as simulation measures or as theory predicts them.
 struct Profile {
   std::map<std::pair<Statistic, Signal>, Curve> curves;
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
@@ -64,8 +64,8 @@ struct Profile {
   /// grad_sq and log_grad_sq of q … down: entry i belongs to layer i of L.
   std::map<std::pair<Statistic, Weight>, Curve> weight_curves;
 
-  [[nodiscard]] const Curve* find(Statistic statistic, Signal site) const {
-    const auto it = curves.find({statistic, site});
+  [[nodiscard]] const Curve* find(Statistic statistic, Signal signal) const {
+    const auto it = curves.find({statistic, signal});
     return it == curves.end() ? nullptr : &it->second;
   }
   [[nodiscard]] const Curve* find(Statistic statistic, Weight weight) const {

@@ -51,7 +51,7 @@ enum class Signal {
   normalised,   ///< x̂ of a norm before its gain, and γ∘x̂ before its bias
   addends,      ///< αx, βB, the embedding's rows and their partial sums
   weights,      ///< the weights themselves, rounded to the format
-  sums,         ///< partial sums of a product of matrices or of a mean, in any order, on their way
+  sums,         ///< partial sums of a product of matrices or of a mean, in any order
   deviations,   ///< x − mean in a norm, z − max z in a softmax
   squares,      ///< their sum of squares
   reciprocals,  ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
@@ -86,7 +86,7 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return signal == Signal::x_out || signal == Signal::r_out;
 }
 
-/// Whether it is a sum on its way, which mixed arithmetic holds in its wider format.
+/// Whether mixed arithmetic holds it in the format of its sums, which is the wider one.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }
 
 }  // namespace periscope

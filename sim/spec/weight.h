@@ -11,7 +11,7 @@
 namespace periscope {
 
 /// The weights of a stack: its matrices and tables, and the gains of its norms. The numbers of the matrices and tables
-/// key the random streams: never renumber.
+/// are part of the random streams' keys and must never change.
 enum class Weight : std::uint32_t {
   q,
   k,

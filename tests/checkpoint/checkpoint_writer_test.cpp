@@ -59,12 +59,12 @@ ModelSpec plain_model(std::string_view family) {
 }
 
 TEST_CASE("a random stack written in every family's layout comes back to the bit") {
-  for (const Family* family : family_table()) {
+  for (const Family& family : family_table()) {
     for (const bool head : {true, false}) {
-      CAPTURE(family->name);
-      ModelSpec wanted = plain_model(family->name);
+      CAPTURE(family.name);
+      ModelSpec wanted = plain_model(family.name);
       wanted.unembedding = head;
-      const CheckpointLayout layout = layout_for(*family, wanted);
+      const CheckpointLayout layout = layout_for(family, wanted);
       for (const Target& target : targets()) {
         const GeneratedWeights weights(*target.backend,
                                        {.model = layout.model,
@@ -75,11 +75,11 @@ TEST_CASE("a random stack written in every family's layout comes back to the bit
         write_checkpoint(folder.path(), layout, *target.backend, weights,
                          target.dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32);
         const Checkpoint again(folder.path());
-        CHECK(&again.family() == family);
+        CHECK(&again.family() == &family);
         CHECK(again.model().unembedding == head);
         CHECK(again.warnings().size() == (head ? 0 : 1));
         const CheckpointWeights read(*target.backend, again, target.dtype);
-        check_same_bits(std::string(family->name), logits_of(*target.backend, again.model(), read),
+        check_same_bits(std::string(family.name), logits_of(*target.backend, again.model(), read),
                         logits_of(*target.backend, layout.model, weights));
       }
     }

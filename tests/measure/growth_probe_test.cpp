@@ -6,7 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include "sim/measure/branch_size.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 

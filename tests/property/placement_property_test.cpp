@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/model/attention.h"
-#include "sim/model/mlp.h"
+#include "sim/model/sublayer.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
 #include "tests/support/edited_weights.h"

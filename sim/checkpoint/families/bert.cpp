@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "sim/checkpoint/families/common.h"
 #include "sim/checkpoint/families/families.h"
 
 namespace periscope {
@@ -10,22 +9,17 @@ namespace {
 
 const std::string embedding_name = "bert.embeddings.word_embeddings.weight";
 
-StoredNorm norm_of(const std::string& stem) { return {whole(stem + ".weight"), whole(stem + ".bias")}; }
-
 void map_layer(ParameterMap& map, int layer) {
   const std::string stem = fmt::format("bert.encoder.layer.{}.", layer);
-  const auto linear = [&](Weight weight, const std::string& name) {
-    map.set(layer, weight, whole(stem + name + ".weight"));
-    map.set_bias(layer, weight, whole(stem + name + ".bias"));
-  };
+  const auto linear = [&](Weight matrix, const std::string& name) { map_linear(map, layer, matrix, stem + name); };
   linear(Weight::q, "attention.self.query");
   linear(Weight::k, "attention.self.key");
   linear(Weight::v, "attention.self.value");
   linear(Weight::o, "attention.output.dense");
   linear(Weight::up, "intermediate.dense");
   linear(Weight::down, "output.dense");
-  map.set_norm(2 * layer, Weight::norm_c, norm_of(stem + "attention.output.LayerNorm"));
-  map.set_norm(2 * layer + 1, Weight::norm_c, norm_of(stem + "output.LayerNorm"));
+  map.set_norm(2 * layer, Weight::norm_c, layer_norm(stem + "attention.output.LayerNorm"));
+  map.set_norm(2 * layer + 1, Weight::norm_c, layer_norm(stem + "output.LayerNorm"));
 }
 
 /// The masked-token head: norm(φ(x Wᵀ + b)), then the embedding's table and a bias. A BertModel has none.
@@ -42,9 +36,8 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   }
   stack.model.head.transform = true;
   ParameterMap& map = stack.map;
-  map.set(0, Weight::head_dense, whole(head + "transform.dense.weight"));
-  map.set_bias(0, Weight::head_dense, whole(head + "transform.dense.bias"));
-  map.set_norm(0, Weight::head_norm, norm_of(head + "transform.LayerNorm"));
+  map_linear(map, 0, Weight::head_dense, head + "transform.dense");
+  map.set_norm(0, Weight::head_norm, layer_norm(head + "transform.LayerNorm"));
   map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
   // The implementation adds decoder.bias. Tied, and before transformers 5 always, that is the head's own bias; else
   // the latter is stored all the same.
@@ -87,7 +80,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   map.set(0, Weight::embedding, whole(embedding_name));
   map.set(0, Weight::positions, whole("bert.embeddings.position_embeddings.weight"));
   map.set(0, Weight::token_types, whole("bert.embeddings.token_type_embeddings.weight"));
-  map.set_norm(0, Weight::embedding_norm, norm_of("bert.embeddings.LayerNorm"));
+  map.set_norm(0, Weight::embedding_norm, layer_norm("bert.embeddings.LayerNorm"));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer);
   map_mlm_head(config, names, stack);
   return stack;
@@ -111,18 +104,16 @@ nlohmann::ordered_json write(const ModelSpec& m) {
 
 }  // namespace
 
-const Family& bert_family() {
-  static const Family family{
-      .name = "bert",
-      .model_types = {"bert"},
-      .architectures = {"BertForMaskedLM", "BertForPreTraining", "BertModel"},
-      .body = "bert.",
-      .anchor = "embeddings.word_embeddings.weight",
-      .aliases = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
-      .other_parts = {"bert.pooler.", "pooler.", "cls.seq_relationship."},
-      .read = read,
-      .write = write};
-  return family;
+Family bert_family() {
+  return {.name = "bert",
+          .model_types = {"bert"},
+          .architectures = {"BertForMaskedLM", "BertForPreTraining", "BertModel"},
+          .body = "bert.",
+          .anchor = "embeddings.word_embeddings.weight",
+          .aliases = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
+          .other_parts = {"bert.pooler.", "pooler.", "cls.seq_relationship."},
+          .read = read,
+          .write = write};
 }
 
 }  // namespace periscope

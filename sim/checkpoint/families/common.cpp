@@ -1,12 +1,10 @@
-#include "sim/checkpoint/families/common.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/families/families.h"
 
 namespace periscope {
 namespace {
@@ -187,6 +185,13 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
 }
 
 StoredPart whole(std::string tensor, double plus) { return {.tensor = std::move(tensor), .plus = plus}; }
+
+void map_linear(ParameterMap& map, int layer, Weight matrix, const std::string& name, bool bias) {
+  map.set(layer, matrix, whole(name + ".weight"));
+  if (bias) map.set_bias(layer, matrix, whole(name + ".bias"));
+}
+
+StoredNorm layer_norm(const std::string& name) { return {whole(name + ".weight"), whole(name + ".bias")}; }
 
 std::string architecture_for(const ModelSpec& m, std::string_view with_head, std::string_view without) {
   return std::string(m.unembedding ? with_head : without);

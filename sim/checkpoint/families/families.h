@@ -1,18 +1,120 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "sim/checkpoint/family.h"
 
 namespace periscope {
 
-const Family& llama_family();
-const Family& mistral_family();
-const Family& qwen2_family();
-const Family& qwen3_family();
-const Family& gpt2_family();
-const Family& gemma2_family();
-const Family& gemma3_family();
-const Family& olmo2_family();
-const Family& bert_family();
-const Family& opt_family();
+Family llama_family();
+Family mistral_family();
+Family qwen2_family();
+Family qwen3_family();
+Family gpt2_family();
+Family gemma2_family();
+Family gemma3_family();
+Family olmo2_family();
+Family bert_family();
+Family opt_family();
+
+// -- what several families' config.json have in common ---------------------------------------------
+inline constexpr int most_wide = 1 << 20;
+inline constexpr int most_layers = 10'000;
+inline constexpr int most_tokens = 1 << 24;
+/// Positions that a written checkpoint has if the stack has no learned ones yet.
+inline constexpr int default_positions = 1024;
+
+/// Keys of any config.json that say nothing about the function that is computed without dropout: identifiers,
+/// initialisation, dropout, generation, labels, limits.
+void skip_harmless_keys(ConfigReader& config);
+
+/// The class that wrote the checkpoint, such as "LlamaForCausalLM"; empty if the file does not say.
+std::string first_architecture(ConfigReader& config);
+/// `with_head` or, for a stack without logits, `without`.
+std::string architecture_for(const ModelSpec& model, std::string_view with_head, std::string_view without);
+
+/// hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size.
+void read_sizes(ConfigReader& config, ModelSpec& model);
+
+/// num_key_value_heads, which divides the heads; absent: `fallback`, or the heads if that is 0; null: the heads.
+void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback = 0);
+
+/// head_dim; absent: `fallback`, or the width over the heads if that is 0. RoPE wants it even.
+void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
+/// Width over heads, for the families that have no key for it.
+int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,
+                     std::string_view heads_key);
+
+/// The activation under `key`, as an MLP without or with a gate.
+MlpKind read_plain_mlp(ConfigReader& config, std::string_view key, std::string_view fallback);
+MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_view fallback);
+/// The name that activation_function and the like give to an MLP's activation.
+std::string activation_name(MlpKind kind, bool old_gelu = false);
+
+/// Whether each layer's attention has a window: layer_types, or the rule of older files.
+std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
+                                      int parameter);
+
+/// Leaves model.attention empty where `rules`, one per layer, say no more than the plain rule.
+void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
+
+// -- RoPE's frequencies ----------------------------------------------------------------------------
+/// RoPE's frequencies for a head of `head_dim`, from rope_parameters (files since transformers 5), or rope_theta and
+/// rope_scaling (older ones): types default, linear (all divided by factor) and llama3 (long waves divided by factor,
+/// short ones not, those between interpolated). Refuses other types, and two spellings that differ.
+/// `context`: max_position_embeddings, llama3's original length if nothing else says it.
+std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
+
+/// The same from the object that holds rope_type and its numbers, with the theta to use if it has none.
+std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
+
+/// base^(−2i/head_dim)/divisor.
+std::vector<double> scaled_frequencies(int head_dim, double base, double divisor = 1.0);
+
+// -- names of tensors ------------------------------------------------------------------------------
+/// A vector or matrix that is a tensor of its own.
+StoredPart whole(std::string tensor, double plus = 0.0);
+/// A matrix NAME.weight and, with `bias`, NAME.bias.
+void map_linear(ParameterMap& map, int layer, Weight matrix, const std::string& name, bool bias = true);
+/// LayerNorm's NAME.weight and NAME.bias.
+StoredNorm layer_norm(const std::string& name);
+
+/// tie_word_embeddings: the unembedding is `embedding`, or `head`. A checkpoint of a model without head has neither.
+void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack, bool tied_by_default,
+              const std::string& embedding, const std::string& head = "lm_head.weight");
+
+// -- Llama and its descendants ---------------------------------------------------------------------
+/// Used for keys that config.json does not have; 0 as in read_kv_heads and read_head_dim.
+struct LlamaDefaults {
+  int kv_heads = 0;
+  int head_dim = 0;
+  double norm_eps = 1e-6;
+  int context = 2048;
+};
+/// Reads the keys of a Pre-LN stack with RMSNorm, a gated MLP and RoPE. Returns the attention of every layer, which
+/// differs from the plain one in RoPE's frequencies only.
+std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
+
+/// What differs in the tensors, named model.layers.{i}.self_attn.q_proj and so on.
+struct LlamaTensors {
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool mlp_bias = false;
+  bool tied_by_default = false;  ///< see map_head
+  double gain_plus = 0.0;        ///< 1 for gains stored as w of 1 + w
+  // Of the norms, after "model.layers.{i}."; empty: there is none.
+  std::string_view attention_a = "input_layernorm";
+  std::string_view attention_b = {};
+  std::string_view mlp_a = "post_attention_layernorm";
+  std::string_view mlp_b = {};
+};
+void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& tensors);
+
+/// What every written config.json of Llama's descendants begins with.
+/// `class_stem`: "Llama" of LlamaForCausalLM. `activation_key`: the key of the MLP's activation.
+nlohmann::ordered_json llama_like_config(const ModelSpec& model, std::string_view model_type,
+                                         std::string_view class_stem, std::string_view activation_key = "hidden_act");
 
 }  // namespace periscope

@@ -1,9 +1,13 @@
-#include "sim/checkpoint/families/gemma.h"
-
+#include <array>
 #include <cmath>
 
-namespace periscope {
+#include "sim/checkpoint/families/families.h"
 
+namespace periscope {
+namespace {
+
+/// What Gemma 2 and 3 have in common: Peri-LN with gains 1 + w, a gated MLP with tanh's GELU, embeddings times √D in
+/// f32, scores times query_pre_attn_scalar^(−1/2). Reads all but what layers and heads differ in.
 void read_gemma(ConfigReader& config, ModelSpec& m) {
   skip_harmless_keys(config);
   m.placement = *find_placement("peri");
@@ -25,30 +29,168 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
   config.must_be("use_bidirectional_attention", false);
 }
 
+/// query_pre_attn_scalar^(−1/2), or 0 (the plain scale) if that is the same.
 double read_score_scale(ConfigReader& config, int head_dim) {
   const double scalar = config.positive_or("query_pre_attn_scalar", 256);
   return scalar == head_dim ? 0.0 : 1.0 / std::sqrt(scalar);
 }
 
+/// A layer has either the rule `full` or `windowed`, which gets sliding_window.
+void set_gemma_attention(ConfigReader& config, ModelSpec& m, const std::vector<bool>& sliding, int window,
+                         const AttentionRule& full, AttentionRule windowed) {
+  windowed.scores.window = window;
+  std::vector<AttentionRule> rules;
+  for (const bool slides : sliding) {
+    if (slides && window == 0)
+      throw config.unsupported_value("sliding_window", "a number, because layers have a window");
+    rules.push_back(slides ? windowed : full);
+  }
+  set_attention(m, std::move(rules));
+}
+
+/// Names and head, which is the embedding's table.
 void map_gemma(ConfigReader& config, const TensorNames& names, FamilyStack& stack) {
   const bool bias = config.flag_or("attention_bias", false);
-  map_llama(stack, {.qkv_bias = bias,
-                    .o_bias = bias,
-                    .gain_plus = 1.0,
-                    .attention_b = "post_attention_layernorm",
-                    .mlp_a = "pre_feedforward_layernorm",
-                    .mlp_b = "post_feedforward_layernorm"});
-  map_head(config, names, stack, true, "model.embed_tokens.weight");
+  map_llama_like(config, names, stack,
+                 {.qkv_bias = bias,
+                  .o_bias = bias,
+                  .tied_by_default = true,
+                  .gain_plus = 1.0,
+                  .attention_b = "post_attention_layernorm",
+                  .mlp_a = "pre_feedforward_layernorm",
+                  .mlp_b = "post_feedforward_layernorm"});
 }
 
 nlohmann::ordered_json gemma_config(const ModelSpec& m, std::string_view model_type, std::string_view class_stem) {
-  nlohmann::ordered_json json = llama_config(m, model_type, class_stem);
-  json["hidden_activation"] = activation_name(m.mlp);
+  nlohmann::ordered_json json = llama_like_config(m, model_type, class_stem, "hidden_activation");
   json["query_pre_attn_scalar"] = m.head_dim;
   json["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(m.layers), "full_attention");
   json["attn_logit_softcapping"] = nullptr;
   json["final_logit_softcapping"] = m.head.soft_cap > 0.0 ? nlohmann::ordered_json(m.head.soft_cap) : nullptr;
   return json;
+}
+
+/// Soft caps of scores and logits; a window in every other layer, from the first.
+FamilyStack read_gemma2(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  read_gemma(config, m);
+  m.vocab = config.integer_or("vocab_size", 256000, most_tokens);
+  m.head.soft_cap = config.positive_or_none("final_logit_softcapping", 30.0).value_or(0.0);
+  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
+  AttentionRule rule;
+  const int context = config.integer_or("max_position_embeddings", 8192, most_tokens);
+  rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
+  rule.scores.scale = read_score_scale(config, m.head_dim);
+  rule.scores.soft_cap = config.positive_or_none("attn_logit_softcapping", 50.0).value_or(0.0);
+  const auto every_other = [](int layer, int) { return layer % 2 == 0; };
+  set_gemma_attention(config, m, read_sliding_layers(config, m.layers, every_other, 0), window, rule, rule);
+  map_gemma(config, names, stack);
+  return stack;
+}
+
+/// The frequencies of layers without and with a window.
+struct RopePair {
+  std::vector<double> full, sliding;
+};
+
+RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
+  constexpr double full_theta = 1e6;
+  if (!config.has("rope_parameters")) {
+    RopePair pair;
+    pair.full = read_rope(config, head_dim, full_theta, context);
+    pair.sliding = scaled_frequencies(head_dim, config.positive_or("rope_local_base_freq", rope_base));
+    return pair;
+  }
+  config.must_be("rope_scaling", nullptr);
+  ConfigReader ropes = config.object("rope_parameters");
+  ConfigReader full = ropes.object("full_attention");
+  ConfigReader sliding = ropes.object("sliding_attention");
+  const auto agree = [&](std::string_view key, ConfigReader& rope) {
+    if (config.has(key) && config.positive(key) != rope.positive_or("rope_theta", config.positive(key))) {
+      throw config.unsupported_value(key, "the same as in rope_parameters");
+    }
+  };
+  agree("rope_theta", full);
+  agree("rope_local_base_freq", sliding);
+  const double theta = config.has("rope_theta") ? config.positive("rope_theta") : full_theta;
+  const double local = config.has("rope_local_base_freq") ? config.positive("rope_local_base_freq") : rope_base;
+  RopePair pair{read_rope_object(full, head_dim, theta, context), read_rope_object(sliding, head_dim, local, context)};
+  ropes.finish();
+  return pair;
+}
+
+/// QK-norm of every head with gains 1 + w; five layers with a window, then one without, each kind with its own RoPE.
+FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  read_gemma(config, m);
+  m.qk_norm = QkNorm::head;
+  m.vocab = config.integer_or("vocab_size", 262208, most_tokens);
+  m.head.soft_cap = config.positive_or_none("final_logit_softcapping", std::nullopt).value_or(0.0);
+  config.must_be("attn_logit_softcapping", nullptr);  // the public implementation reads it and does nothing with it
+  const int context = config.integer_or("max_position_embeddings", 131072, most_tokens);
+  const RopePair ropes = read_ropes(config, m.head_dim, context);
+  const double scale = read_score_scale(config, m.head_dim);
+  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
+  const int pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
+  if (!config.has("layer_types")) config.must_be("_sliding_window_pattern", pattern);
+  constexpr std::array<std::string_view, 1> said_twice{"_sliding_window_pattern"};
+  config.harmless(said_twice);
+  const auto all_but_last = [](int layer, int length) { return (layer + 1) % length != 0; };
+  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, all_but_last, pattern);
+  set_gemma_attention(config, m, sliding, window, {.scores = {.scale = scale}, .rope_frequencies = ropes.full},
+                      {.scores = {.scale = scale}, .rope_frequencies = ropes.sliding});
+  map_gemma(config, names, stack);
+  return stack;
+}
+
+/// A model with a picture tower keeps its text model's keys under text_config.
+FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
+  if (!config.has("text_config")) return read_text(config, names);
+  skip_harmless_keys(config);
+  constexpr std::array<std::string_view, 9> of_pictures{
+      "vision_config",   "mm_tokens_per_image", "boi_token_index",
+      "eoi_token_index", "image_token_index",   "boi_token_id",
+      "eoi_token_id",    "image_token_id",      "vision_soft_tokens_per_image"};
+  config.harmless(of_pictures);
+  config.must_be("tie_word_embeddings", true);
+  ConfigReader text = config.object("text_config");
+  text.must_be("model_type", "gemma3_text");
+  text.must_be("final_logit_softcapping", nullptr);  // that class does not apply it
+  text.must_be("tie_word_embeddings", true);
+  FamilyStack stack = read_text(text, names);
+  text.finish();
+  stack.warnings.emplace_back("the text model of a model for text and pictures");
+  return stack;
+}
+
+nlohmann::ordered_json write_gemma3(const ModelSpec& m) {
+  nlohmann::ordered_json json = gemma_config(m, "gemma3_text", "Gemma3");
+  if (!m.unembedding) json["architectures"] = {"Gemma3TextModel"};
+  const nlohmann::ordered_json rope = json["rope_parameters"];
+  json["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
+  return json;
+}
+
+}  // namespace
+
+Family gemma2_family() {
+  return {.name = "gemma2",
+          .model_types = {"gemma2"},
+          .architectures = {"Gemma2ForCausalLM", "Gemma2Model"},
+          .read = read_gemma2,
+          .write = [](const ModelSpec& m) { return gemma_config(m, "gemma2", "Gemma2"); }};
+}
+
+Family gemma3_family() {
+  return {
+      .name = "gemma3",
+      .model_types = {"gemma3_text", "gemma3"},
+      .architectures = {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3ForConditionalGeneration"},
+      .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."},
+      .read = read_gemma3,
+      .write = write_gemma3};
 }
 
 }  // namespace periscope

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "sim/checkpoint/families/common.h"
 #include "sim/checkpoint/families/families.h"
 
 namespace periscope {
@@ -30,7 +29,7 @@ void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
     map.set_bias(layer, weight, {.tensor = stem + name + ".bias", .first = first});
   };
   const auto norm = [&](int sublayer, const std::string& name) {
-    map.set_norm(sublayer, Weight::norm_a, {whole(stem + name + ".weight"), whole(stem + name + ".bias")});
+    map.set_norm(sublayer, Weight::norm_a, layer_norm(stem + name));
   };
   norm(2 * layer, "ln_1");
   linear(Weight::q, "attn.c_attn", 0);
@@ -67,7 +66,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   map.set(0, Weight::embedding, whole("transformer.wte.weight"));
   map.set(0, Weight::positions, whole("transformer.wpe.weight"));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, m, layer);
-  map.set_norm(0, Weight::final_norm, {whole("transformer.ln_f.weight"), whole("transformer.ln_f.bias")});
+  map.set_norm(0, Weight::final_norm, layer_norm("transformer.ln_f"));
   map_head(config, names, stack, true, "transformer.wte.weight");
   return stack;
 }
@@ -89,17 +88,15 @@ nlohmann::ordered_json write(const ModelSpec& m) {
 
 }  // namespace
 
-const Family& gpt2_family() {
-  static const Family family{.name = "gpt2",
-                             .model_types = {"gpt2"},
-                             .architectures = {"GPT2LMHeadModel", "GPT2Model"},
-                             .body = "transformer.",
-                             .anchor = "wte.weight",
-                             .aliases = {},
-                             .other_parts = {},
-                             .read = read,
-                             .write = write};
-  return family;
+Family gpt2_family() {
+  return {.name = "gpt2",
+          .model_types = {"gpt2"},
+          .architectures = {"GPT2LMHeadModel", "GPT2Model"},
+          .body = "transformer.",
+          .anchor = "wte.weight",
+
+          .read = read,
+          .write = write};
 }
 
 }  // namespace periscope

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "sim/checkpoint/families/common.h"
 #include "sim/checkpoint/families/families.h"
 
 namespace periscope {
@@ -13,19 +12,15 @@ constexpr double norm_eps = 1e-5;   // no key for it
 struct Options {
   bool bias = true;
   bool affine = true;
-  Weight site = Weight::norm_a;
+  Weight norm = Weight::norm_a;
 };
 
-StoredNorm norm_of(const std::string& stem, bool affine) {
-  if (!affine) return {};
-  return {whole(stem + ".weight"), whole(stem + ".bias")};
-}
+StoredNorm norm_of(const std::string& name, bool affine) { return affine ? layer_norm(name) : StoredNorm{}; }
 
 void map_layer(ParameterMap& map, int layer, const Options& options) {
   const std::string stem = fmt::format("model.decoder.layers.{}.", layer);
-  const auto linear = [&](Weight weight, const std::string& name) {
-    map.set(layer, weight, whole(stem + name + ".weight"));
-    if (options.bias) map.set_bias(layer, weight, whole(stem + name + ".bias"));
+  const auto linear = [&](Weight matrix, const std::string& name) {
+    map_linear(map, layer, matrix, stem + name, options.bias);
   };
   linear(Weight::q, "self_attn.q_proj");
   linear(Weight::k, "self_attn.k_proj");
@@ -33,8 +28,8 @@ void map_layer(ParameterMap& map, int layer, const Options& options) {
   linear(Weight::o, "self_attn.out_proj");
   linear(Weight::up, "fc1");
   linear(Weight::down, "fc2");
-  map.set_norm(2 * layer, options.site, norm_of(stem + "self_attn_layer_norm", options.affine));
-  map.set_norm(2 * layer + 1, options.site, norm_of(stem + "final_layer_norm", options.affine));
+  map.set_norm(2 * layer, options.norm, norm_of(stem + "self_attn_layer_norm", options.affine));
+  map.set_norm(2 * layer + 1, options.norm, norm_of(stem + "final_layer_norm", options.affine));
 }
 
 /// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
@@ -63,7 +58,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   m.final_norm = !config.flag_or("_remove_final_layer_norm", false) && before;
   const Options options{.bias = config.flag_or("enable_bias", true),
                         .affine = config.flag_or("layer_norm_elementwise_affine", true),
-                        .site = before ? Weight::norm_a : Weight::norm_c};
+                        .norm = before ? Weight::norm_a : Weight::norm_c};
 
   ParameterMap& map = stack.map;
   map.set(0, Weight::embedding, whole("model.decoder.embed_tokens.weight"));
@@ -98,17 +93,15 @@ nlohmann::ordered_json write(const ModelSpec& m) {
 
 }  // namespace
 
-const Family& opt_family() {
-  static const Family family{.name = "opt",
-                             .model_types = {"opt"},
-                             .architectures = {"OPTForCausalLM", "OPTModel"},
-                             .body = "model.",
-                             .anchor = "decoder.embed_tokens.weight",
-                             .aliases = {},
-                             .other_parts = {},
-                             .read = read,
-                             .write = write};
-  return family;
+Family opt_family() {
+  return {.name = "opt",
+          .model_types = {"opt"},
+          .architectures = {"OPTForCausalLM", "OPTModel"},
+
+          .anchor = "decoder.embed_tokens.weight",
+
+          .read = read,
+          .write = write};
 }
 
 }  // namespace periscope

@@ -1,13 +1,9 @@
-#include "sim/checkpoint/families/rope.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <numbers>
 
-#include "sim/checkpoint/families/common.h"
-#include "sim/checkpoint/file_error.h"
-#include "sim/spec/model_spec.h"
+#include "sim/checkpoint/families/families.h"
 
 namespace periscope {
 namespace {

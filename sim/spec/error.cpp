@@ -1,4 +1,4 @@
-#include "sim/spec/nearest.h"
+#include "sim/spec/error.h"
 
 #include <algorithm>
 #include <numeric>
