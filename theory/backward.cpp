@@ -109,7 +109,7 @@ class Backward {
     set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
     set(Weight::k, l, weight_gradient(m.width, input, key));
     set(Weight::v, l, weight_gradient(m.width, input, value));
-    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.mixed, g));
+    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.output, g));
     const Matrix through_values = m.width * v * value;
     const Matrix through_scores = m.width * (q * query + k * key);
     const double scores = through_scores.trace();

@@ -97,8 +97,8 @@ class BoundPropagation {
     }
   }
 
-  [[nodiscard]] BoundedSet normed(int sublayer, Weight site, const BoundedSet& x) {
-    const NormParameters n = p_.norm(sublayer, site);
+  [[nodiscard]] BoundedSet normed(int sublayer, Weight weight, const BoundedSet& x) {
+    const NormParameters n = p_.norm(sublayer, weight);
     return ops_.normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
   }
 

@@ -71,7 +71,7 @@ class ComputedOps {
   /// exceeds the last.
   WeightSum attention_weights(Eigen::Index seen);
   /// Σ ŵ_i v_i for such weights and any v_i of the set.
-  ComputedImage mixed(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
+  ComputedImage weighted_values(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
   /// Angles are any, as RoPE's are; x is rotated by rounded sines and cosines: how far a pair's results may be off,
   /// given their magnitudes' sum.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }

@@ -105,10 +105,10 @@ double gelu_tanh(double x) {
 }
 double gelu_tanh_derivative(double x) {
   const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
-  const double slope = std::sqrt(8 / pi) * (1 + 3 * 0.044715 * x * x);
+  const double derivative = std::sqrt(8 / pi) * (1 + 3 * 0.044715 * x * x);
   const double s = 1 / (1 + std::exp(-u));
   const double rest = 1 / (1 + std::exp(u));
-  return s * rest == 0 ? s : s * (1 + x * slope * rest);  // where x·slope may overflow
+  return s * rest == 0 ? s : s * (1 + x * derivative * rest);  // where x·derivative may overflow
 }
 
 /// Coefficients a_n of every token's variance, and √(Σ_{n>64} a_n²).

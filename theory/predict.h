@@ -53,8 +53,8 @@ struct Prediction {
   int draws_per_sequence = 0;
 
   /// True if the prediction of this statistic is exact at the stack's own widths.
-  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal site) const {
-    return exact_at_width && spread.find(statistic, site) != nullptr;
+  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal signal) const {
+    return exact_at_width && spread.find(statistic, signal) != nullptr;
   }
 };
 
