@@ -33,7 +33,8 @@ class OutputKernelSum {
   Sample pattern_, of_unit_;
 };
 
-/// What is drawn beside the patterns: these must not depend on whether it is.
+/// Random numbers for what is drawn beside the patterns. They are a stream of their own, so that the patterns are the
+/// same whether anything else is drawn or not.
 NormalStream other_numbers_of(PatternStream stream) {
   stream.sublayer += place::other_half;
   return numbers_of(stream);
@@ -150,7 +151,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
       const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(logit_derivative);
-      // (−q, k) is the second pattern's head: the sign of q does not matter to squares.
+      // The second pattern belongs to (−q, k), but q's sign drops out of the outer products below.
       const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query_heads);
       const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key_heads);
       sum.query += (dq * dq.transpose()).cast<double>();

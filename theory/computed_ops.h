@@ -85,9 +85,9 @@ class ComputedOps {
   };
   Score score(double dot, double query, double key, Eigen::Index n, double scale, double soft_cap);
 
-  /// Keeps the largest.
+  /// Keeps the largest magnitude that was noted for this signal.
   void note(Signal signal, double magnitude);
-  /// What was kept, and forgets it.
+  /// Returns what was kept and clears it.
   std::map<Signal, double> take_notes();
 
  private:

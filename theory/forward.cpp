@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "sim/spec/weight.h"
-#include "theory/extremes.h"
 
 namespace periscope::theory {
 namespace {
@@ -57,7 +56,7 @@ class ProfileWriter {
   double maximum_ = 0.0;
 };
 
-/// Deeper stacks get no angular distances: their number is the square of the depth.
+/// Stacks with more depths than this get no angular distances, whose number is the square of that of the depths.
 constexpr std::size_t most_depths = 513;
 
 /// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
@@ -187,14 +186,14 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch) {
   const ModelSpec& m = spec.model;
-  // Attention averages the patterns of H heads: with heads wider than 32 that is the narrower limit of the two.
-  // And the MLP's output averages over h features.
+  // Attention averages over H heads, which makes 1/(32 H) larger than 1/D where heads are wider than 32, and the MLP's
+  // output averages over h features.
   const double step = std::max({1.0 / m.width, 1.0 / (32.0 * m.heads), 1.0 / m.mlp_width});
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     const auto i = static_cast<std::size_t>(l);
-    // A gated MLP's output is quadratic in its input at most, in second moments: degree 2.
+    // The second moment of a gated MLP's output grows at most with the square of its input's.
     const double degree = !ModelSpec::is_attention(l) && is_gated(m.mlp) ? 2.0 : 1.0;
     const double stream = rule.alpha * rule.alpha * q_in[i];
     const double branch = rule.beta * rule.beta * q_branch[i];

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "sim/spec/weight.h"
-#include "theory/gram_modules.h"
+#include "theory/gram_signal.h"
 
 namespace periscope::theory {
 namespace {

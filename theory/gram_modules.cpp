@@ -1,4 +1,4 @@
-#include "theory/gram_modules.h"
+#include "theory/gram_signal.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "theory/loss.h"
+#include "theory/backward.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 namespace periscope::theory {
 namespace {
 
-/// Who has a label, and who has the same: means over the sequences of 1/n² for pairs of tokens, n the sequence's
-/// number of labels [T, T].
+/// Pairs of tokens that both have a label, and that have the same label: means over the sequences of 1/n² for such a
+/// pair and 0 for any other, n the sequence's number of labels [T, T].
 struct LabelPairs {
   Matrix both;
   Matrix same;
