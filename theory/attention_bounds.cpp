@@ -194,7 +194,7 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
   bounds.v = v.set;
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
-  const ComputedImage averages = ops.mixed(weights, window, v.set);
+  const ComputedImage averages = ops.weighted_values(weights, window, v.set);
   const Index e = m.head_dim;
   const Index share = m.heads / m.kv_heads;
   const auto to_heads = [&](const Vector& of_groups) {

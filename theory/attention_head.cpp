@@ -71,9 +71,9 @@ CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
   unit = (centred / scale).cast<float>();
 }
 
-Matrix CentredKernel::mixed(const Sample& a, const Sample& mixed_unit) const {
+Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) const {
   const Vector rows = (a * (deviation / scale).cast<float>()).cast<double>();
-  Matrix m = mixed_unit.cast<double>();
+  Matrix m = of_unit.cast<double>();
   m.colwise() += rows;
   m.rowwise() += rows.transpose();
   return (scale * m).array() + mean;
@@ -151,7 +151,7 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
   return z;
 }
 
-Sample AttentionHead::logit_slope(const HeadSample& head) const {
+Sample AttentionHead::logit_derivative(const HeadSample& head) const {
   const Index tokens = head.logits.rows();
   const auto scale = static_cast<float>(law_.scale());
   if (law_.scores.soft_cap == 0.0) return Sample::Constant(tokens, tokens, scale);

@@ -61,8 +61,9 @@ struct CentredKernel {
   Vector deviation;  ///< ρ: a row's mean less that of all [T]
   Sample unit;       ///< rows and columns sum to 0; exactly 0 for tokens that are all alike [T, T]
   [[nodiscard]] bool vanishes() const { return unit.size() == 0 || unit.cwiseAbs().maxCoeff() == 0.0F; }
-  /// A k Aᵀ for a pattern A, from A·unit·Aᵀ [T, T]; exact for tokens that are all alike.
-  [[nodiscard]] Matrix mixed(const Sample& a, const Sample& mixed_unit) const;
+  /// A k Aᵀ for a pattern A, the kernel of a head's output where k is that of its values, from A·unit·Aᵀ [T, T]; exact
+  /// for tokens that are all alike.
+  [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
 };
 
 /// Queries or keys of one head over all tokens.
@@ -91,7 +92,7 @@ class AttentionHead {
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
   [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
   /// ∂z/∂(q kᵀ), elementwise: scale·(1 − tanh²(logits/c)) [T, T].
-  [[nodiscard]] Sample logit_slope(const HeadSample& head) const;
+  [[nodiscard]] Sample logit_derivative(const HeadSample& head) const;
   /// The gradient with respect to the un-normalised, un-rotated projection, from that of `rotated`. Under
   /// QK-norm over the whole projection the other heads' share of the projection is left out: O(1/heads).
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;

@@ -13,26 +13,28 @@ using Index = Eigen::Index;
 /// a·k·aᵀ.
 Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
 
-/// Sums A K Aᵀ over patterns: float within the sum of A·unit·Aᵀ, whose rows' share needs the mean pattern only.
-class MixedSum {
+/// The mean over patterns of A K Aᵀ, the kernel of a head's output. A·unit·Aᵀ is summed in float; what the rows' means
+/// of K add to it needs the mean pattern only.
+class OutputKernelSum {
  public:
-  explicit MixedSum(const CentredKernel& values)
-      : values_(values), pattern_(Sample::Zero(values.unit.rows(), values.unit.rows())), mixed_(pattern_) {}
-  void add(const MixedPattern& p) {
+  explicit OutputKernelSum(const CentredKernel& values)
+      : values_(values), pattern_(Sample::Zero(values.unit.rows(), values.unit.rows())), of_unit_(pattern_) {}
+  void add(const SampledPattern& p) {
     pattern_ += p.a;
-    mixed_ += p.mixed;
+    of_unit_ += p.output_kernel;
   }
   [[nodiscard]] Matrix mean(int samples) const {
     const float share = 1.0F / static_cast<float>(samples);
-    return values_.mixed(share * pattern_, share * mixed_);
+    return values_.output_kernel(share * pattern_, share * of_unit_);
   }
 
  private:
   const CentredKernel& values_;
-  Sample pattern_, mixed_;
+  Sample pattern_, of_unit_;
 };
 
-/// What is drawn beside the patterns: these must not depend on whether it is.
+/// Random numbers for what is drawn beside the patterns. They are a stream of their own, so that the patterns are the
+/// same whether anything else is drawn or not.
 NormalStream other_numbers_of(PatternStream stream) {
   stream.sublayer += place::other_half;
   return numbers_of(stream);
@@ -59,15 +61,15 @@ void AttentionAverage::for_heads(const ScaledKernel& input, int samples, Pattern
   for (int i = 0; i < samples; i += 2) visit(head_.draw(numbers, input), std::min(2, samples - i));
 }
 
-std::vector<MixedPattern> AttentionAverage::mixed_patterns(const HeadSample& head, const CentredKernel& values,
-                                                           int count) const {
-  std::vector<MixedPattern> patterns(static_cast<std::size_t>(count));
+std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head, const CentredKernel& values,
+                                                          int count) const {
+  std::vector<SampledPattern> patterns(static_cast<std::size_t>(count));
   float sign = 1.0F;
-  for (MixedPattern& p : patterns) {
+  for (SampledPattern& p : patterns) {
     p.a = head_.pattern(head, sign);
     sign = -sign;
     pattern_times(p.a, values.unit, law_.causal, p.times_k);
-    symmetric_times_transposed_pattern(p.times_k, p.a, law_.causal, p.mixed);
+    symmetric_times_transposed_pattern(p.times_k, p.a, law_.causal, p.output_kernel);
   }
   return patterns;
 }
@@ -83,13 +85,13 @@ bool AttentionAverage::too_sharp(const Matrix& k) const {
   return law_.scale() * std::sqrt(e * variance) > largest_logit;
 }
 
-Matrix AttentionAverage::mixed_kernel(const Matrix& k, int samples, PatternStream stream) const {
+Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
   if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
   const ScaledKernel input(k);
   const CentredKernel values(k, input.scale);
-  MixedSum sum(values);
+  OutputKernelSum sum(values);
   for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
-    for (const MixedPattern& p : mixed_patterns(head, values, patterns)) sum.add(p);
+    for (const SampledPattern& p : patterns_of(head, values, patterns)) sum.add(p);
   });
   return sum.mean(samples);
 }
@@ -99,7 +101,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
   const Matrix zero = Matrix::Zero(tokens, tokens);
   if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {
     const Matrix a = uniform_pattern(tokens, law_);
-    return {.mixed = sandwich(a, k), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
+    return {.output = sandwich(a, k), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
   if (too_sharp(k)) return sampled_gradients(k, g, samples, stream);
   NormalStream other = other_numbers_of(stream);
@@ -107,15 +109,15 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
   const CentredKernel values(k, input.scale);
   const ScaledKernel output(g);
   const bool no_scores = values.vanishes();  // softmax's Jacobian takes off what all values have in common
-  MixedSum mixed(values);
+  OutputKernelSum output_kernel(values);
   ScorePathSum scores(law_, head_, input, values, output);
   Sample value = Sample::Zero(tokens, tokens);
   Sample ga;
   Sample aga;
   for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
-    const std::vector<MixedPattern> both = mixed_patterns(head, values, patterns);
-    for (const MixedPattern& p : both) {
-      mixed.add(p);
+    const std::vector<SampledPattern> both = patterns_of(head, values, patterns);
+    for (const SampledPattern& p : both) {
+      output_kernel.add(p);
       times_pattern(output.unit, p.a, law_.causal, ga);
       symmetric_transposed_pattern_times(p.a, ga, law_.causal, aga);
       value += aga;
@@ -123,7 +125,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
     if (!no_scores) scores.add(head, both, other);
   });
   const double both = law_.head_dim * input.scale * output.scale / samples;
-  return {.mixed = mixed.mean(samples),
+  return {.output = output_kernel.mean(samples),
           .value = value.cast<double>() * (output.scale / samples),
           .query = no_scores ? zero : Matrix(scores.query().cast<double>() * both),
           .key = no_scores ? zero : Matrix(scores.key().cast<double>() * both)};
@@ -138,18 +140,18 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
   const ScaledKernel input(k);
   const CentredKernel values(k, input.scale);
   const ScaledKernel output(g);
-  MixedSum mixed(values);
+  OutputKernelSum output_kernel(values);
   for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
-    const Sample slope = head_.logit_slope(head);
-    for (const MixedPattern& p : mixed_patterns(head, values, patterns)) {
-      mixed.add(p);
+    const Sample logit_derivative = head_.logit_derivative(head);
+    for (const SampledPattern& p : patterns_of(head, values, patterns)) {
+      output_kernel.add(p);
       sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
       const Sample value = input.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample cotangent = output.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
-      const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(slope);
-      // (−q, k) is the second pattern's head: the sign of q does not matter to squares.
+      const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(logit_derivative);
+      // The second pattern belongs to (−q, k), but q's sign drops out of the outer products below.
       const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query_heads);
       const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key_heads);
       sum.query += (dq * dq.transpose()).cast<double>();
@@ -157,7 +159,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
     }
   });
   const double both = input.scale * output.scale / samples;
-  return {.mixed = mixed.mean(samples),
+  return {.output = output_kernel.mean(samples),
           .value = sum.value * (output.scale / samples),
           .query = sum.query * both,
           .key = sum.key * both};

@@ -16,8 +16,8 @@ Matrix uniform_pattern(Eigen::Index tokens, const PatternLaw& law);
 
 /// Gradient kernels of one attention head, each [T, T].
 struct HeadGradients {
-  Matrix mixed;  ///< E[A K̃ Aᵀ], as in the forward pass
-  Matrix value;  ///< E[Aᵀ G A]
+  Matrix output;  ///< E[A K̃ Aᵀ], of the head's output, as in the forward pass
+  Matrix value;   ///< E[Aᵀ G A]
   /// E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ summed over the head's features, for value entries of covariance K̃ and
   /// output gradients of covariance G: multiply by σ_v²D σ_o².
   Matrix query, key;
@@ -29,9 +29,10 @@ class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Eigen::Index tokens) : law_(law), head_(law, tokens) {}
 
-  /// E_A[A K̃ Aᵀ] (T4) for the kernel `k` [T, T] of the module's input: the mean over `samples` sampled
-  /// single-head patterns, which come in pairs (HeadSample); exact and without sampling for a uniform pattern.
-  [[nodiscard]] Matrix mixed_kernel(const Matrix& k, int samples, PatternStream stream) const;
+  /// E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's input: the
+  /// mean over `samples` sampled single-head patterns, which come in pairs (HeadSample); exact and without sampling for
+  /// a uniform pattern.
+  [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const;
 
   /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, averaged over the same patterns:
   /// values and output gradients are averaged over in closed form (ScorePathSum). Exactly 0 for queries and keys where
@@ -47,8 +48,8 @@ class AttentionAverage {
  private:
   template <class Visit>
   void for_heads(const ScaledKernel& input, int samples, PatternStream stream, const Visit& visit) const;
-  [[nodiscard]] std::vector<MixedPattern> mixed_patterns(const HeadSample& head, const CentredKernel& values,
-                                                         int count) const;
+  [[nodiscard]] std::vector<SampledPattern> patterns_of(const HeadSample& head, const CentredKernel& values,
+                                                        int count) const;
   [[nodiscard]] bool too_sharp(const Matrix& k) const;
 
   PatternLaw law_;

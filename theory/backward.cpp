@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "sim/spec/weight.h"
-#include "theory/loss.h"
 
 namespace periscope::theory {
 namespace {
@@ -99,8 +98,8 @@ class Backward {
     const double k = squared(std_of(Weight::k));
     const double v = squared(std_of(Weight::v));
     const double o = squared(std_of(Weight::o));
-    // The way back samples patterns of its own: a squared gradient is linear in them, and stays so where the way
-    // forward, whose kernels it depends on otherwise, does not know them.
+    // The way back samples patterns of its own. A squared gradient is linear in them, so their noise leaves its mean
+    // unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
     const PatternStream stream{chain_.seed, chain_.replicate, place::way_back + static_cast<std::uint64_t>(l)};
     const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
     const Matrix value = o * m.query_width() * head.value;
@@ -109,7 +108,7 @@ class Backward {
     set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
     set(Weight::k, l, weight_gradient(m.width, input, key));
     set(Weight::v, l, weight_gradient(m.width, input, value));
-    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.mixed, g));
+    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.output, g));
     const Matrix through_values = m.width * v * value;
     const Matrix through_scores = m.width * (q * query + k * key);
     const double scores = through_scores.trace();

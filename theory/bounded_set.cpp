@@ -1,80 +1,15 @@
 #include "theory/bounded_set.h"
 
-#include <stdexcept>
-
 namespace periscope::theory {
 namespace {
 
 using Index = Eigen::Index;
 
-struct Interval {
-  double low = -infinity;
-  double high = infinity;
-};
-
-template <class Function>
-BoundedSet by_feature(const BoundedSet& x, Function function) {
-  BoundedSet y{x.low, x.high, {}};
-  for (Index k = 0; k < x.size(); ++k) {
-    const Interval image = function(Interval{x.low[k], x.high[k]}, k);
-    y.low[k] = image.low;
-    y.high[k] = image.high;
-  }
-  return cleaned(std::move(y));
-}
-
 bool is_finite(const Ellipsoid& e) {
   return std::isfinite(largest_of(e.centre)) && std::isfinite(largest_of(e.axes)) && std::isfinite(largest_of(e.error));
 }
 
-double activation_at(Activation kind, double x) {
-  switch (kind) {
-    case Activation::relu: return std::max(x, 0.0);
-    case Activation::gelu: return 0.5 * x * std::erfc(-x * M_SQRT1_2);
-    case Activation::silu: return x / (1.0 + std::exp(-x));
-    case Activation::gelu_tanh: return x / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-  }
-  throw std::logic_error("unknown activation");
-}
-
-/// Where φ is least, and a number just below its value there.
-struct Minimum {
-  double at;
-  double value;
-};
-
-Minimum minimum_of(Activation kind) {
-  switch (kind) {
-    case Activation::relu: return {0.0, 0.0};
-    case Activation::gelu: return {-0.751791525, -0.16997120748};
-    case Activation::silu: return {-1.278464543, -0.27846454277};
-    case Activation::gelu_tanh: return {-0.752461423, -0.17004075058};
-  }
-  throw std::logic_error("unknown activation");
-}
-
-Interval activated(Activation kind, const Interval& x) {
-  const Minimum least = minimum_of(kind);
-  constexpr double near = 1e-4;  // φ is flat there: the minimum's value serves
-  const auto at = [kind](double u) { return std::isinf(u) ? std::max(u, 0.0) : activation_at(kind, u); };
-  double low = least.value;
-  if (x.low > least.at + near) low = std::max(low, at(x.low));
-  if (x.high < least.at - near) low = std::max(low, at(x.high));
-  const double high = std::max(at(x.low), at(x.high));
-  const auto allowance = [](double v) {
-    return std::isinf(v) ? 0.0 : 16.0 * (rounding(0) * std::abs(v) + underflow(0));
-  };
-  return {low - allowance(low), high + allowance(high)};
-}
-
 }  // namespace
-
-double normalised_magnitude(double m, double features, double eps) {
-  if (!(m > 0.0)) return std::isnan(m) ? std::sqrt(features) : 0.0;
-  const double root = std::sqrt(features);
-  if (std::isinf(m) || eps == 0.0) return root * (1.0 + rounding(8));
-  return root * std::min(m / std::hypot(m, std::sqrt(eps) * root), 1.0) * (1.0 + rounding(8));
-}
 
 Ellipsoid ellipsoid_around(const Vector& centre, const Vector& axes, bool centred) {
   return {centre, axes, Vector::Zero(centre.size()), centred};
@@ -125,41 +60,6 @@ BoundedSet shifted(BoundedSet x, const Vector& b) {
   return cleaned(std::move(x));
 }
 
-BoundedSet without_mean(const BoundedSet& x) {
-  const auto n = static_cast<double>(x.size());
-  const double lows = x.low.sum();
-  const double highs = x.high.sum();
-  const double slack = outward(rounding(x.size()) * (x.low.cwiseAbs().sum() + x.high.cwiseAbs().sum()), x.size());
-  return by_feature(x, [&](const Interval& k, Index) -> Interval {
-    if (!std::isfinite(slack)) return {};
-    return {k.low - (k.low + highs - k.high) / n - slack, k.high - (k.high + lows - k.low) / n + slack};
-  });
-}
-
-BoundedSet normalised(const BoundedSet& x, const NormBound& norm) {
-  const bool layer = norm.kind == NormKind::layer;
-  const auto d = static_cast<double>(x.size());
-  const BoundedSet box = layer ? without_mean(x) : x;
-  const double features = layer ? d - 1.0 : d;
-  const double radius = std::min(x.norm(), BoundedSet{box.low, box.high, {}}.norm());
-  const double most = normalised_magnitude(radius, d, norm.eps);
-  const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
-  BoundedSet y = by_feature(box, [&](const Interval& k, Index i) -> Interval {
-    const double up = normalised_magnitude(std::max(k.high, 0.0), features, norm.eps);
-    const double down = normalised_magnitude(std::max(-k.low, 0.0), features, norm.eps);
-    const double gain = norm.gain[i];
-    const double above = gain >= 0.0 ? gain * up : -gain * down;
-    const double below = gain >= 0.0 ? gain * down : -gain * up;
-    const double size = std::abs(bias[i]) + above + below;
-    const double slack = size == 0.0 ? 0.0 : rounding(0) * size + underflow(0);
-    return {bias[i] - below - slack, bias[i] + above + slack};
-  });
-  y.ellipsoid = ellipsoid_around(bias, norm.gain * (most * (1.0 + rounding(0))), layer);
-  // Axes that are rounded feature by feature would have Σu = 0 no longer.
-  y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
-  return cleaned(std::move(y));
-}
-
 LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
   using RowVector = Eigen::RowVectorXd;
   const Index n = w.cols();
@@ -172,12 +72,14 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
   for (Index k = 0; k < w.rows(); ++k) {
     const RowVector row = w.row(k);
     const RowVector size = row.cwiseAbs();
-    Interval image;
+    double low = -infinity;
+    double high = infinity;
     double absolute = infinity;
     const auto meet = [&](double centre, double radius, double total, double sum) {
       const double reach = radius + rounding(n) * total + underflow(n);
       if (!std::isfinite(centre) || !std::isfinite(reach)) return;
-      image = {std::max(image.low, centre - reach), std::min(image.high, centre + reach)};
+      low = std::max(low, centre - reach);
+      high = std::min(high, centre + reach);
       if (const double bound = outward(sum, n); bound < absolute) absolute = bound;
     };
     if (row.isZero(0.0)) meet(0.0, 0.0, 0.0, 0.0);
@@ -194,8 +96,8 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
       const double errors = size.dot(e.error);
       meet(row.dot(e.centre), norm_of(over) + errors, all + centres + errors, all + centres + errors);
     }
-    y.set.low[k] = image.low;
-    y.set.high[k] = image.high;
+    y.set.low[k] = low;
+    y.set.high[k] = high;
     y.absolute[k] = absolute;
   }
   return y;
@@ -249,7 +151,7 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
   merged.error += rounding(0) * (merged.error + e.centre.cwiseAbs() + f.centre.cwiseAbs());
   constexpr double negligible = 1e-30;
   if (s <= negligible * t || t <= negligible * s) {
-    // The smaller one's box does.
+    // One of them is nearly a point: its box is added to the errors.
     const bool first = s <= negligible * t;
     merged.axes = first ? f.axes : e.axes;
     merged.centred = first ? f.centred : e.centred;
@@ -265,40 +167,6 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
 
 BoundedSet within(const BoundedSet& x, const BoundedSet& box) {
   return {x.low.cwiseMax(box.low), x.high.cwiseMin(box.high), x.ellipsoid};
-}
-
-BoundedSet activated(Activation activation, const BoundedSet& x) {
-  BoundedSet y = by_feature(x, [activation](const Interval& k, Index) { return activated(activation, k); });
-  const double radius = outward(x.norm());
-  if (std::isfinite(radius)) {
-    y.ellipsoid = ellipsoid_around(Vector::Zero(x.size()), Vector::Constant(x.size(), radius));
-  }
-  return y;
-}
-
-BoundedSet interval_product(const BoundedSet& x, const BoundedSet& y) {
-  return by_feature(x, [&](const Interval& a, Index k) -> Interval {
-    double low = infinity;
-    double high = -infinity;
-    for (const double u : {a.low, a.high}) {
-      for (const double v : {y.low[k], y.high[k]}) {
-        const bool zero = u == 0.0 || v == 0.0;
-        const double p = zero ? 0.0 : u * v;
-        const double lost = zero || std::isinf(p) ? 0.0 : rounding(0) * std::abs(p) + underflow(0);
-        low = std::min(low, p - lost);
-        high = std::max(high, p + lost);
-      }
-    }
-    return {low, high};
-  });
-}
-
-BoundedSet soft_capped(double cap, const BoundedSet& x) {
-  return by_feature(x, [&](const Interval& k, Index) -> Interval {
-    const auto at = [cap](double u) { return std::isinf(u) ? std::copysign(cap, u) : cap * std::tanh(u / cap); };
-    const double slack = 16.0 * (rounding(0) * cap + underflow(0));
-    return {std::max(at(k.low) - slack, -cap), std::min(at(k.high) + slack, cap)};
-  });
 }
 
 }  // namespace periscope::theory

@@ -86,8 +86,8 @@ class BoundPropagation {
     bounds_.push_back(std::move(bound));
   }
 
-  /// What the ops of a sublayer stored or summed on their way. An eps that is lost comes first: it is why what follows
-  /// has no bound.
+  /// What the ops of a sublayer stored or summed on their way. Where eps rounds to 0, the bound on reciprocals is
+  /// infinite, and so is every one behind it: so it is put first, to be named as the cause.
   void note_steps(int sublayer) {
     for (const auto& [signal, magnitude] : ops_.take_notes()) {
       note(signal, sublayer, Vector::Constant(1, magnitude));
@@ -97,8 +97,8 @@ class BoundPropagation {
     }
   }
 
-  [[nodiscard]] BoundedSet normed(int sublayer, Weight site, const BoundedSet& x) {
-    const NormParameters n = p_.norm(sublayer, site);
+  [[nodiscard]] BoundedSet normed(int sublayer, Weight weight, const BoundedSet& x) {
+    const NormParameters n = p_.norm(sublayer, weight);
     return ops_.normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
   }
 
@@ -112,7 +112,8 @@ class BoundPropagation {
     if (!m_.projects_embedding()) return x;
     const RowMatrix map = p_.matrix(0, Weight::project_in);
     LinearImage image = image_and_sums(map, x);
-    // The table's own rows are fewer than the set; scaled ones were rounded.
+    // The images of the table's rows fill less than the image of the box around them. A run that rounds may have
+    // rounded the scaled rows before it maps them, which the second step allows for.
     BoundedSet rows = table_set(p_, Weight::embedding, 0, k, m_.width, &map);
     if (!ops_.exact() && k != 1.0) {
       const Vector off = ops_.rounded_twice(x.magnitude());
@@ -133,7 +134,7 @@ class BoundPropagation {
     };
     if (e.positions > 0) add(Weight::positions, e.position_offset);
     if (e.token_types > 0) add(Weight::token_types, 0);
-    // Implementations add the tables in different orders.
+    // Implementations add the tables in different orders, so a partial sum may be one that this order does not have.
     if (e.positions > 0 && e.token_types > 0) ops_.note(Signal::addends, std::max(all, largest_of(x.magnitude())));
     return x;
   }
@@ -250,78 +251,6 @@ class BoundPropagation {
 };
 
 }  // namespace
-
-SignalClass class_of(Signal signal) {
-  switch (signal) {
-    case Signal::embedding:
-    case Signal::input:
-    case Signal::sum:
-    case Signal::x_out:
-    case Signal::r_out: return SignalClass::stream;
-    case Signal::A_out:
-    case Signal::f_out:
-    case Signal::B_out: return SignalClass::branch;
-    case Signal::q_projected:
-    case Signal::k_projected:
-    case Signal::q:
-    case Signal::k:
-    case Signal::v:
-    case Signal::mixed: return SignalClass::attention;
-    case Signal::dots:
-    case Signal::cap_inputs:
-    case Signal::scores: return SignalClass::scores;
-    case Signal::gate:
-    case Signal::up:
-    case Signal::gated:
-    case Signal::hidden: return SignalClass::mlp;
-    default: return signal >= Signal::products ? SignalClass::inside : SignalClass::head;
-  }
-}
-
-const SignalBound* Certificate::find(Signal signal, int sublayer) const {
-  const auto at =
-      std::ranges::find_if(bounds, [&](const SignalBound& b) { return b.signal == signal && b.sublayer == sublayer; });
-  return at == bounds.end() ? nullptr : &*at;
-}
-
-const SignalBound* Certificate::worst(SignalClass kind) const {
-  const SignalBound* worst = nullptr;
-  for (const SignalBound& b : bounds) {
-    if (class_of(b.signal) == kind && (worst == nullptr || b.largest > worst->largest)) worst = &b;
-  }
-  return worst;
-}
-
-double Certificate::limit(const SignalBound& bound) const {
-  if (arithmetic.kind == Arithmetic::exact) return infinity;
-  return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
-}
-
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
-  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
-  std::size_t end = all ? certificate.bounds.size() : 0;
-  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
-    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
-  }
-  for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
-    const SignalBound& b = certificate.bounds[i];
-    // What a sublayer's ops store or sum on their way stands behind its other signals and may be upstream of them.
-    const bool upstream = i < end || (end > 0 && class_of(b.signal) == SignalClass::inside &&
-                                      b.sublayer <= certificate.bounds[end - 1].sublayer);
-    if (!upstream) continue;
-    const double limit = certificate.limit(b);
-    if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
-  }
-  return {};
-}
-
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
-  for (const SignalBound& b : certificate.bounds) {
-    if (kind && class_of(b.signal) != *kind) continue;
-    if (!(b.largest <= format.largest)) return {false, &b, format.largest};
-  }
-  return {};
-}
 
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
                     const RunArithmetic& arithmetic, int longest) {

@@ -228,7 +228,7 @@ WeightSum ComputedOps::attention_weights(Index seen) {
   return {std::max(0.0, low * (1.0 - rounding(8))), outward(high, 8)};
 }
 
-ComputedImage ComputedOps::mixed(const WeightSum& weights, Index seen, const BoundedSet& v) {
+ComputedImage ComputedOps::weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v) {
   const BoundedSet box{v.low, v.high, {}};
   if (exact_) return {box, Vector::Zero(v.size())};
   const BoundedSet factor{constant(v.size(), weights.low), constant(v.size(), weights.high), {}};

@@ -71,7 +71,7 @@ class ComputedOps {
   /// exceeds the last.
   WeightSum attention_weights(Eigen::Index seen);
   /// Σ ŵ_i v_i for such weights and any v_i of the set.
-  ComputedImage mixed(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
+  ComputedImage weighted_values(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
   /// Angles are any, as RoPE's are; x is rotated by rounded sines and cosines: how far a pair's results may be off,
   /// given their magnitudes' sum.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
@@ -85,9 +85,9 @@ class ComputedOps {
   };
   Score score(double dot, double query, double key, Eigen::Index n, double scale, double soft_cap);
 
-  /// Keeps the largest.
+  /// Keeps the largest magnitude that was noted for this signal.
   void note(Signal signal, double magnitude);
-  /// What was kept, and forgets it.
+  /// Returns what was kept and clears it.
   std::map<Signal, double> take_notes();
 
  private:

@@ -4,9 +4,15 @@
 #include <string_view>
 
 #include "sim/spec/model_spec.h"
-#include "theory/paths.h"
 
 namespace periscope::theory {
+
+/// Which paths a predicted gradient takes through the stack.
+enum class GradientPaths {
+  all,
+  without_scores,  ///< attention patterns count as constants: T9's value path alone
+  skip_only,       ///< the residual connections alone: alpha and norm C, no branch
+};
 
 /// A named mistake inside the theory, planted to see whether a verdict notices it. None of them can be had by telling
 /// theory another specification. The chain of Gram matrices (T25) makes the same mistake as its limit (T2–T6).

@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "sim/spec/weight.h"
-#include "theory/extremes.h"
 
 namespace periscope::theory {
 namespace {
@@ -18,19 +17,19 @@ class ProfileWriter {
  public:
   explicit ProfileWriter(const StackSpec& spec) : width_(spec.model.width), sublayers_(spec.model.sublayers()) {}
 
-  void write(int index, Signal site, const TokenKernel& x) {
+  void write(int index, Signal signal, const TokenKernel& x) {
     const Vector q = x.product.diagonal();
     const double n = width_;
-    set(Statistic::second_moment, site, index, q.mean());
-    set(Statistic::variance, site, index, (q - x.mean.diagonal()).mean());
-    set(Statistic::mean, site, index, 0.0);
-    set(Statistic::kurtosis, site, index, 3.0 * (n - 1.0) / (n + 1.0));
+    set(Statistic::second_moment, signal, index, q.mean());
+    set(Statistic::variance, signal, index, (q - x.mean.diagonal()).mean());
+    set(Statistic::mean, signal, index, 0.0);
+    set(Statistic::kurtosis, signal, index, 3.0 * (n - 1.0) / (n + 1.0));
     if (q.size() != last_.size() || q != last_) {  // x_in repeats x_out, and B_out f_out where there is no norm B
       maximum_ = expected_maximum(q, width_);
       last_ = q;
     }
-    set(Statistic::maximum, site, index, maximum_);
-    set(Statistic::token_cosine, site, index, token_cosine(x.product));
+    set(Statistic::maximum, signal, index, maximum_);
+    set(Statistic::token_cosine, signal, index, token_cosine(x.product));
   }
 
   void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch) {
@@ -42,9 +41,9 @@ class ProfileWriter {
   Profile take() { return std::move(profile_); }
 
  private:
-  void set(Statistic statistic, Signal site, int index, double value) {
-    Curve& curve = profile_.curves[{statistic, site}];
-    const bool stream = site == Signal::x_out || site == Signal::r_out;
+  void set(Statistic statistic, Signal signal, int index, double value) {
+    Curve& curve = profile_.curves[{statistic, signal}];
+    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
     curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)),
                        std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;
@@ -57,7 +56,7 @@ class ProfileWriter {
   double maximum_ = 0.0;
 };
 
-/// Deeper stacks get no angular distances: their number is the square of the depth.
+/// Stacks with more depths than this get no angular distances, whose number is the square of that of the depths.
 constexpr std::size_t most_depths = 513;
 
 /// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
@@ -77,7 +76,7 @@ std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
   return distance;
 }
 
-/// T4: variance that W_v and W_o give a mixed token, per unit of its kernel.
+/// T4: variance that W_v and W_o give attention-weighted values, per unit of their kernel.
 double value_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   return squared(stddev_of(spec, Weight::v)) * m.width * squared(stddev_of(spec, Weight::o)) * m.query_width();
@@ -128,7 +127,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
     return TokenKernel::of_independent_features(
-        gain * attention.at(sublayer / 2).mixed_kernel(input.product, chain.samples, stream), m.width);
+        gain * attention.at(sublayer / 2).head_output_kernel(input.product, chain.samples, stream), m.width);
   };
   TokenKernel x = input_kernel(spec, chain.ids);
   if (m.embedding_norm) x = norm(x);
@@ -187,14 +186,14 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch) {
   const ModelSpec& m = spec.model;
-  // Attention averages the patterns of H heads: with heads wider than 32 that is the narrower limit of the two.
-  // And the MLP's output averages over h features.
+  // Attention averages over H heads, which makes 1/(32 H) larger than 1/D where heads are wider than 32, and the MLP's
+  // output averages over h features.
   const double step = std::max({1.0 / m.width, 1.0 / (32.0 * m.heads), 1.0 / m.mlp_width});
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     const auto i = static_cast<std::size_t>(l);
-    // A gated MLP's output is quadratic in its input at most, in second moments: degree 2.
+    // The second moment of a gated MLP's output grows at most with the square of its input's.
     const double degree = !ModelSpec::is_attention(l) && is_gated(m.mlp) ? 2.0 : 1.0;
     const double stream = rule.alpha * rule.alpha * q_in[i];
     const double branch = rule.beta * rule.beta * q_branch[i];

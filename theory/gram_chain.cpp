@@ -6,7 +6,7 @@
 #include <map>
 
 #include "sim/spec/weight.h"
-#include "theory/gram_modules.h"
+#include "theory/gram_signal.h"
 
 namespace periscope::theory {
 namespace {
@@ -58,12 +58,12 @@ class Readings {
  public:
   explicit Readings(const ModelSpec& model) : model_(model) {}
 
-  void write(int index, Signal site, const Eigen::Ref<const Matrix>& x) {
+  void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x) {
     const SignalReading r = read_signal(x, model_.width);
-    set(Statistic::second_moment, site, index, r.second_moment);
-    set(Statistic::variance, site, index, r.variance);
-    set(Statistic::mean, site, index, r.mean);
-    set(Statistic::token_cosine, site, index, r.token_cosine);
+    set(Statistic::second_moment, signal, index, r.second_moment);
+    set(Statistic::variance, signal, index, r.variance);
+    set(Statistic::mean, signal, index, r.mean);
+    set(Statistic::token_cosine, signal, index, r.token_cosine);
   }
 
   void write_branch(int sublayer, const SublayerRule& rule, const Eigen::Ref<const Matrix>& stream,
@@ -80,9 +80,9 @@ class Readings {
   Profile take() { return std::move(profile_); }
 
  private:
-  void set(Statistic statistic, Signal site, int index, double value) {
-    Curve& curve = profile_.curves[{statistic, site}];
-    const bool stream = site == Signal::x_out || site == Signal::r_out;
+  void set(Statistic statistic, Signal signal, int index, double value) {
+    Curve& curve = profile_.curves[{statistic, signal}];
+    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
     curve.value.resize(static_cast<std::size_t>(model_.sublayers() + (stream ? 1 : 0)),
                        std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;

@@ -1,4 +1,4 @@
-#include "theory/gram_modules.h"
+#include "theory/gram_signal.h"
 
 #include <algorithm>
 #include <cmath>
@@ -115,16 +115,16 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
     rotate(q, m.head_dim, frequencies);
     rotate(k, m.head_dim, frequencies);
   }
-  Matrix mixed(x.tokens(), m.query_width());
+  Matrix head_outputs(x.tokens(), m.query_width());
   const int group = m.heads / m.kv_heads;
   for (int head = 0; head < m.heads; ++head) {
     const Index own = Index{head} * m.head_dim;
     const Index shared = Index{head / group} * m.head_dim;
-    mixed.middleCols(own, m.head_dim) =
+    head_outputs.middleCols(own, m.head_dim) =
         pattern(m, m.scores_at(layer), q.middleCols(own, m.head_dim), k.middleCols(shared, m.head_dim)).transpose() *
         v.middleCols(shared, m.head_dim);
   }
-  return stddev_of(spec, Weight::o) * square_root(mixed);
+  return stddev_of(spec, Weight::o) * square_root(head_outputs);
 }
 
 Matrix mlp_root(const StackSpec& spec, const Matrix& input, NormalStream& stream) {

@@ -6,6 +6,10 @@
 /// Signals of the chain T25. A signal X [T, D] matters only through its Gram matrix XXᵀ and its means over features,
 /// the inner products with (1, …, 1): it is kept as coordinates [T, r] in an orthonormal frame of r ≤ D directions
 /// whose first is (1, …, 1)/√D. Norms, sums and all statistics of Gram matrices act on coordinates as on features.
+///
+/// A module stands between Gaussian matrices. A matrix of standard deviation s turns an input with coordinates a [T, r]
+/// into independent features a·g, g [r, 1] normal of standard deviation s, however wide the input is. So inside a
+/// module there are the signals of a run, and at its end the covariance of the last matrix's output.
 namespace periscope::theory {
 
 /// L with L Lᵀ = x xᵀ and no more columns than rows; x itself if it has no more. Repeated rows stay equal.
@@ -30,5 +34,12 @@ struct SignalReading {
   double second_moment, variance, mean, token_cosine;
 };
 SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
+
+/// Root [T, k], k ≤ T, of the covariance over tokens of one feature of attention's output: that covariance is
+/// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values.
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
+
+/// Likewise of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
+Matrix mlp_root(const StackSpec& spec, const Matrix& input, NormalStream& stream);
 
 }  // namespace periscope::theory

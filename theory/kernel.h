@@ -38,4 +38,9 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 /// Mean over the pairs of distinct tokens of K_tt'/√(K_tt K_t't'). NaN for one token.
 double token_cosine(const Matrix& k);
 
+/// E max |x_ti| for x_ti ~ N(0, second_moment_t) independent over the tokens t and `width` features, by
+/// quadrature of ∫ 1 − Π_t erf(m/√(2 q_t))^width dm: T18 without its asymptotic expansion. Tokens that
+/// resemble each other have a smaller maximum: then this is an upper value.
+double expected_maximum(const Vector& second_moment, int width);
+
 }  // namespace periscope::theory

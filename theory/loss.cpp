@@ -1,4 +1,4 @@
-#include "theory/loss.h"
+#include "theory/backward.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 namespace periscope::theory {
 namespace {
 
-/// Who has a label, and who has the same: means over the sequences of 1/n² for pairs of tokens, n the sequence's
-/// number of labels [T, T].
+/// Pairs of tokens that both have a label, and that have the same label: means over the sequences of 1/n² for such a
+/// pair and 0 for any other, n the sequence's number of labels [T, T].
 struct LabelPairs {
   Matrix both;
   Matrix same;
@@ -66,34 +66,35 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   const ScaledKernel logits(gain * output);
   NormalStream numbers = numbers_of(stream);
   Matrix inner = Matrix::Zero(tokens, tokens);
-  Matrix slopes = Matrix::Zero(tokens, tokens);
+  Matrix derivative_products = Matrix::Zero(tokens, tokens);
   for (int i = 0; i < samples; ++i) {
     Sample p;
     pattern_times(logits.unit_factor, numbers.normals_float(tokens, classes), logits.triangular, p);
     p *= static_cast<float>(std::sqrt(logits.scale));
-    Sample slope;
+    Sample derivative;
     if (cap > 0.0F) {
-      slope = (p / cap).array().tanh();
-      p = cap * slope;
-      slope = 1.0F - slope.array().square();
+      derivative = (p / cap).array().tanh();
+      p = cap * derivative;
+      derivative = 1.0F - derivative.array().square();
     }
     p.colwise() -= p.rowwise().maxCoeff().eval();
     p = p.array().exp();
     p.array().colwise() /= p.rowwise().sum().array().eval();
     if (cap > 0.0F) {
-      p = p.cwiseProduct(slope);
-      const Matrix once = (p * slope.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+      p = p.cwiseProduct(derivative);
+      const Matrix once = (p * derivative.transpose()).cast<double>() / (samples * static_cast<double>(classes));
       inner -= once + once.transpose();
-      slopes += (slope * slope.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+      derivative_products +=
+          (derivative * derivative.transpose()).cast<double>() / (samples * static_cast<double>(classes));
     }
     inner += (p * p.transpose()).cast<double>() / samples;
   }
   if (cap == 0.0F) {
     inner -= Matrix::Constant(tokens, tokens, 2.0 / classes);
-    slopes.setOnes();
+    derivative_products.setOnes();
   }
   const LabelPairs pairs = label_pairs(labels, tokens);
-  return gain * (pairs.both.cwiseProduct(inner) + pairs.same.cwiseProduct(slopes));
+  return gain * (pairs.both.cwiseProduct(inner) + pairs.same.cwiseProduct(derivative_products));
 }
 
 }  // namespace periscope::theory

@@ -33,7 +33,7 @@ BoundedSet gated_box(const Mapped& gate, const Mapped& up) {
     const double far_g = std::abs(g0) + aa + off_g;
     const double far_p = std::abs(p0) + bb + off_p;
     const double cross = cross_bound(std::abs(g0) * bb, std::abs(p0) * aa, g0 * p0 * ab, slack);
-    // Everything that a larger gate or up would give bounds what rounding can have taken away.
+    // The product of the largest gate and the largest up bounds every number whose rounding counts here.
     const double lost = slack * far_g * far_p + off_g * far_p + off_p * far_g + underflow(a.cols());
     const double most = g0 * p0 + cross + 0.5 * (aa * bb + ab) + lost;
     const double least = g0 * p0 - cross - 0.5 * (aa * bb - ab) - lost;

@@ -30,7 +30,7 @@ class Parameters {
   virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
   /// What is added to W x, empty for none.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
-  [[nodiscard]] virtual NormParameters norm(int sublayer, Weight site) const = 0;
+  [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
 };
 
 }  // namespace periscope::theory

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "theory/backward.h"
 #include "theory/forward.h"
-#include "theory/loss.h"
 #include "theory/pattern_level.h"
 
 namespace periscope::theory {

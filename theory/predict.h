@@ -7,7 +7,6 @@
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
 #include "theory/fault.h"
-#include "theory/paths.h"
 
 namespace periscope::theory {
 
@@ -53,8 +52,8 @@ struct Prediction {
   int draws_per_sequence = 0;
 
   /// True if the prediction of this statistic is exact at the stack's own widths.
-  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal site) const {
-    return exact_at_width && spread.find(statistic, site) != nullptr;
+  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal signal) const {
+    return exact_at_width && spread.find(statistic, signal) != nullptr;
   }
 };
 
@@ -67,7 +66,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover what the others may differ by. The result does not depend on the number of threads. Gradients that
-/// loss_refusal (theory/loss.h) names are left out.
+/// loss_refusal (theory/backward.h) names are left out.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 }  // namespace periscope::theory

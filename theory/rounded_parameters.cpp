@@ -50,8 +50,8 @@ Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
   return b;
 }
 
-NormParameters RoundedParameters::norm(int sublayer, Weight site) const {
-  NormParameters n = parameters_.norm(sublayer, site);
+NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
+  NormParameters n = parameters_.norm(sublayer, weight);
   // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
   // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.
   Eigen::VectorXd merged = n.gain;

@@ -18,7 +18,7 @@ class RoundedParameters final : public Parameters {
   [[nodiscard]] RowMatrix matrix(int layer, Weight weight) const override;
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
-  [[nodiscard]] NormParameters norm(int sublayer, Weight site) const override;
+  [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override;
 
   /// The largest magnitude of what was read so far, infinite if rounding made it so.
   [[nodiscard]] double largest() const { return largest_; }

@@ -37,12 +37,12 @@ ScorePathSum::ScorePathSum(const PatternLaw& law, const AttentionHead& head, con
   if (samples_last_steps_) value_factor_ = input.unit_factor.rowwise() - input.unit_factor.colwise().mean();
 }
 
-void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& patterns, NormalStream& numbers) {
+void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers) {
   const Sample& q = head.query.rotated;
   const Sample& k = head.key.rotated;
   const Index tokens = q.rows();
   const bool capped = law_.scores.soft_cap > 0.0;
-  if (capped) slope_ = head_.logit_slope(head);
+  if (capped) logit_derivative_ = head_.logit_derivative(head);
   kappa_.setZero(tokens, tokens);
   add_outer(kappa_, q, 1.0F);
   mirror_lower(kappa_);
@@ -53,9 +53,9 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& 
   values_kappa_ = values_.unit.cwiseProduct(kappa_);
   of_query_.setZero(tokens, tokens);
   of_key_.setZero(tokens, tokens);
-  for (const MixedPattern& pattern : patterns) {
+  for (const SampledPattern& pattern : patterns) {
     if (capped) {
-      b_ = pattern.a.cwiseProduct(slope_);
+      b_ = pattern.a.cwiseProduct(logit_derivative_);
     } else {
       b_ = static_cast<float>(law_.scale()) * pattern.a;
     }
@@ -72,11 +72,11 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<MixedPattern>& 
   key_ += of_key_;
 }
 
-void ScorePathSum::add_closed_form(const MixedPattern& pattern) {
+void ScorePathSum::add_closed_form(const SampledPattern& pattern) {
   const bool causal = law_.causal;
   pattern_times(b_, kappa_, causal, left_);  // Bκ
   symmetric_times_transposed_pattern(left_, b_, causal, product_);
-  of_query_ += pattern.mixed.cwiseProduct(product_);
+  of_query_ += pattern.output_kernel.cwiseProduct(product_);
   times_transposed_pattern(values_kappa_, b_, causal, work_);
   work_ = 0.5F * work_ - pattern.times_k.cwiseProduct(left_).transpose();
   pattern_times(b_, work_, causal, product_);
@@ -85,7 +85,7 @@ void ScorePathSum::add_closed_form(const MixedPattern& pattern) {
   times_pattern(w_, b_, causal, left_);  // WB
   symmetric_transposed_pattern_times(b_, left_, causal, product_);
   of_key_ += values_.unit.cwiseProduct(product_);
-  times_pattern(w_.cwiseProduct(pattern.mixed), b_, causal, work_);
+  times_pattern(w_.cwiseProduct(pattern.output_kernel), b_, causal, work_);
   work_ = 0.5F * work_ - left_.cwiseProduct(pattern.times_k);
   transposed_pattern_times(b_, work_, causal, product_);
   of_key_ += product_ + product_.transpose();

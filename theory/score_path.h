@@ -6,16 +6,16 @@
 
 namespace periscope::theory {
 
-/// A sampled pattern with what it makes of the values' kernel, all [T, T].
-struct MixedPattern {
-  Sample a;        ///< A
-  Sample times_k;  ///< A·unit
-  Sample mixed;    ///< A·unit·Aᵀ, `unit` of the centred kernel
+/// A sampled pattern and its products with the kernel of the values, all [T, T].
+struct SampledPattern {
+  Sample a;              ///< A
+  Sample times_k;        ///< A·unit
+  Sample output_kernel;  ///< A·unit·Aᵀ, `unit` of the centred kernel
 };
 
 /// T9's score path, summed over sampled heads: E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ given the head's pattern A, for values
 /// of covariance K and output gradients of covariance G, so that the gradient m of the pattern has
-/// Cov(m_ts, m_t's') = e·G_tt' K_ss'. With B = slope∘A (slope = ∂z/∂(q kᵀ): the factor on q·k and a soft cap's),
+/// Cov(m_ts, m_t's') = e·G_tt' K_ss'. With B = z'∘A (z' = ∂z/∂(q kᵀ): the factor on q·k times a soft cap's derivative),
 /// dz = B∘(m − rows' means under A), κ_k = k kᵀ, κ_q = q qᵀ of what enters the logits, P = A K, M = A K Aᵀ, W = G∘κ_q:
 ///   query: e·G∘[B(K∘κ_k)Bᵀ − B(P∘Bκ_k)ᵀ − (P∘Bκ_k)Bᵀ + M∘(B κ_k Bᵀ)]
 ///   key:   e·[(BᵀWB)∘K − Bᵀ((WB)∘P) − ((WB)∘P)ᵀB + Bᵀ(W∘M)B]
@@ -31,14 +31,14 @@ class ScorePathSum {
                const ScaledKernel& cotangents);
 
   /// Adds the patterns of one head's logits: one, or two with those of −logits.
-  void add(const HeadSample& head, const std::vector<MixedPattern>& patterns, NormalStream& numbers);
+  void add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers);
 
   /// The sums over all patterns added, in units of e and of the scales of both kernels [T, T].
   [[nodiscard]] Sample query() const { return cotangents_.unit.cwiseProduct(query_); }
   [[nodiscard]] const Sample& key() const { return key_; }
 
  private:
-  void add_closed_form(const MixedPattern& pattern);
+  void add_closed_form(const SampledPattern& pattern);
   void add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers);
 
   const PatternLaw& law_;
@@ -49,7 +49,7 @@ class ScorePathSum {
   Sample value_factor_;  // F with F Fᵀ = values_.unit
   Sample query_, key_;
   // Of one head, and work space.
-  Sample slope_, b_, kappa_, values_kappa_, w_, of_query_, of_key_, difference_, left_, work_, product_;
+  Sample logit_derivative_, b_, kappa_, values_kappa_, w_, of_query_, of_key_, difference_, left_, work_, product_;
 };
 
 }  // namespace periscope::theory

@@ -3,23 +3,16 @@
 import hashlib
 import math
 import pathlib
-import tempfile
 import unittest
 
 import tiny_checkpoint
-from periscope_process import SMALL, run, run_json
+from periscope_process import SMALL, FolderTest, run, run_json
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures"
-STACK = SMALL.replace('["pre", "peri"]', '"peri"').replace("tokens = 6", 'tokens = 6\nkind = "tokens"')
 
 
-class Certify(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "stack.toml"
-        self.config.write_text(STACK)
+class Certify(FolderTest):
+    STACK = SMALL.replace('["pre", "peri"]', '"peri"').replace("tokens = 6", 'tokens = 6\nkind = "tokens"')
 
     def certify(self, *arguments):
         return run_json("certify", *arguments, "--quiet")

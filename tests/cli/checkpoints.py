@@ -4,10 +4,9 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import unittest
 
-from periscope_process import run, run_json
+from periscope_process import FolderTest, run, run_json
 
 FIXTURES = pathlib.Path(sys.argv.pop(1))
 
@@ -21,12 +20,7 @@ STACKS = {"llama": ["pre"], "mistral": ["pre"], "qwen2": ["pre"], "qwen3": ["pre
           "bert": ["post", *PLAIN, "--set", "model.embedding_norm=true", "--set", "model.causal=false"]}
 
 
-class Info(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Info(FolderTest):
     def test_json_says_which_norm_is_where(self):
         info, code = run_json("info", FIXTURES / "gemma2")
         self.assertEqual(code, 0)

@@ -3,21 +3,12 @@
 import csv
 import json
 import math
-import pathlib
-import tempfile
 import unittest
 
-from periscope_process import SMALL, run, run_json
+from periscope_process import SMALL, FolderTest, run, run_json
 
 
-class Commands(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "small.toml"
-        self.config.write_text(SMALL)
-
+class Commands(FolderTest):
     def test_propagate_json(self):
         result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
         self.assertEqual(code, 0)

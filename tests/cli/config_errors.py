@@ -2,11 +2,9 @@
 
 import json
 import os
-import pathlib
-import tempfile
 import unittest
 
-from periscope_process import SMALL, run
+from periscope_process import SMALL, FolderTest, run
 
 # (what is appended to or replaces the configuration, flags, exit code, words of the message)
 SETTINGS = [
@@ -69,13 +67,7 @@ FLAGS = [
 ]
 
 
-class ConfigErrors(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.config = pathlib.Path(self.folder.name) / "small.toml"
-        self.config.write_text(SMALL)
-
+class ConfigErrors(FolderTest):
     def check(self, done, code, words):
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertEqual(done.stdout, "")
@@ -109,7 +101,7 @@ class ConfigErrors(unittest.TestCase):
         self.check(run(), 2, ["A subcommand is required"])
 
     def test_text_shorter_than_the_tokens(self):
-        text = pathlib.Path(self.folder.name) / "short.txt"
+        text = self.folder / "short.txt"
         text.write_text("abcdef")
         self.check(run("theory", "--config", self.config, "--set", "input.kind=text", "--set", f"input.path={text}"),
                    3, [str(text), "6 bytes could be read", "need 7"])
@@ -119,7 +111,7 @@ class ConfigErrors(unittest.TestCase):
                    ["converge.widths", "width 16", "kv_heads"])
 
     def test_verify(self):
-        case = pathlib.Path(self.folder.name) / "case.json"
+        case = self.folder / "case.json"
         for flags, code, words in [
                 (["--cases", 0], 2, ["--cases 0", "from 1 to"]),
                 (["--cases", "many"], 2, ["--cases"]),
@@ -158,7 +150,7 @@ class ConfigErrors(unittest.TestCase):
         self.check(run("export", "no/such.nc", "--csv", "-"), 3, ["no/such.nc"])
 
     def test_results_that_cannot_be_written(self):
-        blocker = pathlib.Path(self.folder.name) / "file"
+        blocker = self.folder / "file"
         blocker.write_text("")
         done = run("theory", "--config", self.config, "--out", blocker / "sub", environment=dict(os.environ))
         self.check(done, 1, ["cannot write", str(blocker)])

@@ -1,11 +1,9 @@
 """Configuration keys: listed, resolved and hashed from one table. Usage: configuration.py BINARY"""
 
 import json
-import pathlib
-import tempfile
 import unittest
 
-from periscope_process import SMALL, run, run_json
+from periscope_process import FolderTest, run, run_json
 
 # For every key another value than SMALL's.
 OTHER = {
@@ -32,14 +30,7 @@ FILES = {"input.path"}
 ELSEWHERE = ("converge.", "ladder.", "gradients.")
 
 
-class Configuration(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "small.toml"
-        self.config.write_text(SMALL)
-
+class Configuration(FolderTest):
     def provenance(self, *settings, command="theory", flags=()):
         words = [word for setting in settings for word in ("--set", setting)]
         result, _ = run_json(command, "--config", self.config, "--quiet", *words, *flags)

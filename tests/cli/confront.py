@@ -2,14 +2,12 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-from periscope_process import BINARY, SMALL, run, run_json
+from periscope_process import BINARY, FolderTest, run, run_json
 
 # A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
 LIST = """
@@ -50,14 +48,7 @@ REFUSED = [
 ]
 
 
-class Confront(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "small.toml"
-        self.config.write_text(SMALL)
-
+class Confront(FolderTest):
     def propagate(self, *flags):
         return run_json("propagate", "--config", self.config, "--quiet", *flags)
 

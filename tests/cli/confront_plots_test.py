@@ -3,12 +3,10 @@
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import pathlib
-import tempfile
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import SMALL, run
+from periscope_process import FolderTest, run
 
 import numpy as np
 from plots import ladder, results, wrong_theories
@@ -29,13 +27,7 @@ config = "small"
 """
 
 
-class ConfrontPlots(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "small.toml").write_text(SMALL)
-
+class ConfrontPlots(FolderTest):
     def test_power_marks_what_is_rejected(self):
         (self.folder / "list.toml").write_text(LIST)
         done = run("power", "--config", self.folder / "list.toml", "--out", self.folder, "--quiet")

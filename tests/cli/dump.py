@@ -3,24 +3,15 @@ Usage: dump.py BINARY"""
 
 import json
 import math
-import pathlib
-import tempfile
 import unittest
 
-from periscope_process import SMALL, run, run_json
+from periscope_process import FolderTest, run, run_json
 from safetensors_file import read_safetensors
 
 LAYERS, WIDTH, TOKENS = 2, 32, 6
 
 
-class Dump(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "small.toml"
-        self.config.write_text(SMALL)
-
+class Dump(FolderTest):
     def dump(self, *settings, backward=True):
         """-> config, model, activations"""
         target = self.folder / "dump"

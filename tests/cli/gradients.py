@@ -1,10 +1,8 @@
 """Every gradient experiment once, small: exit codes, JSON, result files. Usage: gradients.py BINARY"""
 
-import pathlib
-import tempfile
 import unittest
 
-from periscope_process import SMALL, run, run_json
+from periscope_process import SMALL, FolderTest, run, run_json
 
 KEYS = """
 [gradients]
@@ -16,13 +14,8 @@ FILES = {"depth": "gradient_depth", "attenuation": "gradient_attenuation", "iden
          "score-path": "score_path", "crossover": "gradient_crossover"}
 
 
-class Gradients(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.config = self.folder / "small.toml"
-        self.config.write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
+class Gradients(FolderTest):
+    STACK = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS
 
     def experiment(self, name, *flags):
         result, code = run_json("gradients", name, "--config", self.config, "--quiet", "--dtype", "f64", *flags)

@@ -2,14 +2,12 @@
 BINARY"""
 
 import json
-import pathlib
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-from periscope_process import BINARY, SMALL, run
+from periscope_process import BINARY, FolderTest, run
 
 LIST = """
 [[config]]
@@ -54,12 +52,9 @@ def without_times(json_object):
     return json_object
 
 
-class Interruption(unittest.TestCase):
+class Interruption(FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "small.toml").write_text(SMALL)
+        super().setUp()
         (self.folder / "list.toml").write_text(LIST)
 
     def command(self, name, *flags):

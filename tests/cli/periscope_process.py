@@ -4,6 +4,8 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
+import unittest
 
 BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -33,3 +35,16 @@ def run_json(*arguments, cwd=None):
     """The JSON object on standard output, which must hold nothing else; and the exit code."""
     done = run(*arguments, "--json", cwd=cwd)
     return json.loads(done.stdout), done.returncode
+
+
+class FolderTest(unittest.TestCase):
+    """Every test has a folder of its own, with `STACK` in the file `config`."""
+
+    STACK = SMALL
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.config = self.folder / "small.toml"
+        self.config.write_text(self.STACK)

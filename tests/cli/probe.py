@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import tiny_checkpoint
-from periscope_process import run, run_json
+from periscope_process import FolderTest, run, run_json
 from safetensors_file import read_safetensors, read_tensors
 from tiny_checkpoint import LAYERS, WIDTH
 
@@ -20,11 +20,9 @@ STORIES = SHARED / "checkpoints" / "stories260K"
 TOKENS = "5,9,2,250,9,17"
 
 
-class Checkpoints(unittest.TestCase):
+class Checkpoints(FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.checkpoint = self.folder / "tiny"
         self.tensors = tiny_checkpoint.write(self.checkpoint)
 

@@ -38,8 +38,9 @@ Matrix five_tokens() {
   return f * f.transpose();
 }
 
-Matrix mixed(const PatternLaw& law, const Matrix& k, int samples, std::uint64_t replicate = 0) {
-  return AttentionAverage(law, k.rows()).mixed_kernel(k, samples, {.seed = 1, .replicate = replicate, .sublayer = 0});
+Matrix head_output_kernel(const PatternLaw& law, const Matrix& k, int samples, std::uint64_t replicate = 0) {
+  return AttentionAverage(law, k.rows())
+      .head_output_kernel(k, samples, {.seed = 1, .replicate = replicate, .sublayer = 0});
 }
 
 /// Theory's average, entry by entry, with the standard error of independent replicates.
@@ -48,7 +49,7 @@ std::vector<Estimate> replicated(const PatternLaw& law, const Matrix& k) {
   constexpr int samples = 64;
   std::vector<std::vector<double>> values(static_cast<std::size_t>(k.size()));
   for (int r = 0; r < replicates; ++r) {
-    const Matrix m = mixed(law, k, samples, static_cast<std::uint64_t>(r));
+    const Matrix m = head_output_kernel(law, k, samples, static_cast<std::uint64_t>(r));
     for (Eigen::Index i = 0; i < m.size(); ++i) values[static_cast<std::size_t>(i)].push_back(m(i));
   }
   std::vector<Estimate> estimates;
@@ -60,7 +61,7 @@ std::vector<Estimate> replicated(const PatternLaw& law, const Matrix& k) {
 /// entry is compared twice, by symmetry: 0.1 % familywise for all comparisons of this file.
 void check_against_plain(const std::string& what, const PatternLaw& law, const Matrix& k, double finite_heads = 0.0) {
   const std::vector<Estimate> predicted = replicated(law, k);
-  const std::vector<Estimate> simulated = testing::plain_mixed_kernel(law, k, 4000, 99);
+  const std::vector<Estimate> simulated = testing::plain_head_output_kernel(law, k, 4000, 99);
   for (std::size_t i = 0; i < predicted.size(); ++i) {
     const double room = finite_heads * std::abs(simulated[i].mean);
     const double distance = std::abs(predicted[i].mean - simulated[i].mean);
@@ -93,7 +94,7 @@ TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
       law.causal = causal;
       (no_queries ? law.query_variance : law.key_variance) = 0.0;
       CHECK(is_uniform(law));
-      const Matrix m = mixed(law, k, 1);
+      const Matrix m = head_output_kernel(law, k, 1);
       for (Eigen::Index t = 0; t < 5; ++t) {
         for (Eigen::Index s = 0; s < 5; ++s) {
           const Eigen::Index rows = causal ? t + 1 : 5;
@@ -140,7 +141,7 @@ TEST_CASE("T4: checkpoints' score rules against a plain simulation: factor, soft
 TEST_CASE("T4: a window of one token leaves every token alone") {
   PatternLaw law = plain;
   law.scores.window = 1;
-  CHECK(mixed(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
+  CHECK(head_output_kernel(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
 }
 
 TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(heads*head_dim) for many") {
@@ -178,7 +179,7 @@ TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike"
   }
   PatternLaw law = plain;
   law.causal = false;
-  const Matrix m = mixed(law, k, 16);
+  const Matrix m = head_output_kernel(law, k, 16);
   CHECK(m.row(0).isApprox(m.row(2), 1e-5));
   CHECK(m.col(1).isApprox(m.col(4), 1e-5));
 }
@@ -187,16 +188,16 @@ TEST_CASE("T4: if all tokens are one, attention returns it") {
   for (const bool rope : {false, true}) {
     PatternLaw law = plain;
     law.rope = rope;
-    CHECK(mixed(law, Matrix::Constant(6, 6, 2.5), 4).isApprox(Matrix::Constant(6, 6, 2.5), 1e-5));
+    CHECK(head_output_kernel(law, Matrix::Constant(6, 6, 2.5), 4).isApprox(Matrix::Constant(6, 6, 2.5), 1e-5));
   }
 }
 
 TEST_CASE("T4: with QK-norm and no eps the pattern forgets the kernel's scale, at any magnitude") {
   PatternLaw law = plain;
   law.qk_norm = QkNorm::head;
-  const Matrix expected = mixed(law, five_tokens(), 8);
+  const Matrix expected = head_output_kernel(law, five_tokens(), 8);
   for (const double scale : {1e-30, 1e-3, 1e3, 1e30}) {
-    CHECK(mixed(law, scale * five_tokens(), 8).isApprox(scale * expected, 1e-4));
+    CHECK(head_output_kernel(law, scale * five_tokens(), 8).isApprox(scale * expected, 1e-4));
   }
 }
 
@@ -205,7 +206,7 @@ TEST_CASE("T4: scores beyond the range of float pick one token each, and stay nu
   const Vector q = five_tokens().diagonal();
   for (const double scale : {1e20, 1e40, 1e80, 1e200}) {
     CAPTURE(scale);
-    const Vector m = mixed(plain, scale * five_tokens(), 64).diagonal() / scale;
+    const Vector m = head_output_kernel(plain, scale * five_tokens(), 64).diagonal() / scale;
     bool between = true;
     for (Eigen::Index t = 0; t < 5; ++t) {
       between = between && m(t) >= 0.9999 * q.head(t + 1).minCoeff() && m(t) <= 1.0001 * q.head(t + 1).maxCoeff();
@@ -216,7 +217,7 @@ TEST_CASE("T4: scores beyond the range of float pick one token each, and stay nu
 
 TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
   const auto draw = [](std::uint64_t seed, std::uint64_t replicate, std::uint64_t sublayer) {
-    return AttentionAverage(plain, 5).mixed_kernel(five_tokens(), 2, {seed, replicate, sublayer});
+    return AttentionAverage(plain, 5).head_output_kernel(five_tokens(), 2, {seed, replicate, sublayer});
   };
   CHECK(draw(1, 2, 3) == draw(1, 2, 3));
   CHECK(draw(1, 2, 3) != draw(2, 2, 3));
@@ -251,7 +252,7 @@ void check_closed_form(const std::string& what, const PatternLaw& law) {
   g.array() += 0.4;  // a part that all tokens share
   const AttentionAverage average(law, k.rows());
   const auto kernels = [](const HeadGradients& head) {
-    return std::array{head.mixed, head.value, head.query, head.key};
+    return std::array{head.output, head.value, head.query, head.key};
   };
   constexpr int replicates = 24;
   std::vector<std::vector<double>> closed(4 * 25);
@@ -317,8 +318,8 @@ TEST_CASE("T9: scores of tokens that are alike, or of one token, have exactly no
           AttentionAverage(law, k.rows()).gradients(k, g, 4, {.seed = 1, .replicate = 0, .sublayer = 0});
       CHECK(head.query == Matrix::Zero(k.rows(), k.rows()));
       CHECK(head.key == head.query);
-      CHECK(head.mixed.isApprox(k, 1e-15));
-      CHECK((head.mixed.array() == head.mixed(0, 0)).all());
+      CHECK(head.output.isApprox(k, 1e-15));
+      CHECK((head.output.array() == head.output(0, 0)).all());
       CHECK(head.value.sum() == Approx(g.sum()));
     }
   }
@@ -338,7 +339,7 @@ TEST_CASE("T9: no product of pattern and kernel leaves out a token where blocks 
   CHECK(a.key.isApprox(b.key, 1e-12));
   const HeadGradients sampled = AttentionAverage(plain, tokens).sampled_gradients(k, g, 512, stream);
   const HeadGradients many = AttentionAverage(plain, tokens).gradients(k, g, 512, stream);
-  CHECK(many.mixed.isApprox(sampled.mixed, 1e-5));  // the same patterns
+  CHECK(many.output.isApprox(sampled.output, 1e-5));  // the same patterns
   CHECK(many.value.isApprox(sampled.value, 1e-5));
   CHECK(many.query.trace() == Approx(sampled.query.trace()).epsilon(0.05));
   CHECK(many.key.trace() == Approx(sampled.key.trace()).epsilon(0.05));

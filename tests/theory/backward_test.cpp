@@ -9,7 +9,6 @@
 
 #include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
-#include "theory/loss.h"
 #include "theory/predict.h"
 
 /// T7–T11 where they have closed forms.

@@ -124,7 +124,7 @@ class DenseStack {
     const Matrix q = prepared(linear(x, Weight::q), m_.heads);
     const Matrix k = prepared(linear(x, Weight::k), m_.kv_heads);
     Matrix v = linear(x, Weight::v);
-    Matrix mixed = Matrix::Zero(tokens, m_.query_width());
+    Matrix head_outputs = Matrix::Zero(tokens, m_.query_width());
     for (int h = 0; h < m_.heads; ++h) {
       const int group = h / (m_.heads / m_.kv_heads);
       if (mistake_ == Mistake::values_not_shared) v = linear(x, Weight::v);
@@ -137,11 +137,11 @@ class DenseStack {
         weight = (weight - weight.maxCoeff()).exp();
         weight /= weight.sum();
         for (int s = 0; s < seen; ++s) {
-          mixed.row(t).segment(h * e, e) += weight[s] * v.row(s).segment(group * e, e);
+          head_outputs.row(t).segment(h * e, e) += weight[s] * v.row(s).segment(group * e, e);
         }
       }
     }
-    return linear(mixed, Weight::o);
+    return linear(head_outputs, Weight::o);
   }
 
   [[nodiscard]] double activated(double u) const {

@@ -17,19 +17,19 @@ using std::numbers::pi;
 using testing::Function;
 
 double relu(double x) { return std::fmax(x, 0.0); }
-double relu_slope(double x) { return x > 0.0 ? 1.0 : 0.0; }
+double relu_derivative(double x) { return x > 0.0 ? 1.0 : 0.0; }
 double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
-double gelu_slope(double x) {
+double gelu_derivative(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * pi);
 }
 double silu(double x) { return 0.5 * x * (1.0 + std::tanh(0.5 * x)); }
-double silu_slope(double x) {
+double silu_derivative(double x) {
   const double t = std::tanh(0.5 * x);
   return 0.5 * (1.0 + t) + 0.25 * x * (1.0 - t * t);
 }
 
 double gelu_tanh(double x) { return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x))); }
-double gelu_tanh_slope(double x) {
+double gelu_tanh_derivative(double x) {
   const double t = std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * std::sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
 }
@@ -74,26 +74,26 @@ TEST_CASE("the quadrature of these tests, against moments known by hand") {
         Approx(0.4 * std::sqrt(6.0)).epsilon(1e-13));
   CHECK(testing::pair_expectation([](double x) { return x * x; }, 2.0, 3.0, 0.4) ==
         Approx(6.0 * (1 + 0.32)).epsilon(1e-13));
-  CHECK(testing::pair_expectation(relu_slope, 2.0, 3.0, 0.0) == Approx(0.25).epsilon(1e-13));
-  CHECK(testing::pair_expectation(relu_slope, 2.0, 3.0, 0.5) ==
+  CHECK(testing::pair_expectation(relu_derivative, 2.0, 3.0, 0.0) == Approx(0.25).epsilon(1e-13));
+  CHECK(testing::pair_expectation(relu_derivative, 2.0, 3.0, 0.5) ==
         Approx(1.0 / 3.0).epsilon(1e-13));  // 1/4 + asin(1/2)/2π
 }
 
 TEST_CASE("ReLU and GELU: closed forms for both kernels, to rounding") {
   CHECK(worst_kernel_error(Activation::relu, relu) < 1e-13);
-  CHECK(worst_derivative_error(Activation::relu, relu_slope) < 1e-13);
+  CHECK(worst_derivative_error(Activation::relu, relu_derivative) < 1e-13);
   CHECK(worst_kernel_error(Activation::gelu, gelu) < 1e-13);
-  CHECK(worst_derivative_error(Activation::gelu, gelu_slope) < 1e-13);
+  CHECK(worst_derivative_error(Activation::gelu, gelu_derivative) < 1e-13);
 }
 
 TEST_CASE("SiLU by Mehler's series: 1e-6 for the kernel, 1e-4 for its derivative, at variances up to 30") {
   CHECK(worst_kernel_error(Activation::silu, silu) < 1e-6);
-  CHECK(worst_derivative_error(Activation::silu, silu_slope) < 1e-4);
+  CHECK(worst_derivative_error(Activation::silu, silu_derivative) < 1e-4);
 }
 
 TEST_CASE("GELU's tanh form by Mehler's series") {
   CHECK(worst_kernel_error(Activation::gelu_tanh, gelu_tanh) < 1e-5);
-  CHECK(worst_derivative_error(Activation::gelu_tanh, gelu_tanh_slope) < 1e-3);
+  CHECK(worst_derivative_error(Activation::gelu_tanh, gelu_tanh_derivative) < 1e-3);
 }
 
 TEST_CASE("Mehler's series is exact to rounding where the activation is smooth on the scale of its input") {
@@ -168,14 +168,14 @@ TEST_CASE("variances that differ by little: interpolated coefficients, against t
       }
     }
     const Matrix kernel = activation_kernel(Activation::silu, c);
-    const Matrix slopes = derivative_kernel(Activation::silu, c);
+    const Matrix derivatives = derivative_kernel(Activation::silu, c);
     for (Eigen::Index t = 0; t < tokens; t += 3) {
       for (Eigen::Index s = 0; s < tokens; ++s) {
         Matrix pair(2, 2);  // too few tokens to interpolate
         pair << c(t, t), c(t, s), c(s, t), c(s, s);
         const double size = activation_kernel(Activation::silu, pair)(0, 0);
         CHECK(std::abs(kernel(t, s) - activation_kernel(Activation::silu, pair)(0, 1)) <= 1e-10 * size);
-        CHECK(std::abs(slopes(t, s) - derivative_kernel(Activation::silu, pair)(0, 1)) <= 1e-10);
+        CHECK(std::abs(derivatives(t, s) - derivative_kernel(Activation::silu, pair)(0, 1)) <= 1e-10);
       }
     }
   }

@@ -106,8 +106,8 @@ class PlainAttention {
 
 }  // namespace
 
-std::vector<Estimate> plain_mixed_kernel(const theory::PatternLaw& law, const theory::Matrix& k, int samples,
-                                         unsigned seed) {
+std::vector<Estimate> plain_head_output_kernel(const theory::PatternLaw& law, const theory::Matrix& k, int samples,
+                                               unsigned seed) {
   PlainAttention attention(law, k, seed);
   const auto tokens = static_cast<std::size_t>(k.rows());
   std::vector<std::vector<double>> draws(tokens * tokens);

@@ -19,7 +19,7 @@ struct PlainParameters final : Parameters {
     const auto at = biases.find({layer, weight});
     return at == biases.end() ? Eigen::VectorXd() : at->second;
   }
-  [[nodiscard]] NormParameters norm(int sublayer, Weight site) const override { return norms.at({sublayer, site}); }
+  [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override { return norms.at({sublayer, weight}); }
 };
 
 }  // namespace periscope::theory

@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cmath>
+
+#include "theory/certificate.h"
+
+namespace periscope::theory {
+
+SignalClass class_of(Signal signal) {
+  switch (signal) {
+    case Signal::embedding:
+    case Signal::input:
+    case Signal::sum:
+    case Signal::x_out:
+    case Signal::r_out: return SignalClass::stream;
+    case Signal::A_out:
+    case Signal::f_out:
+    case Signal::B_out: return SignalClass::branch;
+    case Signal::q_projected:
+    case Signal::k_projected:
+    case Signal::q:
+    case Signal::k:
+    case Signal::v:
+    case Signal::mixed: return SignalClass::attention;
+    case Signal::dots:
+    case Signal::cap_inputs:
+    case Signal::scores: return SignalClass::scores;
+    case Signal::gate:
+    case Signal::up:
+    case Signal::gated:
+    case Signal::hidden: return SignalClass::mlp;
+    default: return signal >= Signal::products ? SignalClass::inside : SignalClass::head;
+  }
+}
+
+const SignalBound* Certificate::find(Signal signal, int sublayer) const {
+  const auto at =
+      std::ranges::find_if(bounds, [&](const SignalBound& b) { return b.signal == signal && b.sublayer == sublayer; });
+  return at == bounds.end() ? nullptr : &*at;
+}
+
+const SignalBound* Certificate::worst(SignalClass kind) const {
+  const SignalBound* worst = nullptr;
+  for (const SignalBound& b : bounds) {
+    if (class_of(b.signal) == kind && (worst == nullptr || b.largest > worst->largest)) worst = &b;
+  }
+  return worst;
+}
+
+double Certificate::limit(const SignalBound& bound) const {
+  if (arithmetic.kind == Arithmetic::exact) return infinity;
+  return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
+}
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
+  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
+  std::size_t end = all ? certificate.bounds.size() : 0;
+  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
+    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
+  }
+  for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
+    const SignalBound& b = certificate.bounds[i];
+    // What a sublayer's ops store or sum on their way stands behind its other signals and may be upstream of them.
+    const bool upstream = i < end || (end > 0 && class_of(b.signal) == SignalClass::inside &&
+                                      b.sublayer <= certificate.bounds[end - 1].sublayer);
+    if (!upstream) continue;
+    const double limit = certificate.limit(b);
+    if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
+  }
+  return {};
+}
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
+  for (const SignalBound& b : certificate.bounds) {
+    if (kind && class_of(b.signal) != *kind) continue;
+    if (!(b.largest <= format.largest)) return {false, &b, format.largest};
+  }
+  return {};
+}
+
+}  // namespace periscope::theory
