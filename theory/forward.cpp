@@ -43,7 +43,7 @@ class ProfileWriter {
  private:
   void set(Statistic statistic, Signal signal, int index, double value) {
     Curve& curve = profile_.curves[{statistic, signal}];
-    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
+    const bool stream = runs_over_depth(signal);
     curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)),
                        std::numeric_limits<double>::quiet_NaN());
     curve.value[static_cast<std::size_t>(index)] = value;

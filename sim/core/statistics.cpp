@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "sim/core/checks.h"
 
@@ -54,6 +55,12 @@ SignalStatistics StatisticsLayout::read(const std::vector<double>& numbers) cons
 StatisticsRecord::Slot StatisticsRecord::measure(const Tensor& x, const StatisticsRequest& request) {
   numbers_.push_back(ops_->measure(x, request));
   layouts_.emplace_back(x, request);
+  return fetched_.size() + numbers_.size() - 1;
+}
+
+StatisticsRecord::Slot StatisticsRecord::squares(Tensor numbers) {
+  layouts_.emplace_back(numbers.cols());
+  numbers_.push_back(std::move(numbers));
   return fetched_.size() + numbers_.size() - 1;
 }
 

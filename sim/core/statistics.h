@@ -60,6 +60,8 @@ struct SignalStatistics {
 /// Where the numbers of one request stand in the f64 tensor [1, size] that holds them all.
 struct StatisticsLayout {
   StatisticsLayout(const Tensor& x, const StatisticsRequest& request);
+  /// Of squares alone.
+  explicit StatisticsLayout(Tensor::Index count) : squares(0), rows(count), size(count) {}
 
   using Index = Tensor::Index;
   static constexpr Index none = -1;  ///< place of what nobody asked for
@@ -71,7 +73,7 @@ struct StatisticsLayout {
   Index entries = none;     ///< [entry_count, 3]: row, column, value
   Index median = none;
   Index columns = none;  ///< [D]
-  Index rows, cols, magnitude_count, entry_count;
+  Index rows, cols = 0, magnitude_count = 0, entry_count = 0;
   Index size = 0;
 
   /// `numbers` are the tensor's values on the host.
@@ -88,6 +90,8 @@ class StatisticsRecord {
   explicit StatisticsRecord(const Backend& ops) : ops_(&ops) {}
   /// Notes what `request` asks for, to be read from this slot after the next fetch.
   Slot measure(const Tensor& x, const StatisticsRequest& request);
+  /// The same of squares that were measured elsewhere: f64 [1, n].
+  Slot squares(Tensor numbers);
   void fetch();
   /// Throws std::out_of_range for a slot that was not fetched.
   [[nodiscard]] const SignalStatistics& operator[](Slot slot) const { return fetched_.at(slot); }

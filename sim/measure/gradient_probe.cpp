@@ -29,30 +29,28 @@ void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
     shares_.push_back({at.sublayer, scores, measure(dx)});
   }
   if (!is_stream_signal(at.signal)) return;
-  const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
   const Slot slot = measure(dx);
-  signals_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.signal, dx.rows(), slot});
+  signals_.push_back({runs_over_depth(at.signal) ? at.sublayer + 1 : at.sublayer, at.signal, dx.rows(), slot});
   if (at.sublayer < 0 && context_.model.placement.two_streams) signals_.push_back({0, Signal::r_out, dx.rows(), slot});
 }
 
 void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
   if (!is_layer_matrix(parameter.weight) || parameter.part != ParameterId::Part::matrix) return;
-  const double value = gradient.squares();
-  const auto record_weight = [&](Statistic statistic, double number) {
-    set(profile_.weight_curves[{statistic, parameter.weight}], context_.model.layers, parameter.layer(), number);
-  };
-  record_weight(Statistic::grad_sq, value);
-  record_weight(Statistic::log_grad_sq, std::log(value));
+  weights_.push_back({parameter.layer(), parameter.weight, record_.squares(gradient.squares())});
 }
 
 void GradientProbe::take_into(Profile& profile) {
   record_.fetch();
   for (const SignalGradient& g : signals_) {
-    const bool stream = g.signal == Signal::x_out || g.signal == Signal::r_out;
-    const int length = context_.model.sublayers() + (stream ? 1 : 0);
+    const int length = context_.model.sublayers() + (runs_over_depth(g.signal) ? 1 : 0);
     const double value = squares(g.slot) / static_cast<double>(g.rows);
     set(profile_.curves[{Statistic::grad_sq, g.signal}], length, g.index, value);
     set(profile_.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
+  }
+  for (const WeightGradient& g : weights_) {
+    const double value = squares(g.slot);
+    set(profile_.weight_curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
+    set(profile_.weight_curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
   }
   for (const ScoreShare& s : shares_) {
     const double scores = squares(s.scores);

@@ -27,6 +27,11 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
     Tensor::Index rows;
     Slot slot;
   };
+  struct WeightGradient {
+    int layer;
+    Weight weight;
+    Slot slot;
+  };
   struct ScoreShare {
     int sublayer;
     Slot scores, values;
@@ -38,6 +43,7 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
   const StackContext& context_;
   StatisticsRecord record_;
   std::vector<SignalGradient> signals_;
+  std::vector<WeightGradient> weights_;
   std::vector<ScoreShare> shares_;
   Profile profile_;
   Tensor through_queries_, through_keys_;  // of the attention module that is passed just now

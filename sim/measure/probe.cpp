@@ -22,7 +22,7 @@ Probe::Probe(const StackContext& context) : context_(context), record_(context.o
 Curve& Probe::curve(Statistic statistic, Signal signal) {
   Curve& c = reading_.profile.curves[{statistic, signal}];
   if (c.value.empty()) {
-    const bool stream = signal == Signal::x_out || signal == Signal::r_out;
+    const bool stream = runs_over_depth(signal);
     c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
   }
   return c;
@@ -31,7 +31,7 @@ Curve& Probe::curve(Statistic statistic, Signal signal) {
 void Probe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward || !is_stream_signal(at.signal)) return;
   const bool of_input = at.sublayer < 0;
-  const bool stream = at.signal == Signal::x_out || at.signal == Signal::r_out;
+  const bool stream = runs_over_depth(at.signal);
   if (of_input && at.signal == Signal::x_out) choose_tokens(x.rows());
   const Slot slot = measure(x);
   places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot});

@@ -41,7 +41,7 @@ class SignalReplacer : public Interface {
 /// The gradient of one parameter, computed only when it is asked for. Valid during the callback.
 class ParameterGradient {
  public:
-  ParameterGradient(std::function<Tensor()> whole, std::function<double()> squares)
+  ParameterGradient(std::function<Tensor()> whole, std::function<Tensor()> squares)
       : compute_(std::move(whole)), compute_squares_(std::move(squares)) {}
 
   /// The gradient itself, of the parameter's shape.
@@ -49,12 +49,13 @@ class ParameterGradient {
     if (!whole_) whole_ = compute_();
     return *whole_;
   }
-  /// The sum of its entries' squares, which needs no tensor of the parameter's shape.
-  [[nodiscard]] double squares() const { return compute_squares_(); }
+  /// f64 [1, n] on the device, numbers whose sum is that of the entries' squares: no tensor of the parameter's shape
+  /// has to be made for them, and a recorder may bring those of a whole pass to the host at once (StatisticsRecord).
+  [[nodiscard]] Tensor squares() const { return compute_squares_(); }
 
  private:
   std::function<Tensor()> compute_;
-  std::function<double()> compute_squares_;
+  std::function<Tensor()> compute_squares_;
   mutable std::optional<Tensor> whole_;
 };
 

@@ -12,7 +12,9 @@ class DenseReading final : public LinearReading {
   [[nodiscard]] Tensor output() override { return ops_.linear(x_, w()); }
   [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_backward_input(dy, w()); }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override { return ops_.linear_backward_weight(dy, x_); }
-  [[nodiscard]] double gradient_sq(const Tensor& dy) const override { return sum_of_squares(ops_, gradient(dy)); }
+  [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
+    return ops_.measure(gradient(dy), {.squares = true});
+  }
   void release() override { w_ = {}; }
 
  private:
@@ -40,12 +42,6 @@ class DenseMap final : public LinearMap {
 };
 
 }  // namespace
-
-double sum_of_squares(const Backend& ops, const Tensor& x) {
-  double sum = 0.0;
-  for (const double row : ops.row_dots(x, x)) sum += row;
-  return sum;
-}
 
 std::shared_ptr<const LinearMap> dense_map(std::function<Tensor()> matrix) {
   return std::make_shared<DenseMap>(std::move(matrix));

@@ -19,8 +19,8 @@ class LinearReading : public Interface {
   [[nodiscard]] virtual Tensor pull(const Tensor& dy) = 0;
   /// dW = dYᵀ X [out, in].
   [[nodiscard]] virtual Tensor gradient(const Tensor& dy) const = 0;
-  /// ‖dYᵀ X‖_F².
-  [[nodiscard]] virtual double gradient_sq(const Tensor& dy) const = 0;
+  /// f64 [1, n] on the device, numbers whose sum is ‖dYᵀ X‖_F².
+  [[nodiscard]] virtual Tensor gradient_squares(const Tensor& dy) const = 0;
   /// Frees the memory of W if W can be drawn or read again.
   virtual void release() = 0;
 };
@@ -33,9 +33,6 @@ class LinearMap : public Interface {
   /// W itself, for what reads its entries: files, certificates.
   [[nodiscard]] virtual Tensor dense() const = 0;
 };
-
-/// Σ x_ij².
-[[nodiscard]] double sum_of_squares(const Backend& ops, const Tensor& x);
 
 /// A dense matrix that `matrix` draws or reads when it is needed: at a reading, and again on the way back if it was
 /// released in between. What `matrix` refers to must outlive the map and its readings.

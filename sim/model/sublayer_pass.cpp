@@ -80,7 +80,7 @@ Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
 Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
   LinearReading& reading = *kept_in(readings_, weight);
   tell(id_of(weight, ParameterId::Part::matrix),
-       {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_sq(dy); }});
+       {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_squares(dy); }});
   if (!weights_.matrix(weight).bias.empty()) {
     tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return context_.ops.column_sums(dy); });
   }
@@ -136,7 +136,7 @@ void SublayerPass::tell(const ParameterId& id, const ParameterGradient& gradient
 }
 
 void SublayerPass::tell_whole(const ParameterId& id, const std::function<Tensor()>& gradient) const {
-  tell(id, {gradient, [&] { return sum_of_squares(context_.ops, gradient()); }});
+  tell(id, {gradient, [&] { return context_.ops.measure(gradient(), {.squares = true}); }});
 }
 
 }  // namespace periscope

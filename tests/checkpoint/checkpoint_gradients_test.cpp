@@ -56,7 +56,7 @@ TEST_CASE("a tensor is handed over once, when its last use has come") {
                                 [&](const std::string& tensor, const std::vector<double>&) { done.push_back(tensor); });
   const int width = checkpoint.model().width;
   const Tensor square = ops.constant(width, width, DType::f64, 1.0);
-  const ParameterGradient gradient([&] { return square; }, [] { return 0.0; });
+  const ParameterGradient gradient([&] { return square; }, [] { return Tensor(); });
   gradients.on_gradient(matrix_id(0, Weight::q), gradient);
   gradients.on_gradient(matrix_id(0, Weight::v), gradient);
   CHECK(done.empty());

@@ -28,7 +28,8 @@ class ByHand {
   }
   GradientProbe& probe() { return probe_; }
   void tell(const ParameterId& parameter, const Tensor& gradient) {
-    probe_.on_gradient(parameter, {[&] { return gradient; }, [&] { return sum_of_squares(truth(), gradient); }});
+    probe_.on_gradient(parameter,
+                       {[&] { return gradient; }, [&] { return truth().measure(gradient, {.squares = true}); }});
   }
   Profile take() {
     Profile profile;

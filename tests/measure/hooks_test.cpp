@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,8 +32,8 @@ class Listener final : public SignalRecorder, public GradientRecorder {
                                 truth().to_host(x).front()));
   }
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
-    calls.push_back(
-        fmt::format("{} {} {}", name_of(parameter), truth().to_host(gradient.whole()).front(), gradient.squares()));
+    calls.push_back(fmt::format("{} {} {}", name_of(parameter), truth().to_host(gradient.whole()).front(),
+                                fmt::join(truth().to_host(gradient.squares()), " ")));
   }
   Calls calls;
 };
