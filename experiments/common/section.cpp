@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -35,14 +36,16 @@ std::string sha256_hex(const std::string& text) {
   return sha256([rest = std::string_view(text)]() mutable { return std::exchange(rest, {}); });
 }
 
-std::string sha256_of_file(const std::string& path) {
+std::string sha256_of_file(const std::string& path, const std::string& name) {
+  const std::string what = name.empty() ? path : name + " " + path;
+  if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("{}: no such file", what));
   std::ifstream file(path, std::ios::binary);
   std::string buffer(1U << 20U, '\0');
   const std::string hash = sha256([&] {
     file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     return std::string_view(buffer.data(), static_cast<std::size_t>(file.gcount()));
   });
-  if (!file.eof()) throw InputError(fmt::format("{}: cannot be read to its end", path));
+  if (!file.eof()) throw InputError(fmt::format("{}: cannot be read to its end", what));
   return hash;
 }
 

@@ -19,9 +19,9 @@ struct KeyText {
   std::string meaning;
 };
 
-/// The SHA-256 of a text, and of the bytes of a file; InputError if it cannot be read.
+/// The SHA-256 of a text, and of the bytes of a regular file. InputError, which begins with `name`, for another path.
 std::string sha256_hex(const std::string& text);
-std::string sha256_of_file(const std::string& path);
+std::string sha256_of_file(const std::string& path, const std::string& name = {});
 
 nlohmann::ordered_json placement_json(const Placement& placement);  ///< its name, or the table of its free form
 std::string toml_text(const nlohmann::ordered_json& value);         ///< "1e-6", "[0.0, 1.0]", "\"peri\""
@@ -85,7 +85,8 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
     json[std::string(key.name)] = value_json(key, values);
     if (for_hash && key.effect == Effect::file) {
       const std::string path = json[std::string(key.name)];
-      if (!path.empty()) json[std::string(key.name)] = sha256_of_file(path);
+      if (!path.empty())
+        json[std::string(key.name)] = sha256_of_file(path, std::string(section.name) + "." + std::string(key.name));
     }
   }
   return json;
