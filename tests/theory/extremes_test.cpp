@@ -11,18 +11,12 @@
 
 #include "tests/support/hypothesis.h"
 #include "theory/kernel.h"
+#include "theory/laws.h"
 
 namespace periscope::theory {
 namespace {
 
 using doctest::Approx;
-
-/// The largest of n ≫ 1 Gaussian entries of standard deviation σ lies near
-/// σ·(√(2 ln n) − (ln ln n + ln 4π)/(2√(2 ln n))), leading order.
-double typical_maximum(double n, double sigma) {
-  const double root = std::sqrt(2.0 * std::log(n));
-  return sigma * (root - (std::log(std::log(n)) + std::log(4.0 * std::numbers::pi)) / (2.0 * root));
-}
 
 /// Largest magnitude of independent tokens, simulated.
 testing::Estimate simulated_maximum(const Vector& second_moment, int width, int draws) {
