@@ -59,7 +59,7 @@ Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind)
   }
   for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
     const SignalBound& b = certificate.bounds[i];
-    // What a sublayer's ops store or sum on their way stands behind its other signals and may be upstream of them.
+    // Bounds of numbers inside a sublayer's ops are listed after its signals but may feed them: they count as upstream.
     const bool upstream = i < end || (end > 0 && class_of(b.signal) == SignalClass::inside &&
                                       b.sublayer <= certificate.bounds[end - 1].sublayer);
     if (!upstream) continue;

@@ -1,6 +1,5 @@
 #include "theory/gram_chain.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>

@@ -144,7 +144,8 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
       const double error = worst_error(prediction, prediction.profile);
       const int most_chains = options.most_samples / (samples * inputs) * inputs;
       if (error <= 1.0 || most_chains <= level.chains()) break;
-      // The largest of many estimated errors is likely estimated too large: two steps are cheaper than one too long.
+      // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
+      // taken first and the errors are estimated again.
       constexpr double first_step = 0.6;
       const double needed = std::min(first_step * level.chains() * error * error, 1e9);
       level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),

@@ -67,7 +67,7 @@ class Collector {
         .precise = known && (!is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
     if (std::isnan(cell.predicted)) {
       if (std::isnan(cell.measured)) return {};
-      cell.scale = nan;  // it could have refused nothing
+      cell.scale = nan;  // without a scale a cell has no power
     }
     if constexpr (std::is_same_v<Place, Weight>) {
       cell.weight = place;
@@ -157,7 +157,7 @@ class Collector {
   void score_share() {
     for (std::size_t l = 0; l < length(Statistic::score_share, Signal::A_out); ++l) {
       std::optional<Cell> cell = entry(Statistic::score_share, Signal::A_out, l);
-      // Where nothing comes back there is nothing to share.
+      // If no gradient reaches the module's output, the share is 0/0 and there is no cell.
       const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
       if (!cell || (arrives != nullptr && arrives->value.at(l) == 0.0)) continue;
       if (std::isnan(cell->predicted)) {
@@ -201,8 +201,8 @@ std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOp
 }
 
 std::string out_of_range(const Comparison& c) {
-  // Squares of entries near the smallest normal number; in f64 the statistic itself, a square, is lost before.
-  const double smallest = c.dtype == DType::f64 ? 1e-290 : 1e-70;
+  // Below this second moment squares underflow: in f32 those of entries, in f64 those of its deviations over seeds.
+  const double smallest = c.dtype == DType::f64 ? 1e-140 : 1e-70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = c.prediction.profile.find(Statistic::second_moment, signal);
     if (curve == nullptr) continue;

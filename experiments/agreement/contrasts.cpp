@@ -84,7 +84,7 @@ std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell
   if (comparison.per_seed == nullptr) return {};
   std::map<Group, std::vector<const Cell*>> groups;
   for (const Cell& cell : cells) {
-    // A gradient that stands as it is, not as its logarithm, is one of a few that are zero.
+    // Cells of grad_sq stand in for log_grad_sq where a gradient is about zero; they take no part in contrasts.
     if (cell.statistic == Statistic::grad_sq || !cell.is_finite() || !(cell.scale > 0.0)) continue;
     groups[group_of(cell)].push_back(&cell);
   }

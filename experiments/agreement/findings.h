@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <limits>
 #include <span>
 #include <string>
@@ -9,6 +10,9 @@
 #include "experiments/agreement/agreement.h"
 
 namespace periscope {
+
+/// The larger of two numbers; NaN if one is, so that a maximum does not hide it.
+[[nodiscard]] inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// A mean over seeds and its standard error.
 struct Estimate {

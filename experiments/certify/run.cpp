@@ -11,6 +11,7 @@
 #include "experiments/common/theory_parameters.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/results/provenance.h"
+#include "experiments/results/sha256.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/spec/error.h"

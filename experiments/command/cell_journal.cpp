@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "experiments/results/json_text.h"
-#include "sim/spec/error.h"
 
 namespace periscope {
 namespace {

@@ -44,7 +44,7 @@ void publish(const std::string& name, const CommonOptions& options, const std::s
              const std::string& table, bool json_file) {
   nlohmann::ordered_json json;
   if (options.json || json_file) json = result.json();
-  // What theory was told instead of the truth stands where nobody overlooks it.
+  // A result with --theory-set says so at the top level too, not only in its provenance.
   if (json.contains("provenance") && json["provenance"].contains("theory_told")) {
     json["theory_told"] = json["provenance"]["theory_told"];
   }

@@ -20,12 +20,12 @@ namespace periscope {
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body);
 
-/// What a command returns, stopped ones too.
-int exit_code_of(const std::function<ExitCode()>& body);
-
 /// The same for a command that also takes --theory-set.
 CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                                 std::function<ExitCode(const CommonOptions&)> body);
+
+/// Runs `body`; returns its exit code, or 75, 130 or 143 if it was stopped.
+int exit_code_of(const std::function<ExitCode()>& body);
 
 /// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
 /// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with

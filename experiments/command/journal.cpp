@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "experiments/common/section.h"
+#include "experiments/results/sha256.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

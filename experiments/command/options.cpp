@@ -5,16 +5,33 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
+namespace {
+
+/// As run.seed: CLI11 would take −1 for 2^64 − 1.
+std::uint64_t parse_seed(const std::string& word) {
+  std::int64_t seed = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), seed);
+  if (error != std::errc() || end != word.data() + word.size() || seed < 0) {
+    throw ConfigError(fmt::format("--seed {}: expected a whole number from 0 to 2^63 - 1", word));
+  }
+  return static_cast<std::uint64_t>(seed);
+}
+
+}  // namespace
+
 void CommonOptions::add_to(CLI::App& command) {
   command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
   command.add_option("--set", settings, "Override one key, as in --set model.width=256; may be repeated")
       ->allow_extra_args(false);
-  command.add_option("--seed", seed, "First random seed");
+  command.add_option_function<std::string>(
+      "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed");
   command.add_option("--seeds", seeds, "Number of seeds");
   command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it");
   command.add_option("--device", device, "cpu, reference or cuda");

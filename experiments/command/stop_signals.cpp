@@ -32,13 +32,13 @@ std::int64_t milliseconds_now() {
   return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
 }
 
-/// A launcher may signal the process and then its group: that is one wish.
-constexpr std::int64_t one_wish = 100;  // milliseconds
+/// Two signals within this time count as one, because a launcher may signal the process and then its group.
+constexpr std::int64_t same_request = 100;  // milliseconds
 
 extern "C" void ask_to_stop(int number) {
   if (number == SIGALRM) _exit(note_and_code());
   if (signal_that_came != 0) {
-    if (milliseconds_now() - came_at < one_wish) return;
+    if (milliseconds_now() - came_at < same_request) return;
     _exit(note_and_code());
   }
   came_at = milliseconds_now();
@@ -56,7 +56,7 @@ void install_stop_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGALRM}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
-    // A shell has its background processes ignore SIGINT: it stays so.
+    // A shell starts background jobs with SIGINT ignored, which this leaves as it is.
     if (before.sa_handler != SIG_IGN || number == SIGALRM) sigaction(number, &action, nullptr);
   }
 }

@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// Random choices from one stream, the same on every machine: for cases that a seed and a number name.
+/// Random choices for generated cases, fixed by a seed and the case's number, the same on every machine.
 class Draw {
  public:
   explicit Draw(StreamKey key) : engine_(key) {}

@@ -4,6 +4,7 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/results/json_text.h"
+#include "experiments/results/sha256.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -81,9 +82,9 @@ bool one_seed_per_thread(const StackSpec& spec) {
   return static_cast<long>(spec.model.mlp_width) * spec.model.width <= largest;
 }
 
-std::string seed_key(const StackSpec& spec, const RunOptions& run, std::uint64_t seed) {
+std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run) {
   const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward};
-  return fmt::format("{} seed {}", sha256_hex(json_text(all)).substr(0, 16), seed);
+  return fmt::format("{} {}", what, sha256_hex(json_text(all)).substr(0, 16));
 }
 
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -95,8 +96,8 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const R
                           Progress& progress, const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
   over_kept_seeds(
-      spec, run, seeds, progress, [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed); }, json_of,
-      reading_of,
+      "reading", spec, run, seeds, progress, [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed); },
+      json_of, reading_of,
       [&](const Reading& reading) {
         average.add(reading);
         on_seed(reading);

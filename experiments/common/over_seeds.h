@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "experiments/command/cell_journal.h"
@@ -17,17 +20,19 @@ bool one_seed_per_thread(const StackSpec& spec);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
 /// the order of the seeds, one at a time. Ops do not depend on the number of threads, so both ways give the same
-/// bits. Throws what the first of the failed seeds threw, or `use` of it; Stopped once `progress` is asked to stop.
+/// bits. Throws what the first of the failed seeds threw, or `use` of it, without beginning another seed; Stopped once
+/// `progress` is asked to stop.
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, int seeds, const Progress& progress, const Measure& measure, const Use& use) {
   std::exception_ptr failure;
+  std::atomic<bool> failed = false;  // with the first failure, which the ordered part has seen
 #pragma omp parallel for ordered schedule(dynamic, 1) if (one_seed_per_thread(spec))
   for (int i = 0; i < seeds; ++i) {
     std::optional<std::invoke_result_t<Measure, int>> result;
     std::exception_ptr caught;
     try {
       progress.throw_if_stop_requested();
-      result = measure(i);
+      if (!failed) result = measure(i);
     } catch (...) {
       caught = std::current_exception();
     }
@@ -39,24 +44,27 @@ void over_seeds(const StackSpec& spec, int seeds, const Progress& progress, cons
       } catch (...) {
         failure = std::current_exception();
       }
+      if (failure) failed = true;
     }
   }
   if (failure) std::rethrow_exception(failure);
 }
 
-/// The key in a journal of what a seed of this stack showed: all that it depends on.
-std::string seed_key(const StackSpec& spec, const RunOptions& run, std::uint64_t seed);
+/// What `what` of a stack's seeds depends on but for the seed, as the beginning of their keys in a journal. Reads the
+/// files that the specification names.
+std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run);
 
-/// The same for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has is not
-/// measured again. `json_of` and `from_json` write and read a result to its last bit.
+/// over_seeds for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has of `what`
+/// is not measured again. `json_of` and `from_json` write and read a result to its last bit.
 template <class Measure, class JsonOf, class FromJson, class Use>
-void over_kept_seeds(const StackSpec& spec, const RunOptions& run, int seeds, const Progress& progress,
-                     const Measure& measure, const JsonOf& json_of, const FromJson& from_json, const Use& use) {
+void over_kept_seeds(std::string_view what, const StackSpec& spec, const RunOptions& run, int seeds,
+                     const Progress& progress, const Measure& measure, const JsonOf& json_of, const FromJson& from_json,
+                     const Use& use) {
   CellJournal* journal = progress.journal();
+  const std::string key = journal == nullptr ? "" : seeds_key(what, spec, run);
   const auto seed_of = [&](int i) { return run.seed + static_cast<std::uint64_t>(i); };
-  const auto kept = [&](int i) {
-    return journal == nullptr ? nullptr : journal->find(seed_key(spec, run, seed_of(i)));
-  };
+  const auto key_of = [&](int i) { return key + " seed " + std::to_string(seed_of(i)); };
+  const auto kept = [&](int i) { return journal == nullptr ? nullptr : journal->find(key_of(i)); };
   int next = 0;
   over_seeds(
       spec, seeds, progress,
@@ -65,8 +73,7 @@ void over_kept_seeds(const StackSpec& spec, const RunOptions& run, int seeds, co
         return cell != nullptr ? from_json(*cell) : measure(seed_of(i));
       },
       [&](const auto& result) {
-        if (journal != nullptr && kept(next) == nullptr)
-          journal->keep(seed_key(spec, run, seed_of(next)), json_of(result));
+        if (journal != nullptr && kept(next) == nullptr) journal->keep(key_of(next), json_of(result));
         ++next;
         use(result);
       });

@@ -1,9 +1,8 @@
 #include "experiments/common/power_law.h"
 
+#include <algorithm>
 #include <boost/math/tools/minima.hpp>
 #include <boost/math/tools/roots.hpp>
-
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -17,7 +16,7 @@ constexpr double highest = 2.0;
 /// far for values of x that differ by a factor of 1000: χ² has no valley that such steps miss.
 constexpr double coarse = 0.05;
 constexpr int coarse_steps = 120;  // from lowest to highest
-/// Of an exponent near 1 in size: a minimum's place is known to half of a double's bits.
+/// Precision of the exponent: near a minimum χ² fixes its place only to half of the digits.
 constexpr int bits = std::numeric_limits<double>::digits / 2;
 
 struct Amplitude {

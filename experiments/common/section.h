@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/common/toml_reader.h"
+#include "experiments/results/sha256.h"
 #include "sim/spec/key.h"
 
 /// What is made from the rows of a section (sim/spec/key.h).
@@ -18,10 +19,6 @@ struct KeyText {
   std::string unit;      ///< "" of what is no number
   std::string meaning;
 };
-
-/// The SHA-256 of a text, and of the bytes of a regular file. InputError, which begins with `name`, for another path.
-std::string sha256_hex(const std::string& text);
-std::string sha256_of_file(const std::string& path, const std::string& name = {});
 
 nlohmann::ordered_json placement_json(const Placement& placement);  ///< its name, or the table of its free form
 std::string toml_text(const nlohmann::ordered_json& value);         ///< "1e-6", "[0.0, 1.0]", "\"peri\""

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
+#include <functional>
 
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
@@ -107,8 +108,15 @@ bool exponent_agrees(const std::vector<double>& x, const std::vector<double>& y,
 
 void judge_fit(Convergence& c, double critical) {
   if (!c.bias_reason.empty()) return;
+  const auto finite = [](const std::vector<double>& values) {
+    return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
+  };
+  if (!finite(c.noise) || !finite(c.bias)) {
+    c.bias_reason = "not finite";
+    return;
+  }
   // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
-  const bool constant = c.noise.empty() || !(c.noise[0] > 1e-6);
+  const bool constant = c.noise.empty() || c.noise[0] <= 1e-6;
   if (constant) {
     c.bias_reason = "fixed by the placement: no noise to fit";
     return;
@@ -136,6 +144,9 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
+  if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
+    throw ConfigError("converge.widths: expected widths that grow from one to the next");
+  }
   const std::vector<StackSpec> told = config.told_stacks();
   require_fault_acts(config);
   for (std::size_t i = 0; i < stacks.size(); ++i) {

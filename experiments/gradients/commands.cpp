@@ -1,7 +1,5 @@
 #include "experiments/commands.h"
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <memory>
 #include <vector>

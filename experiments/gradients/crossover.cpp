@@ -123,7 +123,7 @@ Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own,
   for (std::size_t s = 0; s < c.log_ratio.rows().size(); ++s) {
     crossings.push_back(first_crossing(c.log_rms_a.rows()[s], c.log_ratio.rows()[s]));
   }
-  // An error of the log ratio moves the crossing by itself over the curve's slope.
+  // An error e of the log ratio moves the crossing by e divided by the curve's slope.
   const std::size_t last = c.ratio_predicted.value.size() - 1;
   std::size_t i = 0;
   while (i + 2 < last + 1 && c.rms_a_predicted.value[i + 1] < predicted) ++i;
@@ -212,7 +212,7 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
     for (Finding& f : c.ratios) findings.push_back(&f);
     if (c.crosses) findings.push_back(&c.crossing);
   }
-  // Logarithms of norms, half of those of squares.
+  // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
   for (Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
   judge(findings, config.agreement.familywise_error);
   judge_order(result, config.agreement.familywise_error);

@@ -18,7 +18,7 @@ double law_error(const Crossover& c) {
   const Curve ratio = c.log_ratio.curve();
   const Curve law = c.log_law.curve();
   double worst = 0.0;
-  for (std::size_t i = 0; i < ratio.value.size(); ++i) worst = std::max(worst, std::abs(ratio.value[i] - law.value[i]));
+  for (std::size_t i = 0; i < ratio.value.size(); ++i) worst = larger(worst, std::abs(ratio.value[i] - law.value[i]));
   return worst;
 }
 

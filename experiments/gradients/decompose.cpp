@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "experiments/agreement/findings.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 
@@ -38,7 +39,7 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
   SignalKeeper signals(Pass::forward);
   SignalKeeper gradients(Pass::backward);
   backpropagate(c, input, labels, {.recorders = {&signals, &gradients}});
-  // By depth.
+  // The stream and its gradient after i sublayers.
   const auto stream = [&](std::size_t i) { return signals.at(static_cast<int>(i) - 1, Signal::x_out); };
   const auto gradient = [&](std::size_t i) { return gradients.at(static_cast<int>(i) - 1, Signal::x_out); };
   const auto depths = static_cast<std::size_t>(m.sublayers()) + 1;
@@ -54,7 +55,7 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
     sizes.rest[i] = dot(c.ops, rest, rest);
     sizes.cosine[i] = cosine(c.ops, skip, whole);
     const Tensor missing = c.ops.axpby(1.0, whole, -1.0, c.ops.axpby(1.0, skip, 1.0, rest));
-    sizes.error = std::max(sizes.error, std::sqrt(dot(c.ops, missing, missing) / sizes.total[i]));
+    sizes.error = larger(sizes.error, std::sqrt(dot(c.ops, missing, missing) / sizes.total[i]));
   };
   for (auto* values : {&sizes.total, &sizes.skip, &sizes.rest, &sizes.cosine}) values->resize(depths);
   for (auto* values : {&sizes.branch, &sizes.branch_cosine}) values->resize(depths - 1);

@@ -17,7 +17,7 @@ struct GradientPathSizes {
   std::vector<double> cosine;             ///< of s_i and g_i
   std::vector<double> branch;             ///< squared norm of b_i, i = 0 … 2L−1
   std::vector<double> branch_cosine;      ///< of b_i and g_2L
-  double error = 0.0;                     ///< largest ‖g_i − s_i − r_i‖/‖g_i‖ over depths
+  double error = 0.0;                     ///< largest ‖g_i − s_i − r_i‖/‖g_i‖ over depths; NaN if one is
 };
 
 /// Runs a pass and back, then takes every b_i from a sublayer without skip connection and adds up. Needs a placement

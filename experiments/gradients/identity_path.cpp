@@ -56,7 +56,8 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
   for (std::size_t i = 0; i < sizes.total.size(); ++i) {
     share.push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
     log_skip.push_back(0.5 * std::log(sizes.skip[i] / top));
-    path.skip_change = std::max(path.skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
+    path.skip_change = larger(path.skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
+    if (!(sizes.total[i] > 0.0) || !std::isfinite(sizes.total[i])) path.has_gradient = false;
   }
   for (const double b : sizes.branch) branch.push_back(std::sqrt(b / top));
   path.share.add(share);
@@ -64,7 +65,7 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
   path.cosine.add(sizes.cosine);
   path.branch.add(branch);
   path.branch_cosine.add(sizes.branch_cosine);
-  path.error = std::max(path.error, sizes.error);
+  path.error = larger(path.error, sizes.error);
 }
 
 /// Predicted share and skip path, from two predictions that share their patterns.
@@ -121,7 +122,7 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
       IdentityPath path;
       path.spec = spec;
       over_kept_seeds(
-          spec, config.run, config.run.seeds, progress,
+          "paths", spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of, sizes_of,
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
@@ -146,7 +147,7 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
     const bool expected = !rule.norm_c && rule.alpha == 1.0;
     path.claim = {.id = "G11", .claimed = expected ? 1.0 : 0.0};
     const bool differs = path.spec.model.rule(0).norm_c != rule.norm_c;
-    if (differs) continue;  // Mix-LN: the claim speaks of neither
+    if (differs || !path.has_gradient) continue;  // Mix-LN: the claim speaks of neither
     path.claim.verdict =
         path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
   }

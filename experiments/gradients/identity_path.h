@@ -24,6 +24,7 @@ struct IdentityPath {
   double error = 0.0;           ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
   double error_bound = 0.0;     ///< what rounding may make of it
   double skip_change = 0.0;     ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
+  bool has_gradient = true;     ///< false if g_i is zero or not finite for some seed and depth: nothing to decompose
   Claim claim;                  ///< G11: identity path for norms before, none for norms after
 };
 

@@ -22,7 +22,7 @@ namespace periscope::ladder {
 namespace {
 
 constexpr int fewest_widths = 4;
-/// So many times the largest width is infinite: what theory has of the width's inverse is below its own error.
+/// Theory's "infinite" width is this many times the largest measured one: what is left of 1/D is below its own error.
 constexpr int infinite = 1 << 10;
 
 // clang-format off
@@ -62,7 +62,7 @@ struct Followed {
     }
     return sum;
   }
-  /// As if the errors of all entries were one.
+  /// Standard error of the weighted sum, with the errors of all entries taken as fully correlated.
   [[nodiscard]] double error(const Profile& profile) const {
     double sum = 0.0;
     for (std::size_t i = 0; i < weights.size(); ++i) {

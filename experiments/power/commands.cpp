@@ -12,15 +12,13 @@ namespace periscope::power {
 namespace {
 
 ExitCode run_false_alarms(const PowerRun& run, const CommonOptions& options, int master_seeds) {
-  const std::string path = false_alarm_journal(run);
-  const Resumable resumable(options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", path));
   const FalseAlarmResult result = [&] {
     Progress progress(options.quiet, stop_signalled);
     return count_false_alarms(run, master_seeds, progress);
   }();
-  if (options.json) print_json(false_alarm_json(result));
   if (!options.quiet) fmt::print(stderr, "{}", false_alarm_table(result));
   if (result.stopped_early) return stopped();
+  if (options.json) print_json(false_alarm_json(result));
   return too_many(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 

@@ -9,6 +9,7 @@
 #include "experiments/command/progress.h"
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/provenance.h"
+#include "experiments/results/sha256.h"
 #include "experiments/results/text_table.h"
 #include "sim/spec/error.h"
 
@@ -77,6 +78,11 @@ const Json* find(const std::vector<Json>& records, const std::string& name, int 
   return it == records.end() ? nullptr : &*it;
 }
 
+std::string journal_path(const PowerRun& run) {
+  const std::string out = run.configs[marked(run).front()].run.out;
+  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
+}
+
 }  // namespace
 
 int allowed_rejections(int runs, double error) {
@@ -86,13 +92,8 @@ int allowed_rejections(int runs, double error) {
   return most;
 }
 
-std::string false_alarm_journal(const PowerRun& run) {
-  const std::string out = run.configs[marked(run).front()].run.out;
-  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
-}
-
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
-  Journal journal(false_alarm_journal(run), header_of(run));
+  Journal journal(journal_path(run), header_of(run));
   FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
   progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
   const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
@@ -100,6 +101,10 @@ FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progr
       if (find(journal.records(), name, m) == nullptr) {
         progress.throw_if_stop_requested();
         journal.append(run_once(config, name, m, progress));
+      }
+      if (result.resumable == nullptr) {
+        const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal.path());
+        result.resumable = std::make_shared<Resumable>(progress.quiet() ? "" : note);
       }
       const Json& record = *find(journal.records(), name, m);
       ++alarms.runs;

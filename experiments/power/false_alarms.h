@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/command/stop_signals.h"
 #include "experiments/power/power.h"
 
 namespace periscope::power {
@@ -18,9 +20,10 @@ struct FalseAlarms {
 
 struct FalseAlarmResult {
   std::vector<FalseAlarms> configs;
-  nlohmann::ordered_json records;  ///< one per run, in the order of configurations and master seeds
-  std::string journal;             ///< its path
-  bool stopped_early = false;      ///< runs are those that were finished
+  nlohmann::ordered_json records;                   ///< one per run, in the order of configurations and master seeds
+  std::string journal;                              ///< its path
+  std::shared_ptr<const Resumable> resumable = {};  ///< once a run is in the journal
+  bool stopped_early = false;                       ///< runs are those that were finished
 };
 
 /// The largest number of rejections in `runs` runs, each with a chance of `error`, such that more have a chance below
@@ -32,9 +35,6 @@ int allowed_rejections(int runs, double error);
 /// Every finished run is appended to the journal in run.out (default "results"); runs that are there already are not
 /// repeated.
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress);
-
-/// Where that journal is.
-std::string false_alarm_journal(const PowerRun& run);
 
 /// The right theory was rejected more often than it may be.
 bool too_many(const FalseAlarmResult& result);

@@ -228,7 +228,7 @@ PowerResult run(const PowerRun& run, Progress& progress) {
   const auto measure_config = [&](std::size_t index) {
     const PowerConfig& listed = list.configs[index];
     const ladder::LadderConfig& config = run.configs[index];
-    // What is measured is measured when the first row needs it.
+    // Nothing is measured before a row comes that is not in the journal.
     std::optional<Stage> measured;
     double seconds = 0.0;
     const auto stage = [&]() -> const Stage& {

@@ -1,7 +1,6 @@
 #include "experiments/probe/probe.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "sim/spec/weight.h"
@@ -49,8 +48,8 @@ std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   return all;
 }
 
-// A NaN within a signal counts as infinite inside a module (top_magnitudes); at a site the statistic is NaN, but what
-// made it is an infinity or a NaN inside, so the margin is 0 all the same.
+// A NaN counts as infinite inside a module (top_magnitudes). The maximum of a stream signal with a NaN is NaN, but what
+// caused it inside a module counts as infinite, so the margin is 0 either way.
 Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest) {
   Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
   for (const SignalPeaks& signal : maxima) {

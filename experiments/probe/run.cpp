@@ -8,6 +8,7 @@
 #include "experiments/probe/probe_dump.h"
 #include "experiments/results/atomic_file.h"
 #include "experiments/results/provenance.h"
+#include "experiments/results/sha256.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/spec/error.h"

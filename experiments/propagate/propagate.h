@@ -15,7 +15,7 @@ struct PropagateResult {
   bool stopped_early = false;  ///< stacks are predicted, some measured, none judged
 };
 
-/// The same as a result that may have been stopped; at_width as theory.finite_width says, else not.
+/// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
 PropagateResult predict(const Config& config, Progress& progress);
 
 /// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over

@@ -1,7 +1,5 @@
 #include "experiments/results/provenance.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <chrono>
 #include <fstream>

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "experiments/soundness/specimen.h"
@@ -80,7 +79,7 @@ Shaped draw_matrix(Draw& draw, int rows, int cols, const NumberFormat& format) {
       for (int j = 0; j < cols; ++j) w[at(row * cols + j)] *= 1e3;
       return {std::move(w), "a huge row"};
     }
-    // Entries of one sign plus a little: centres nearly cancel.
+    // Nearly constant rows, for which the terms with a bound's centre cancel.
     case 10: {
       Values w = constant_rows(draw, rows, cols, scale);
       for (double& v : w) v += 1e-3 * scale * draw.normal();

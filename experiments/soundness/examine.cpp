@@ -48,7 +48,7 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
     if (other == i || fits(certificate, bounds[other])) return other == i && !fits(certificate, bounds[i]);
-    // Where in its sublayer a number inside an op belongs the order does not say.
+    // Bounds of numbers inside ops stand at no particular place in the order of their sublayer.
     const auto inside = [&](std::size_t k) {
       return theory::class_of(bounds[k].signal) == theory::SignalClass::inside;
     };
@@ -161,7 +161,7 @@ class Trial {
       const double value = (*maxima)[static_cast<std::size_t>(k)];
       reached = std::max(reached, value);
       const double limit = options_.scale * b.magnitude[k];
-      // Not the negation of a comparison by chance: a bound that is not a number is a violation.
+      // Written as a negation, so that a NaN on either side is a violation.
       if (!(value <= limit)) {
         keep(worst, fmt::format("{} of sublayer {}, feature {}", name_of(b.signal), b.sublayer, k), limit, value);
       }
@@ -185,7 +185,7 @@ class Trial {
 };
 
 Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number) {
-  // Every order comes up, in turn.
+  // Uses each order of summation in turn.
   const auto order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size());
   return {.arithmetic = arithmetic,
           .order = order,

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/certify/peak_gradient.h"
 #include "experiments/command/progress.h"
 #include "experiments/results/columns.h"
 #include "experiments/soundness/specimen.h"

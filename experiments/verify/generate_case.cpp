@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "experiments/common/draw.h"
 #include "experiments/verify/bound_case.h"

@@ -1,6 +1,5 @@
 #include "sim/emulated/ops.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 

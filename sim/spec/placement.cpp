@@ -23,7 +23,7 @@ SublayerRule a_scaled(int, int layers) { return {.norm_a = true, .beta = 1.0 / s
 double init_deepnorm(int layers) { return std::pow(8.0 * layers, -0.25); }
 double init_glm(int layers) { return 1.0 / std::sqrt(2.0 * layers); }
 
-// One row, one placement.
+// One row per placement.
 // clang-format off
 const std::array table{
     //        name             norms                scales

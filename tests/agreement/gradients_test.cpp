@@ -70,8 +70,22 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == Verdict::disagrees);
   }
-  results[0].error = 1e-6;
-  CHECK(gradients::identity_path_outcome(config, results).rejected);
+  for (const double broken : {1e-6, std::nan("")}) {
+    results[0].error = broken;
+    CHECK(gradients::identity_path_outcome(config, results).rejected);
+  }
+}
+
+TEST_CASE("identity path: of a gradient that is zero or not finite nothing is claimed") {
+  for (const double stddev : {0.0, 1e25}) {
+    gradients::GradientConfig config = small({"pre", "post"});
+    config.base.init = {.scheme = InitScheme::normal, .std = stddev};
+    config.run.dtype = DType::f32;
+    config.run.seeds = 4;
+    const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
+    for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == ClaimVerdict::not_testable);
+    CHECK_FALSE(gradients::identity_path_outcome(config, results).rejected);
+  }
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {

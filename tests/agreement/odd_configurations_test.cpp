@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "experiments/agreement/verdict_table.h"
-#include "experiments/propagate/propagate.h"
 #include "experiments/common/stack_result.h"
+#include "experiments/propagate/propagate.h"
 
 /// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
 namespace periscope {

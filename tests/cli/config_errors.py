@@ -57,6 +57,9 @@ SETTINGS = [
 FLAGS = [
     (["--seeds", "0"], 2, ["seeds = 0", "at least 1"]),
     (["--seeds", "many"], 2, ["--seeds"]),
+    (["--seed", "-1"], 2, ["--seed -1", "from 0"]),
+    (["--seed", "18446744073709551616"], 2, ["--seed", "2^63 - 1"]),
+    (["--seed", "7x"], 2, ["--seed 7x"]),
     (["--threads", "-2"], 2, ["threads = -2", "at least 0"]),
     (["--dtype", "f32", "--device", "reference"], 2, ["f32", "f64 only"]),
     (["--sedes", "3"], 2, ["--sedes"]),
@@ -109,6 +112,8 @@ class ConfigErrors(FolderTest):
                    3, [str(text), "6 bytes could be read", "need 7"])
 
     def test_widths_that_split_a_head(self):
+        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[32,64,64]"), 2,
+                   ["converge.widths", "grow"])
         self.check(run("converge", "--config", self.config, "--set", "converge.widths=[16,32,48]"), 2,
                    ["converge.widths", "width 16", "kv_heads"])
 

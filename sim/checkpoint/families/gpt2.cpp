@@ -94,7 +94,6 @@ Family gpt2_family() {
           .architectures = {"GPT2LMHeadModel", "GPT2Model"},
           .body = "transformer.",
           .anchor = "wte.weight",
-
           .read = read,
           .write = write};
 }

@@ -97,9 +97,7 @@ Family opt_family() {
   return {.name = "opt",
           .model_types = {"opt"},
           .architectures = {"OPTForCausalLM", "OPTModel"},
-
           .anchor = "decoder.embed_tokens.weight",
-
           .read = read,
           .write = write};
 }
