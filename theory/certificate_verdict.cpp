@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "theory/certificate.h"
 
@@ -28,8 +30,17 @@ SignalClass class_of(Signal signal) {
     case Signal::up:
     case Signal::gated:
     case Signal::hidden: return SignalClass::mlp;
-    default: return signal >= Signal::products ? SignalClass::inside : SignalClass::head;
+    case Signal::output:
+    case Signal::projected:
+    case Signal::dense:
+    case Signal::activated:
+    case Signal::transformed:
+    case Signal::head_scores:
+    case Signal::logits: return SignalClass::head;
+    default: break;
   }
+  if (signal >= Signal::products) return SignalClass::inside;
+  throw std::logic_error("no certificate bounds " + std::string(name_of(signal)));
 }
 
 const SignalBound* Certificate::find(Signal signal, int sublayer) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 #include "sim/spec/signal.h"
@@ -13,9 +14,15 @@ namespace periscope::theory {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }
 
+inline constexpr std::size_t certified_count = [] {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < signal_names.size(); ++i) count += is_certified(static_cast<Signal>(i)) ? 1 : 0;
+  return count;
+}();
+
 /// The signals that a certificate bounds, in the order of the dataflow.
 inline constexpr auto certified_signals = [] {
-  std::array<Signal, signal_names.size() - 6> all{};
+  std::array<Signal, certified_count> all{};
   std::size_t next = 0;
   for (std::size_t i = 0; i < signal_names.size(); ++i) {
     if (is_certified(static_cast<Signal>(i))) all[next++] = static_cast<Signal>(i);
@@ -27,6 +34,7 @@ inline constexpr auto certified_signals = [] {
 enum class SignalClass { stream, branch, attention, scores, mlp, head, inside };
 inline constexpr std::array<std::string_view, 7> signal_class_names{"stream", "branch", "attention", "scores",
                                                                     "mlp",    "head",   "inside"};
+/// Throws std::logic_error for a signal that no certificate bounds.
 [[nodiscard]] SignalClass class_of(Signal signal);
 
 }  // namespace periscope::theory

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "experiments/common/over_seeds.h"
 #include "experiments/converge/converge.h"
 #include "tests/support/temporary_folder.h"
 
@@ -55,6 +56,25 @@ TEST_CASE("numbers keep every bit") {
   const std::vector<double> back = values_of(bits_of(values));
   REQUIRE(back.size() == values.size());
   CHECK(std::memcmp(back.data(), values.data(), values.size() * sizeof(double)) == 0);
+}
+
+TEST_CASE("the keys of seeds differ in all that a result depends on") {
+  StackSpec spec;
+  RunOptions run;
+  const std::string key = seeds_key("reading", spec, run);
+  CHECK(seeds_key("reading", spec, run) == key);
+  CHECK(seeds_key("paths", spec, run) != key);
+  const auto differs = [&](const auto& change) {
+    StackSpec other_spec = spec;
+    RunOptions other_run = run;
+    change(other_spec, other_run);
+    return seeds_key("reading", other_spec, other_run) != key;
+  };
+  CHECK(differs([](StackSpec& s, RunOptions&) { s.model.norm_eps *= 2.0; }));
+  CHECK(differs([](StackSpec&, RunOptions& r) { r.dtype = r.dtype == DType::f64 ? DType::f32 : DType::f64; }));
+  CHECK(differs([](StackSpec&, RunOptions& r) { r.device = "reference"; }));
+  CHECK(differs([](StackSpec&, RunOptions& r) { r.backward = !r.backward; }));
+  CHECK_FALSE(differs([](StackSpec&, RunOptions& r) { r.threads = 7; }));
 }
 
 TEST_CASE("a function that is asked to stop says so, and judges nothing") {

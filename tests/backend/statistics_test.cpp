@@ -203,6 +203,21 @@ TEST_CASE("median magnitude: by hand, and at odd sizes") {
   }
 }
 
+TEST_CASE("a record's slots stay what they are over several fetches, measured here or elsewhere") {
+  const Tensor x = truth().from_host(2, 2, DType::f64, std::vector<double>{1, 2, 3, 4});
+  const Tensor y = truth().from_host(1, 2, DType::f64, std::vector<double>{5, 6});
+  StatisticsRecord record(truth());
+  const auto first = record.measure(x, {.squares = true});
+  record.fetch();
+  const auto second = record.squares(truth().measure(y, {.squares = true}));
+  const auto third = record.measure(y, {.moments = true});
+  record.fetch();
+  CHECK(record[first].squares == std::vector<double>{5, 25});
+  CHECK(record[second].squares == std::vector<double>{61});
+  CHECK(record[third].rows.mean == std::vector<double>{5.5});
+  CHECK_THROWS_AS((void)record[third + 1], std::out_of_range);
+}
+
 TEST_CASE("token losses: by hand, unlabelled rows, and their mean is the cross-entropy") {
   const std::vector<double> values{0, 0, 0, std::log(3.0), 1e4, -1e4};
   const std::vector<int> labels{1, 0, 1};

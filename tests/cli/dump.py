@@ -3,6 +3,7 @@ Usage: dump.py BINARY"""
 
 import json
 import math
+import statistics
 import unittest
 
 from periscope_process import FolderTest, run, run_json
@@ -132,6 +133,15 @@ class Dump(FolderTest):
                              "model.placement=pre", "--seeds", 1)
         _, _, activations = self.dump("model.placement=pre")
         cell = result["cells"][0]
+        for depth in range(len(cell["variance"]["measured"])):
+            stream = activations[f"stream.{depth}"][1]
+            width = len(stream) // TOKENS
+            tokens = [stream[t * width:(t + 1) * width] for t in range(TOKENS)]
+            squares = sum(v * v for v in stream) / len(stream)
+            variance = sum(statistics.pvariance(token) for token in tokens) / TOKENS
+            self.assertNotEqual(variance, squares)
+            for name, value in [("second_moment", squares), ("variance", variance)]:
+                self.assertAlmostEqual(cell[name]["measured"][depth], value, delta=1e-12 * value)
         for depth, value in enumerate(cell["grad_sq"]["measured"]):
             squares = sum(v * v for v in activations[f"grad.stream.{depth}"][1])
             self.assertAlmostEqual(value, squares / TOKENS, delta=1e-12 * value)

@@ -138,9 +138,9 @@ TEST_CASE("gradients do not depend on how much of the forward pass is kept, to t
     };
     const std::vector<double> recomputed = gradient_with(0);
     CHECK(kept == 0);
-    CHECK(gradient_with(std::size_t{1} << 30U) == recomputed);
+    check_same_bits("all passes kept", gradient_with(std::size_t{1} << 30U), recomputed);
     CHECK(kept == 4);
-    CHECK(gradient_with(10'000) == recomputed);
+    check_same_bits("some passes kept", gradient_with(10'000), recomputed);
     CHECK((kept > 0 && kept < 4));
   }
 }
