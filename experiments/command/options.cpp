@@ -39,6 +39,7 @@ void CommonOptions::add_to(CLI::App& command) {
   command.add_option("--out", out, "Folder for result files");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
   command.add_flag("--quiet", quiet, "No progress and no tables");
+  command.add_flag("--force", force, "Overwrite a model that is there; try what by the estimate does not fit");
 }
 
 void CommonOptions::add_theory_set_to(CLI::App& command) {

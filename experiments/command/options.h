@@ -23,6 +23,7 @@ struct CommonOptions {
   std::optional<std::string> out;
   bool json = false;
   bool quiet = false;
+  bool force = false;  ///< do what would overwrite a model or not fit
 
   void add_to(CLI::App& command);
   /// --theory-set, of commands that hold a prediction against a measurement.
