@@ -139,12 +139,14 @@ class BoundPropagation {
     return x;
   }
 
+  /// A run stores its input in its format: without a limit that is any number of the format, with one it is a real
+  /// number rounded, which overflows if the limit does.
   [[nodiscard]] BoundedSet real_input(double largest) const {
-    const double reach = std::min(largest, ops_.largest_stored());
+    const double stored = std::isinf(largest) ? ops_.largest_stored() : ops_.rounded(largest);
+    const double reach = std::isinf(stored) ? largest : stored;
     const Vector m = Vector::Constant(m_.width, reach);
-    if (std::isinf(reach)) return {-m, m, {}};
-    const BoundedSet x = ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
-    return largest > reach ? x : ops_.stored(x);
+    return std::isinf(reach) ? BoundedSet{-m, m, {}}
+                             : ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
   }
 
   /// True if something after sublayer l reads the stream as it is, so that its 2-norm matters.

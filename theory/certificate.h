@@ -22,7 +22,8 @@ struct SignalBound {
   Eigen::Index channel = 0;
 };
 
-/// What may enter a stack: any token ids up to the position table, or any real vectors of entries up to `largest`.
+/// What may enter a stack: any token ids up to the position table, or any real vectors of entries up to `largest`, of
+/// which a run overflows if its format does not reach so far. Infinite: whatever numbers the format has.
 struct InputDomain {
   bool tokens = true;
   double largest = infinity;
@@ -56,6 +57,10 @@ struct Verdict {
 /// For a run in the certificate's own arithmetic (not for `exact`). A class is certified if every signal upstream of
 /// its last one fits too, since what overflows there reaches it as infinity or NaN; no class: everything.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
+
+/// Whether a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
+/// Never in exact arithmetic.
+bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 
 /// For exact arithmetic: a class's own bounds against the largest number of a format.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);

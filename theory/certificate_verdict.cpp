@@ -62,12 +62,10 @@ double Certificate::limit(const SignalBound& bound) const {
   return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
 }
 
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
-  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
-  std::size_t end = all ? certificate.bounds.size() : 0;
-  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
-    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
-  }
+namespace {
+
+/// The first of the bounds before `end`, or upstream of the last of those, that passes what may stand there.
+Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
   for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
     const SignalBound& b = certificate.bounds[i];
     // Bounds of numbers inside a sublayer's ops are listed after its signals but may feed them: they count as upstream.
@@ -78,6 +76,23 @@ Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind)
     if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
   }
   return {};
+}
+
+}  // namespace
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
+  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
+  std::size_t end = all ? certificate.bounds.size() : 0;
+  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
+    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
+  }
+  return verdict_of_first(certificate, end);
+}
+
+bool may_overflow(const Certificate& certificate, const SignalBound& bound) {
+  if (certificate.arithmetic.kind == Arithmetic::exact) return false;
+  const auto end = static_cast<std::size_t>(&bound - certificate.bounds.data()) + 1;
+  return !verdict_of_first(certificate, end).certified;
 }
 
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {

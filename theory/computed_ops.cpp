@@ -27,6 +27,8 @@ ComputedOps::ComputedOps(const RunArithmetic& arithmetic, Index longest)
   sum_eta_ = arithmetic.accumulated.smallest_subnormal();
 }
 
+double ComputedOps::rounded(double x) const { return exact_ ? x : rounded_to(arithmetic_.stored, x); }
+
 double ComputedOps::sum_factor(Index n) const {
   return outward(sum_u_ + static_cast<double>(n - 1) * sum_u_ * (1.0 + sum_u_));
 }

@@ -38,6 +38,8 @@ class ComputedOps {
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
+  /// x rounded to the stored format, infinite where it overflows. Rounding is monotone: |y| ≤ x stores as at most this.
+  [[nodiscard]] double rounded(double x) const;
 
   /// x rounded to the stored format. Axes grow by 1 + u, since rounding x multiplies every u_k by 1 + δ_k; what centre
   /// and errors lose is added to the error.

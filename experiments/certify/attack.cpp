@@ -137,19 +137,23 @@ std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {
   return places;
 }
 
-std::optional<AttackResult> exceeded(const theory::Certificate& certificate, const SignalMaxima& seen,
-                                     double rounding) {
-  std::optional<AttackResult> worst;
+BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding) {
+  BoundsCheck check;
   for (const theory::SignalBound& b : certificate.bounds) {
     const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
     if (maxima == nullptr) continue;
     for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
       const AttackResult at{{b.signal, b.sublayer, k}, b.magnitude[k], (*maxima)[static_cast<std::size_t>(k)]};
+      if (std::isinf(at.reached) && theory::may_overflow(certificate, b)) {
+        check.overflowed = at.place;
+        return check;
+      }
       if (at.reached <= at.bound * (1.0 + rounding)) continue;
+      std::optional<AttackResult>& worst = check.exceeded;
       if (!worst || at.reached * worst->bound > worst->reached * at.bound) worst = at;
     }
   }
-  return worst;
+  return check;
 }
 
 }  // namespace periscope::certify

@@ -40,7 +40,15 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 /// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
-/// A bound that something seen exceeds by more than rounding, or nothing.
-std::optional<AttackResult> exceeded(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
+/// How what was seen compares with the bounds of the arithmetic that it was seen in.
+struct BoundsCheck {
+  std::optional<AttackResult> exceeded = {};   ///< by more than rounding, the farthest
+  std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
+};
+
+/// A bound holds as long as the arithmetic does not overflow. Where the certificate lets a signal, or a number upstream
+/// of it, pass the arithmetic's largest number, an infinite signal violates nothing: the check ends there, as what
+/// follows is computed from infinities.
+BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
 }  // namespace periscope::certify

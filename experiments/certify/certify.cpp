@@ -38,6 +38,11 @@ theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requi
   return theory::verdict(c, requirement.kind, requirement.format);
 }
 
+bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements) {
+  const auto met = [&](const Requirement& r) { return verdict_of(result, r).certified; };
+  return !result.check.exceeded && std::ranges::all_of(requirements, met);
+}
+
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (verdict.certified) return {};
   const theory::SignalBound& b = *verdict.first;

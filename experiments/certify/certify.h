@@ -31,7 +31,7 @@ struct CertifyResult {
   std::optional<SignalMaxima> measured = {};
   int tokens = 0;  ///< that were measured
   std::vector<AttackResult> attacks = {};
-  std::optional<AttackResult> exceeded = {};  ///< a bound that something run here passed: a bug, of this program
+  BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
   Headroom headroom = {};
   nlohmann::ordered_json provenance = {};
   bool stopped_early = false;  ///< some of it is missing
@@ -51,6 +51,9 @@ const theory::Certificate& certificate_for(const CertifyResult& result, const Nu
 
 /// Whether no input can overflow the format in a class (or in all), in the result's arithmetic.
 theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
+
+/// Whether no bound was exceeded and every requirement is certified.
+bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
 /// What stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);

@@ -137,7 +137,8 @@ class Writer {
       row.put("attack_reached", a.reached);
       row.put("attack_ratio", a.ratio());
     }
-    c_.put("exceeded", r_.exceeded ? attack_json(*r_.exceeded) : Json());
+    c_.put("exceeded", r_.check.exceeded ? attack_json(*r_.check.exceeded) : Json());
+    c_.put("overflowed", r_.check.overflowed ? Json(place_text(*r_.check.overflowed, r_.spec.model)) : Json());
     headroom(r_.headroom);
   }
 

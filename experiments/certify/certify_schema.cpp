@@ -123,7 +123,9 @@ class Declarations {
          {"attack_bound", "attack", "1", "its bound", "attack/[attack]/bound"},
          {"attack_reached", "attack", "1", "largest magnitude reached", "attack/[attack]/reached"},
          {"attack_ratio", "attack", "1", "reached over bound", "attack/[attack]/ratio"},
-         json_only("exceeded", "exceeded", "a bound that a run passed: a bug of this program", "must not be")});
+         json_only("exceeded", "exceeded", "a bound that a run passed: a bug of this program", "must not be"),
+         json_only("overflowed", "overflowed", "where a run overflowed its own format, as its certificate allows",
+                   "of use where a measured signal is infinite")});
   }
 
   void headroom() {

@@ -144,9 +144,13 @@ std::string attacks(const CertifyResult& r) {
     text += fmt::format("attack on {}: reached {:.6g}, {:.2f} % of the bound\n", place_text(a.place, r.spec.model),
                         a.reached, 100.0 * a.ratio());
   }
-  if (r.exceeded) {
+  if (const auto& exceeded = r.check.exceeded) {
     text += fmt::format("BOUND EXCEEDED: {} reached {:.17g}, the bound is {:.17g}\n",
-                        place_text(r.exceeded->place, r.spec.model), r.exceeded->reached, r.exceeded->bound);
+                        place_text(exceeded->place, r.spec.model), exceeded->reached, exceeded->bound);
+  }
+  if (r.check.overflowed) {
+    text += fmt::format("{} overflowed at {}, as its certificate allows; what follows was not held against bounds\n",
+                        upper(r.own->arithmetic.stored.name), place_text(*r.check.overflowed, r.spec.model));
   }
   return text;
 }

@@ -65,10 +65,7 @@ ExitCode publish_verdicts(const CommonOptions& options, const CertifyConfig& con
                           const std::vector<Requirement>& requirements) {
   publish("certify", options, config.run.out, columns(result, config.formats, result.provenance),
           table(result, config.formats, use_colour()));
-  if (result.exceeded) return ExitCode::check_failed;
-  const bool met =
-      std::ranges::all_of(requirements, [&](const Requirement& r) { return verdict_of(result, r).certified; });
-  return met ? ExitCode::ok : ExitCode::check_failed;
+  return passed(result, requirements) ? ExitCode::ok : ExitCode::check_failed;
 }
 
 ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {

@@ -219,7 +219,7 @@ CertifyResult run(const CertifyConfig& config, Progress& progress) {
     if (config.measures()) measure(s, config, result);
     SignalMaxima seen = result.measured.value_or(SignalMaxima());
     if (config.attack > 0) attack_all(s, config, progress, result, seen);
-    if (result.own) result.exceeded = exceeded(*result.own, seen, 0.0);
+    if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
     advise(s, config, result);
     result.provenance = provenance(config, resolved_of(config, s, result));
     if (s.checkpoint != nullptr) result.provenance["checkpoint"] = config.checkpoint;

@@ -87,7 +87,7 @@ TEST_CASE("gradient ascent comes near the certificate of every class and never p
         const bool exact = place.signal == Signal::v && placement != "b-only";
         CHECK(r.ratio() > (exact ? 0.75 : 0.01));
       }
-      CHECK_FALSE(certify::exceeded(certificate, seen, rounding).has_value());
+      CHECK_FALSE(certify::check_bounds(certificate, seen, rounding).exceeded.has_value());
     }
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE("the attack finds bounds that are too low") {
     SignalMaxima seen;
     certify::attack(v.context(), certificate, place, any_real,
                     {.steps = 150, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
-    return certify::exceeded(certificate, seen, rounding).has_value();
+    return certify::check_bounds(certificate, seen, rounding).exceeded.has_value();
   };
   const auto nothing = [](Planted&) {};
   const auto smaller_dimension = [](Planted& p) {
@@ -154,7 +154,7 @@ TEST_CASE("greedy search over token ids stays below the certificate, and finds a
     SignalMaxima seen;
     const certify::AttackResult r =
         certify::attack(v.context(), certificate, {Signal::x_out, -1, 3}, tokens, options, seen);
-    CHECK(certify::exceeded(certificate, seen, rounding).has_value() == planted);
+    CHECK(certify::check_bounds(certificate, seen, rounding).exceeded.has_value() == planted);
     if (!planted) CHECK(r.ratio() > 0.8);
   }
 }

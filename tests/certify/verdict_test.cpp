@@ -1,0 +1,194 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/certify/certify.h"
+#include "experiments/common/theory_parameters.h"
+#include "sim/model/weights.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/targets.h"
+
+/// What follows from bounds and from what was seen: planted certificates, and bounds for larger and larger inputs.
+namespace periscope::testing {
+namespace {
+
+using certify::BoundsCheck;
+using certify::CertifyResult;
+using certify::Requirement;
+using theory::SignalClass;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+theory::SignalBound bound(Signal signal, int sublayer, std::initializer_list<double> magnitudes) {
+  theory::SignalBound b{signal, sublayer, Eigen::VectorXd(static_cast<Eigen::Index>(magnitudes.size()))};
+  Eigen::Index k = 0;
+  for (const double m : magnitudes) {
+    b.magnitude[k] = m;
+    if (m > b.largest) b.largest = m;
+    ++k;
+  }
+  return b;
+}
+
+/// Two features at three places: the stream, a number inside an op, what is behind.
+theory::Certificate planted(double stream, double inside, double behind, const RunArithmetic& arithmetic) {
+  return {.bounds = {bound(Signal::x_out, -1, {1.0, stream}), bound(Signal::f_out, 0, {2.0, behind}),
+                     bound(Signal::squares, 0, {inside}), bound(Signal::x_out, 0, {3.0, behind})},
+          .arithmetic = arithmetic};
+}
+
+BoundsCheck check(const theory::Certificate& certificate, const std::vector<double>& stream,
+                  const std::vector<double>& module) {
+  SignalMaxima seen;
+  seen.raise_to(Signal::x_out, -1, stream);
+  seen.raise_to(Signal::f_out, 0, module);
+  return certify::check_bounds(certificate, seen, 0.0);
+}
+
+constexpr RunArithmetic pure_fp32 = run_arithmetic(Arithmetic::pure, fp32);
+
+TEST_CASE("an infinite signal violates a bound, but where the certificate lets the run's arithmetic overflow") {
+  const theory::Certificate fits = planted(8.0, 1e30, 4.0, pure_fp32);
+  CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, 4.0}).exceeded);  // attained is not exceeded
+  const BoundsCheck finite = check(fits, {1.0, 8.5}, {3.0, 4.0});
+  REQUIRE(finite.exceeded);
+  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3 of 2 is farther than 8.5 of 8
+  CHECK(finite.exceeded->place.channel == 0);
+  CHECK(finite.exceeded->reached == 3.0);
+  CHECK(finite.exceeded->bound == 2.0);
+  CHECK_FALSE(finite.overflowed);
+  CHECK(check(fits, {1.0, 8.0}, {2.0, infinity}).exceeded);
+  CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, infinity}).overflowed);
+  // Recorded maxima turn NaN into infinity.
+  CHECK(check(fits, {1.0, std::nan("")}, {2.0, 4.0}).exceeded);
+
+  // The bound itself is beyond fp32, or that of a number inside the op that makes the signal.
+  for (const theory::Certificate& overflows :
+       {planted(8.0, 1e30, 1e40, pure_fp32), planted(8.0, 1e40, 4.0, pure_fp32)}) {
+    const BoundsCheck own = check(overflows, {1.0, 8.0}, {2.0, infinity});
+    CHECK_FALSE(own.exceeded);
+    REQUIRE(own.overflowed);
+    CHECK(own.overflowed->signal == Signal::f_out);
+    CHECK(own.overflowed->sublayer == 0);
+    CHECK(own.overflowed->channel == 1);
+    // What is in front of that does not overflow, and what is finite is held against its bound.
+    CHECK(check(overflows, {1.0, infinity}, {2.0, infinity}).exceeded);
+    CHECK(check(overflows, {1.0, 9.0}, {2.0, infinity}).exceeded);
+    CHECK(check(overflows, {1.0, 8.0}, {2.5, 4.0}).exceeded);
+  }
+  // Nothing overflows in exact arithmetic.
+  CHECK(check(planted(8.0, 1e40, 1e40, {}), {1.0, 8.0}, {2.0, infinity}).exceeded);
+}
+
+TEST_CASE("certify passes if no bound was exceeded and all that is required is certified") {
+  const auto result = [](double stream, double behind) {
+    CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
+    r.runs = {planted(stream, 1.0, behind, run_arithmetic(Arithmetic::mixed, number_formats[2]))};
+    return r;
+  };
+  const NumberFormat fp16 = number_formats[2];
+  REQUIRE(fp16.name == "fp16");
+  const Requirement stream{SignalClass::stream, fp16};
+  const Requirement branch{SignalClass::branch, fp16};
+  const Requirement all{std::nullopt, fp16};
+  const CertifyResult fits = result(65504.0, 65504.0);  // a format's largest number is in it
+  CHECK(passed(fits, {}));
+  CHECK(passed(fits, {stream, branch, all}));
+  CertifyResult wrong = fits;
+  wrong.check.exceeded = certify::AttackResult{};
+  CHECK_FALSE(passed(wrong, {}));
+  CertifyResult overflowed = fits;
+  overflowed.check.overflowed = certify::SignalPlace{Signal::x_out, 0, 0};
+  CHECK(passed(overflowed, {all}));
+  for (const double large : {65505.0, infinity}) {
+    const CertifyResult r = result(65504.0, large);
+    CHECK(passed(r, {}));
+    CHECK_FALSE(passed(r, {stream}));  // the last of the stream is behind it
+    CHECK_FALSE(passed(r, {branch}));
+    CHECK_FALSE(passed(r, {stream, all}));
+  }
+}
+
+TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
+  std::vector<double> magnitudes{6e4,     65503.0,  65504.0, 65505.0, 65519.0, 65520.0, 7e4,
+                                 3.38e38, 3.389e38, 3.39e38, 3.4e38,  3.5e38,  1.7e308};
+  for (int exponent = 0; exponent <= 308; exponent += exponent < 290 ? 10 : 3) {
+    magnitudes.push_back(std::pow(10.0, exponent));
+  }
+  for (const double edge : {19.0, 37.0, 38.0, 76.0, 77.0, 150.0, 153.0, 154.0, 155.0, 160.0}) {
+    magnitudes.push_back(std::pow(10.0, edge));
+  }
+  std::ranges::sort(magnitudes);
+  std::vector<RunArithmetic> arithmetics{{}};
+  for (const NumberFormat& f : number_formats) {
+    for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) arithmetics.push_back(run_arithmetic(kind, f));
+  }
+  arithmetics.push_back(run_arithmetic(Arithmetic::pure, fp64));
+  for (const char* placement : {"post", "peri", "none", "residual-dual"}) {
+    for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
+      for (const bool embedding_norm : {false, true}) {
+        StackSpec spec = placed(tiny_stack(), placement);
+        spec.model.norm = norm;
+        spec.model.embedding_norm = embedding_norm;
+        const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+        const TheoryParameters parameters(truth(), spec.model, weights);
+        for (const RunArithmetic& arithmetic : arithmetics) {
+          CAPTURE(placement);
+          CAPTURE(embedding_norm);
+          CAPTURE(std::string(arithmetic.stored.name));
+          CAPTURE(static_cast<int>(arithmetic.kind));
+          theory::Certificate smaller;
+          for (const double largest : magnitudes) {
+            CAPTURE(largest);
+            const theory::Certificate c =
+                theory::certify(spec.model, parameters, {.tokens = false, .largest = largest}, arithmetic, 4);
+            if (!smaller.bounds.empty()) {
+              REQUIRE(c.bounds.size() == smaller.bounds.size());
+              for (const theory::SignalBound& b : c.bounds) {
+                CAPTURE(std::string(name_of(b.signal)));
+                // Bounds are computed in double: equal ones may differ by roundings.
+                CHECK(b.largest >= smaller.find(b.signal, b.sublayer)->largest * (1.0 - 1e-12));
+              }
+              for (std::size_t k = 0; k <= theory::signal_class_names.size(); ++k) {
+                const auto kind =
+                    k == theory::signal_class_names.size() ? std::nullopt : std::optional(static_cast<SignalClass>(k));
+                const auto certified = [&](const theory::Certificate& of) {
+                  return arithmetic.kind == Arithmetic::exact ? theory::verdict(of, kind, fp64).certified
+                                                              : theory::verdict(of, kind).certified;
+                };
+                CHECK_FALSE((certified(c) && !certified(smaller)));
+              }
+            }
+            smaller = c;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("an input that a format does not reach is not certified for it") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.embedding_norm = true;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const TheoryParameters parameters(truth(), spec.model, weights);
+  const auto stream = [&](double largest) {
+    return theory::verdict(theory::certify(spec.model, parameters, {.tokens = false, .largest = largest},
+                                           run_arithmetic(Arithmetic::mixed, number_formats[2]), 4),
+                           SignalClass::stream);
+  };
+  CHECK(stream(infinity).certified);  // whatever the format has
+  CHECK(stream(65504.0).certified);
+  CHECK(stream(65519.0).certified);  // rounds to 65504
+  const theory::Verdict over = stream(1e160);
+  REQUIRE_FALSE(over.certified);
+  CHECK_FALSE(stream(65520.0).certified);  // halfway, rounds to even: overflows
+}
+
+}  // namespace
+}  // namespace periscope::testing
