@@ -1,18 +1,23 @@
 #include "experiments/commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "experiments/catalog/list.h"
 #include "experiments/command/command.h"
 #include "experiments/results/export_csv.h"
 #include "experiments/toy/toy_vector.h"
+#include "sim/spec/error.h"
+#include "sim/spec/shown.h"
 
 namespace periscope {
 namespace {
 
 ExitCode run_toy(const CommonOptions& options) {
+  static_cast<void>(options.load());  // refuses what no command takes
   const toy::ToyVector toy = toy::toy_vector();
   if (options.json) print_json(toy_json(toy));
   if (!options.quiet) fmt::print(stderr, "{}", toy_table(toy));
@@ -20,6 +25,7 @@ ExitCode run_toy(const CommonOptions& options) {
 }
 
 ExitCode run_list(const CommonOptions& options, bool columns) {
+  static_cast<void>(options.load());  // refuses what no command takes
   if (options.json) print_json(columns ? columns_json() : list_json());
   if (!options.quiet && !options.json) fmt::print("{}", columns ? columns_text() : list_text());
   return ExitCode::ok;
@@ -55,6 +61,25 @@ void add_commands(CLI::App& app, int& code) {
   power::add_commands(app, code);
   ladder::add_commands(app, code);
   add_export(app, code);
+}
+
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  std::string path;
+  for (const std::string& word : words) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
+    if (names.empty() || word.starts_with("-")) return "";
+    if (std::ranges::find(names, word) == names.end()) {
+      return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shown(word),
+                         fmt::join(names, ", "), path, nearest(word, names));
+    }
+    at = at->get_subcommand(word);
+    path += word + " ";
+  }
+  return "";
 }
 
 }  // namespace periscope

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
 /// Every function here adds commands to `app`. A command that runs sets `code`, the process's exit code.
 namespace periscope {
 
 /// All of them.
 void add_commands(CLI::App& app, int& code);
+
+/// What to say where the command line names a command that there is not, with the nearest; else "".
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words);
 
 namespace propagate {
 void add_commands(CLI::App& app, int& code);  ///< propagate and theory

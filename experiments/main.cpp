@@ -39,6 +39,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_command(app, {argv + 1, argv + argc}); !unknown.empty()) {
+      fmt::print(stderr, "{}\n", unknown);
+      return static_cast<int>(ExitCode::configuration);
+    }
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::configuration);
   }
   return code;

@@ -22,7 +22,7 @@ std::unique_ptr<Backend> make_backend(std::string_view device) {
   if (device == "cpu") return make_cpu_backend();
   if (device == "reference") return make_reference_backend();
   if (device == "cuda") return make_cuda_backend();
-  throw ConfigError(fmt::format("device = \"{}\": expected cpu, reference or cuda", device));
+  throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference or cuda", device));
 }
 
 }  // namespace periscope

@@ -1,5 +1,7 @@
 #include "theory/bounded_set.h"
 
+#include "sim/spec/first_exception.h"
+
 namespace periscope::theory {
 namespace {
 
@@ -68,38 +70,42 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
   const Vector half = (x.high - middle).cwiseMax(middle - x.low) * (1.0 + rounding(0));
   const Vector far = x.magnitude();
   LinearImage y{{Vector(w.rows()), Vector(w.rows()), {}}, Vector(w.rows())};
+  FirstException failure;
 #pragma omp parallel for schedule(static) if (w.size() > (1 << 16))
   for (Index k = 0; k < w.rows(); ++k) {
-    const RowVector row = w.row(k);
-    const RowVector size = row.cwiseAbs();
-    double low = -infinity;
-    double high = infinity;
-    double absolute = infinity;
-    const auto meet = [&](double centre, double radius, double total, double sum) {
-      const double reach = radius + rounding(n) * total + underflow(n);
-      if (!std::isfinite(centre) || !std::isfinite(reach)) return;
-      low = std::max(low, centre - reach);
-      high = std::min(high, centre + reach);
-      if (const double bound = outward(sum, n); bound < absolute) absolute = bound;
-    };
-    if (row.isZero(0.0)) meet(0.0, 0.0, 0.0, 0.0);
-    if (box) {
-      const double radius = size.dot(half);
-      meet(row.dot(middle), radius, radius + size.dot(middle.cwiseAbs()), size.dot(far));
-    }
-    if (x.ellipsoid) {
-      const Ellipsoid& e = *x.ellipsoid;
-      RowVector over = row.cwiseProduct(e.axes.transpose());
-      const double all = norm_of(over);
-      if (e.centred) over.array() -= over.mean();
-      const double centres = size.dot(e.centre.cwiseAbs());
-      const double errors = size.dot(e.error);
-      meet(row.dot(e.centre), norm_of(over) + errors, all + centres + errors, all + centres + errors);
-    }
-    y.set.low[k] = low;
-    y.set.high[k] = high;
-    y.absolute[k] = absolute;
+    failure.run([&] {
+      const RowVector row = w.row(k);
+      const RowVector size = row.cwiseAbs();
+      double low = -infinity;
+      double high = infinity;
+      double absolute = infinity;
+      const auto meet = [&](double centre, double radius, double total, double sum) {
+        const double reach = radius + rounding(n) * total + underflow(n);
+        if (!std::isfinite(centre) || !std::isfinite(reach)) return;
+        low = std::max(low, centre - reach);
+        high = std::min(high, centre + reach);
+        if (const double bound = outward(sum, n); bound < absolute) absolute = bound;
+      };
+      if (row.isZero(0.0)) meet(0.0, 0.0, 0.0, 0.0);
+      if (box) {
+        const double radius = size.dot(half);
+        meet(row.dot(middle), radius, radius + size.dot(middle.cwiseAbs()), size.dot(far));
+      }
+      if (x.ellipsoid) {
+        const Ellipsoid& e = *x.ellipsoid;
+        RowVector over = row.cwiseProduct(e.axes.transpose());
+        const double all = norm_of(over);
+        if (e.centred) over.array() -= over.mean();
+        const double centres = size.dot(e.centre.cwiseAbs());
+        const double errors = size.dot(e.error);
+        meet(row.dot(e.centre), norm_of(over) + errors, all + centres + errors, all + centres + errors);
+      }
+      y.set.low[k] = low;
+      y.set.high[k] = high;
+      y.absolute[k] = absolute;
+    });
   }
+  failure.rethrow();
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include "theory/pattern_level.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -35,15 +36,19 @@ Profile PatternLevel::chain(int number) const {
 }
 
 void PatternLevel::grow(int chains) {
-  std::vector<Profile> profiles(static_cast<std::size_t>(chains - chains_));
-  FirstException failure;
+  constexpr int batch = 64;  // profiles that exist at one time: a deep stack's has megabytes of angular distances
+  std::vector<Profile> profiles(static_cast<std::size_t>(batch));
+  while (chains_ < chains) {
+    const int end = std::min(chains, chains_ + batch);
+    FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int c = chains_; c < chains; ++c) {
-    failure.run([&] { profiles[static_cast<std::size_t>(c - chains_)] = chain(c); });
+    for (int c = chains_; c < end; ++c) {
+      failure.run([&] { profiles[static_cast<std::size_t>(c - chains_)] = chain(c); });
+    }
+    failure.rethrow();
+    for (int c = chains_; c < end; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
+    chains_ = end;
   }
-  failure.rethrow();
-  for (int c = chains_; c < chains; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
-  chains_ = chains;
 }
 
 std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/spec/first_exception.h"
 #include "theory/outward.h"
 
 namespace periscope::theory {
@@ -42,12 +43,16 @@ double power_iteration(const RowMatrix& gram) {
 template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;
+  FirstException failure;  // Eigen's products have working memory
 #pragma omp parallel for schedule(dynamic, 1) if (y.size() * terms > (1 << 22))
   for (Index i = blocks - 1; i >= 0; --i) {
-    const Index rows = std::min(block, y.rows() - i * block);
-    const Index cols = i * block + rows;
-    fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
+    failure.run([&] {
+      const Index rows = std::min(block, y.rows() - i * block);
+      const Index cols = i * block + rows;
+      fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
+    });
   }
+  failure.rethrow();
   y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
 }
 
@@ -65,11 +70,15 @@ RowMatrix gram_of_columns(const RowMatrix& a) {
 RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
   RowMatrix y(a.rows(), b.rows());
   const Index blocks = (a.rows() + block - 1) / block;
+  FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1) if (a.rows() * b.rows() * a.cols() > (1 << 22))
   for (Index i = 0; i < blocks; ++i) {
-    const Index rows = std::min(block, a.rows() - i * block);
-    y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
+    failure.run([&] {
+      const Index rows = std::min(block, a.rows() - i * block);
+      y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
+    });
   }
+  failure.rethrow();
   return y;
 }
 

@@ -78,6 +78,7 @@ struct CertifyConfig : Config {
   bool measure = false;                       ///< of a random stack: measure its input
   int attack = 0;                             ///< steps of every attack on a bound; 0: none
   std::string headroom;                       ///< the format that the stack is scaled into; "": none
+  bool force = false;                         ///< --force
 
   [[nodiscard]] bool measures() const { return measure || source.tokens || source.text; }
 };

@@ -9,6 +9,7 @@
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/certify/certify.h"
 #include "experiments/command/command.h"
+#include "experiments/command/whole_number.h"
 
 namespace periscope::certify {
 namespace {
@@ -38,7 +39,7 @@ struct CertifyOptions {
     command.add_option("--text", source.text, "Text file to measure, encoded by the tokenizer");
     command.add_option("--tokenizer", source.tokenizer, "A tokenizer file of llama2.c, or \"bytes\"");
     command.add_option("--max-tokens", source.max_tokens, "Read only the first so many tokens")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_up_to());
     command.add_flag("--measure", measure, "Of a random stack: measure its input of the first seed too");
     command.add_option("--input-maximum", input_maximum,
                        "Of a random stack with Gaussian input: certify real inputs with entries up to this");
@@ -47,9 +48,9 @@ struct CertifyOptions {
         "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
         "(all in the format), exact");
     command.add_option("--length", length, "Longest input in tokens that is certified, where rounding makes it matter")
-        ->check(CLI::Range(1, 1 << 24));
+        ->check(positive_up_to(1 << 24));
     command.add_option("--attack", attack, "Try to exceed the bounds, with so many steps per restart")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_up_to());
     command.add_option("--headroom", headroom,
                        "Scale stream and branches into this format, run both stacks, certify the scaled one");
   }
@@ -90,6 +91,7 @@ ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
   config.measure = own.measure;
   config.attack = own.attack;
   config.headroom = own.headroom;
+  config.force = options.force;
   return run_whole(
       options, [&](Progress& progress) { return run(config, progress); },
       [&](const CertifyResult& result) { return publish_verdicts(options, config, result, requirements); });

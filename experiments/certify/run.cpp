@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <chrono>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/theory_parameters.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/sha256.h"
 #include "sim/backends.h"
@@ -133,7 +135,6 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
       headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
   if (own.headroom.empty()) return;
   const NumberFormat format = parse_format(own.headroom);
-  if (!result.domain.tokens) throw ConfigError("--headroom: expected token input, to run both stacks on");
   if (!result.headroom.possible) {
     throw ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
   }
@@ -214,15 +215,25 @@ CertifyResult run(const CertifyConfig& config, Progress& progress) {
                        .spec = s.spec,
                        .domain = domain_of(s, config),
                        .arithmetic = config.arithmetic};
-  result.stopped_early = until_stopped([&] {
-    certify_all(s, config, progress, result);
-    if (config.measures()) measure(s, config, result);
-    SignalMaxima seen = result.measured.value_or(SignalMaxima());
-    if (config.attack > 0) attack_all(s, config, progress, result, seen);
-    if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
-    advise(s, config, result);
-    result.provenance = provenance(config, resolved_of(config, s, result));
-    if (s.checkpoint != nullptr) result.provenance["checkpoint"] = config.checkpoint;
+  if (!config.headroom.empty() && !result.domain.tokens) {
+    throw ConfigError("--headroom: expected token input, to run both stacks on");
+  }
+  Need need = certify_need(s.spec.model);
+  need.operations *= 1.0 + static_cast<double>(config.formats.size());
+  if (config.measures()) {
+    need.then(pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
+  }
+  within_memory(need, config.force, progress.quiet(), [&] {
+    result.stopped_early = until_stopped([&] {
+      certify_all(s, config, progress, result);
+      if (config.measures()) measure(s, config, result);
+      SignalMaxima seen = result.measured.value_or(SignalMaxima());
+      if (config.attack > 0) attack_all(s, config, progress, result, seen);
+      if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
+      advise(s, config, result);
+      result.provenance = provenance(config, resolved_of(config, s, result));
+      if (s.checkpoint != nullptr) result.provenance["checkpoint"] = config.checkpoint;
+    });
   });
   return result;
 }

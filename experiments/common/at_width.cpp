@@ -13,6 +13,11 @@ int in_proportion(std::string_view key, std::string_view list, int value, int wi
     throw ConfigError(fmt::format("{}: at width {} {} would be {}/{}; expected a whole number", list, width, key,
                                   scaled, base_width));
   }
+  constexpr long most = 1 << 20;
+  if (scaled / base_width > most) {
+    throw ConfigError(fmt::format("{}: at width {} {} would be {}; expected at most {}", list, width, key,
+                                  scaled / base_width, most));
+  }
   return static_cast<int>(scaled / base_width);
 }
 

@@ -7,8 +7,11 @@
 #include <map>
 
 #include "experiments/catalog/sections.h"
+#include "experiments/common/seed_range.h"
+#include "experiments/common/setting.h"
 #include "experiments/common/toml_reader.h"
 #include "sim/spec/error.h"
+#include "sim/spec/shown.h"
 
 namespace periscope {
 namespace {
@@ -89,6 +92,50 @@ void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
   }
 }
 
+/// The keys of `periscope list`, and those of model.placement's table, in the tables `meant`; of all tables if empty.
+std::vector<std::string> known_keys(std::span<const std::string_view> meant) {
+  std::vector<std::string> keys;
+  const auto add = [&](const std::string& name) {
+    const auto within = [&](std::string_view table) { return name.starts_with(table); };
+    if (meant.empty() || std::ranges::any_of(meant, within)) keys.push_back(name);
+  };
+  for (const AnySection& section : sections()) {
+    for (const KeyText& key : section.keys) add(key.name);
+  }
+  for (const Key<SublayerRule>& key : placement_section.keys) {
+    add(fmt::format("{}.{}", placement_section.name, key.name));
+  }
+  return keys;
+}
+
+/// The known key that `key` may have meant: who leaves its table away means one by its last part.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+  std::vector<std::string> words = keys;
+  if (key.find('.') == std::string::npos) {
+    for (std::string& word : words) word = word.substr(word.rfind('.') + 1);
+  }
+  return keys[static_cast<std::size_t>(std::ranges::find(words, nearest(key, words)) - words.begin())];
+}
+
+/// Throws ConfigError unless the setting is of a known key, or of a known key of the tables `meant`.
+void require_known(const std::string& setting, std::string_view flag, std::string_view expected,
+                   std::span<const std::string_view> meant = {}) {
+  const std::string key = key_of_setting(setting, flag);
+  const std::vector<std::string> keys = known_keys(meant);
+  if (std::ranges::find(keys, key) != keys.end()) return;
+  const std::string_view unknown = meant.empty() ? "unknown key " : "";
+  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shown(setting), unknown, shown(key),
+                                expected, nearest_key(key, keys)));
+}
+
+/// Throws ConfigError if two entries of a list are the same: results are found by them.
+void require_different(std::string_view key, std::vector<std::string> entries) {
+  std::ranges::sort(entries);
+  const auto twice = std::ranges::adjacent_find(entries);
+  if (twice == entries.end()) return;
+  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shown(*twice)));
+}
+
 /// Throws ConfigError for anything in `table` that no section knows or takes.
 void check_sections(const toml::table& table, const std::string& file) {
   std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
@@ -105,8 +152,8 @@ void check_sections(const toml::table& table, const std::string& file) {
 // clang-format off
 constexpr Key<RunOptions> run_keys[] = {
     {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
-    {.name = "seeds", .field = &RunOptions::seeds, .range = at_least(1), .meaning = "number of seeds; a verdict needs 4"},
-    {.name = "threads", .field = &RunOptions::threads, .range = at_least(0), .meaning = "0: all cores", .effect = Effect::none},
+    {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs 4"},
+    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, 1024), .meaning = "0: all cores", .effect = Effect::none},
     {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda"},
     {.name = "dtype", .field = WordField<RunOptions>{
          .get = [](const RunOptions& run) { return name_of(run.dtype); },
@@ -151,9 +198,9 @@ DType parse_dtype(const std::string& word) {
   if (word == "f64") return DType::f64;
   if (word == "f32") return DType::f32;
   if (word == "bf16" || word == "f16") {
-    throw ConfigError(fmt::format("dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
+    throw ConfigError(fmt::format("run.dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
   }
-  throw ConfigError(fmt::format("dtype = \"{}\": expected one of f64, f32, bf16, f16", word));
+  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", word));
 }
 
 std::vector<StackSpec> Config::stacks() const {
@@ -208,16 +255,17 @@ Config read_config(const toml::table& table, const std::string& file) {
   TomlReader theory = root.table("theory");
   read_keys(theory, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
+  std::vector<std::string> labels;
+  for (StackSpec spec{.model = base.model, .init = {}, .input = {}}; const Placement& placement : config.placements) {
+    spec.model.placement = placement;
+    labels.push_back(placement_label(spec));
+  }
+  require_different("model.placement", labels);
+  std::vector<std::string> kinds;
+  for (const InputKind kind : config.inputs) kinds.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
+  require_different("input.kind", kinds);
   config.base = config.stacks().front();
   return config;
-}
-
-void require_told(const std::string& setting) {
-  for (const std::string_view table : {"model.", "init.", "input.", "theory."}) {
-    if (setting.starts_with(table)) return;
-  }
-  throw ConfigError(
-      fmt::format("--theory-set {}: expected a key of model, init, input or theory, as theory is told", setting));
 }
 
 template <class T>
@@ -255,11 +303,15 @@ void tell_theory(Config& config, Config told) {
 
 Config load_config(const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {
+  for (const std::string& setting : settings) {
+    require_known(setting, "--set", "one of the keys that `periscope list` shows");
+  }
   toml::table table = read_table(file, settings);
   Config config = read_config(table, file);
   if (theory_settings.empty()) return config;
+  constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
   for (const std::string& setting : theory_settings) {
-    require_told(setting);
+    require_known(setting, "--theory-set", "a key of model, init, input or theory, as theory is told", of_theory);
     apply_setting(table, setting, "--theory-set");
   }
   tell_theory(config, read_config(table, file));

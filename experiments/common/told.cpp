@@ -6,6 +6,7 @@
 
 #include "experiments/results/json_text.h"
 #include "sim/spec/error.h"
+#include "sim/spec/shown.h"
 
 namespace periscope {
 namespace {
@@ -67,7 +68,13 @@ std::string told_lines(const Config& config) {
                  ? "other placements"
                  : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
   }
-  return lines + fmt::format("THEORY WAS TOLD: {}\n", words.empty() ? "what is measured" : words);
+  if (words.empty()) {  // of the stacks nothing; how precise it has to be, perhaps
+    for (const std::string& setting : config.theory_settings) {
+      if (setting.starts_with("theory.fault=")) continue;
+      words += fmt::format("{}{}", words.empty() ? "" : ", ", shown(setting));
+    }
+  }
+  return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);
 }
 
 void require_fault_acts(const Config& config) {

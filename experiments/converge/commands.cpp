@@ -1,20 +1,27 @@
 #include "experiments/commands.h"
 
+#include <omp.h>
+
 #include "experiments/command/command.h"
 #include "experiments/common/told.h"
 #include "experiments/converge/converge.h"
+#include "experiments/estimate/fits.h"
 
 namespace periscope::converge {
 namespace {
 
 ExitCode run_converge(const CommonOptions& options) {
   const ConvergeConfig config = options.load(section);
-  return run_cells(
-      options, "converge", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
-      [&](const ConvergeResult& result) {
-        publish("converge", options, config.run.out, columns(config, result), table(result) + told_lines(config));
-        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
-      });
+  const Need need = widths_need(config, config.widths, "converge.widths", config.width_seeds, omp_get_max_threads());
+  return within_memory(need, options.force, options.quiet, [&] {
+    return run_cells(
+        options, "converge", config.run.out, resolved(config),
+        [&](Progress& progress) { return run(config, progress); },
+        [&](const ConvergeResult& result) {
+          publish("converge", options, config.run.out, columns(config, result), table(result) + told_lines(config));
+          return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+        });
+  });
 }
 
 }  // namespace

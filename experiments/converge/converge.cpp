@@ -10,6 +10,7 @@
 
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
+#include "experiments/common/seed_range.h"
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
@@ -23,8 +24,8 @@ constexpr std::string_view list = "converge.widths";
 
 // clang-format off
 constexpr Key<ConvergeConfig> keys[] = {
-    {.name = "widths", .field = &ConvergeConfig::widths, .range = at_least(1), .meaning = "widths, head_dim fixed, heads and mlp_width in proportion"},
-    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = at_least(16), .meaning = "seeds per width"},
+    {.name = "widths", .field = &ConvergeConfig::widths, .range = from_to(1, 1 << 20), .meaning = "widths, head_dim fixed, heads and mlp_width in proportion"},
+    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = seeds_from(16), .meaning = "seeds per width"},
 };
 // clang-format on
 

@@ -11,6 +11,7 @@
 #include "experiments/results/provenance.h"
 #include "experiments/results/text_table.h"
 #include "sim/backends.h"
+#include "sim/spec/error.h"
 
 namespace periscope::gradients {
 namespace {
@@ -105,6 +106,7 @@ double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
 AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
   require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
                             [](const StackSpec& spec) { return spec.init.qk_factor; });
   const auto swept = [&](const std::vector<StackSpec>& specs) {

@@ -1,5 +1,8 @@
 #include "experiments/commands.h"
 
+#include <omp.h>
+
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -7,6 +10,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/options.h"
 #include "experiments/common/told.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
 #include "experiments/gradients/depth.h"
@@ -20,18 +24,42 @@ namespace {
 
 using Experiment = std::function<GradientOutcome(const GradientConfig&, Progress&)>;
 
+/// Of every value that the experiment runs through.
+Need need_of(const std::string& name, const GradientConfig& config, int threads) {
+  const int deepest = *std::ranges::max_element(config.layers);
+  constexpr int beyond = 16;  // how far theory goes on
+  const double times = name == "attenuation" ? static_cast<double>(config.qk_factors.size())
+                       : name == "crossover" ? static_cast<double>(config.down_factors.size())
+                                             : 1.0;
+  Need all;
+  for (StackSpec spec : config.told_stacks()) {
+    if (name == "depth") spec.model.layers = beyond * deepest;
+    all.then(limit_need(spec, true, config.run.seeds, threads));
+  }
+  for (StackSpec spec : config.stacks()) {
+    if (name == "depth") spec.model.layers = deepest;
+    all.then(name == "identity-path" ? paths_need(spec, config.run, config.run.seeds, threads)
+                                     : reading_need(spec, config.run, config.run.seeds, threads));
+  }
+  all.operations *= times;
+  return all;
+}
+
 /// `unseen`: the faults that change nothing that the experiment looks at.
 ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options,
              const std::vector<theory::Fault>& unseen, const Experiment& experiment) {
   GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
-  return run_cells(
-      options, file, config.run.out, resolved(config), [&](Progress& progress) { return experiment(config, progress); },
-      [&](const GradientOutcome& outcome) {
-        publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config));
-        return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
-      });
+  return within_memory(need_of(name, config, omp_get_max_threads()), options.force, options.quiet, [&] {
+    return run_cells(
+        options, file, config.run.out, resolved(config),
+        [&](Progress& progress) { return experiment(config, progress); },
+        [&](const GradientOutcome& outcome) {
+          publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config));
+          return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
+        });
+  });
 }
 
 /// What an experiment found, for people and files, unless it was stopped.

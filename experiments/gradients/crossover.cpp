@@ -193,6 +193,9 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
   const auto pre_stack = std::ranges::find_if(stacks, is_pre);
   if (pre_stack == stacks.end())
     throw ConfigError("model.placement: expected \"pre\" among them, which others are compared with");
+  if (std::ranges::all_of(stacks, is_pre)) {
+    throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
+  }
   require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
                             [](const StackSpec& spec) { return spec.init.down_factor; });
   const std::vector<StackSpec> told = config.told_stacks();

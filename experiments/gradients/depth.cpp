@@ -79,14 +79,17 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
   if (!law.refusal.empty()) return law;
-  for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
-    append_last(law,
-                predict_deep(config, at_depth(spec, result.theory_layers[i]), at_depth(told, result.theory_layers[i])));
+    const double layers = result.theory_layers[i];
+    predictions.push_back(predict_deep(config, at_depth(spec, layers), at_depth(told, layers)));
+    if (predictions.back().refusal.empty()) continue;
+    law.refusal = fmt::format("at {} layers: {}", layers, predictions.back().refusal);
+    return law;
   }
+  for (const theory::Prediction& p : predictions) append_last(law, p);
   const Curve measured = law.gradient.curve();
   std::vector<double> bias;
-  for (std::size_t i = 0; i < predictions.size(); ++i) {
+  for (std::size_t i = 0; i < result.layers.size(); ++i) {
     const double variance = run.seeds * measured.standard_error[i] * measured.standard_error[i];
     const auto last_layer = static_cast<std::size_t>(2 * (result.layers[i] - 1));
     bias.push_back(log_norm_bias(config, at_depth(spec, result.layers[i]), predictions[i], last_layer, variance));

@@ -1,7 +1,10 @@
 #include "experiments/commands.h"
 
+#include <omp.h>
+
 #include "experiments/command/command.h"
 #include "experiments/common/told.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/ladder/ladder.h"
 
 namespace periscope::ladder {
@@ -9,12 +12,16 @@ namespace {
 
 ExitCode run_ladder(const CommonOptions& options) {
   const LadderConfig config = options.load(section);
-  return run_cells(
-      options, "ladder", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
-      [&](const LadderResult& result) {
-        publish("ladder", options, config.run.out, columns(config, result), table(result, config) + told_lines(config));
-        return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
-      });
+  const Need need = widths_need(config, config.widths, "ladder.widths", config.width_seeds, omp_get_max_threads());
+  return within_memory(need, options.force, options.quiet, [&] {
+    return run_cells(
+        options, "ladder", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
+        [&](const LadderResult& result) {
+          publish("ladder", options, config.run.out, columns(config, result),
+                  table(result, config) + told_lines(config));
+          return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+        });
+  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "experiments/agreement/gradient_floor.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
+#include "experiments/common/seed_range.h"
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
@@ -27,8 +28,8 @@ constexpr int infinite = 1 << 10;
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = at_least(1), .meaning = "at least four widths, as in converge.widths"},
-    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = at_least(8), .meaning = "seeds per width"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, (1 << 20) / infinite), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = seeds_from(8), .meaning = "seeds per width"},
 };
 // clang-format on
 

@@ -1,10 +1,12 @@
 #include "experiments/commands.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <memory>
 
 #include "experiments/command/command.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/power/false_alarms.h"
 #include "experiments/power/power.h"
 
@@ -22,21 +24,41 @@ ExitCode run_false_alarms(const PowerRun& run, const CommonOptions& options, int
   return too_many(result) ? ExitCode::check_failed : ExitCode::ok;
 }
 
+Need need_of(const PowerRun& run, int threads) {
+  Need all;
+  for (const auto* configs : {&run.configs, &run.told}) {
+    for (const ladder::LadderConfig& config : *configs) {
+      all.then(stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
+    }
+  }
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (!run.list.configs[i].ladder) continue;
+    const ladder::LadderConfig& config = run.configs[i];
+    all.then(widths_need(config, config.widths, "ladder.widths", config.width_seeds, threads));
+  }
+  return all;
+}
+
 ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
   const PowerRun run = load_power(options.config.empty() ? shipped_power_list() : options.config, options);
   if (master_seeds) {
     if (*master_seeds < 1 || *master_seeds > 1'000'000) {
       throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
     }
-    return run_false_alarms(run, options, *master_seeds);
+    Need need = need_of(run, omp_get_max_threads());
+    need.operations *= *master_seeds;
+    return within_memory(need, options.force, options.quiet,
+                         [&] { return run_false_alarms(run, options, *master_seeds); });
   }
   const std::string out = run.configs.front().run.out;
-  return run_cells(
-      options, "power", out, resolved(run), [&](Progress& progress) { return power::run(run, progress); },
-      [&](const PowerResult& result) {
-        publish("power", options, out, columns(result), table(result));
-        return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
-      });
+  return within_memory(need_of(run, omp_get_max_threads()), options.force, options.quiet, [&] {
+    return run_cells(
+        options, "power", out, resolved(run), [&](Progress& progress) { return power::run(run, progress); },
+        [&](const PowerResult& result) {
+          publish("power", options, out, columns(result), table(result));
+          return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+        });
+  });
 }
 
 }  // namespace

@@ -2,10 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <omp.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "experiments/command/command.h"
+#include "experiments/command/whole_number.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/probe/generate.h"
 #include "experiments/probe/probe.h"
 #include "sim/backends.h"
@@ -26,7 +32,7 @@ struct CheckpointOptions {
                        "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a "
                        "vocabulary of 256");
     command.add_option("--max-tokens", source.max_tokens, "Read only the first so many tokens")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_up_to());
   }
 };
 
@@ -70,6 +76,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
   config.with_theory = !own.no_theory;
   config.top = own.top;
   config.dump = own.dump;
+  config.force = options.force;
   return run_whole(
       options, [&](Progress& progress) { return run(config, progress); },
       [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
@@ -87,19 +94,23 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
   const TokenInput input = read_token_input(own.source, model, own.folder);
   const int positions = model.embedding.positions - model.embedding.position_offset;
-  const int needed = static_cast<int>(input.ids.size()) + count - 1;  // the last token is not read
+  const std::int64_t needed = static_cast<std::int64_t>(input.ids.size()) + count - 1;  // the last token is not read
   if (model.embedding.positions > 0 && needed > positions) {
     throw ConfigError(
         fmt::format("--count {}: {} tokens would be read, the model has positions for {}", count, needed, positions));
   }
-  const std::vector<int> ids = [&] {
+  const int longest = static_cast<int>(std::min<std::int64_t>(needed, std::numeric_limits<int>::max()));
+  Need need = pass_need(model, longest, config.run.dtype, false, omp_get_max_threads());
+  need.operations *= count / 2.0;  // a pass for every token, over half of them in the mean
+  need.key = "--count or --max-tokens";
+  const std::vector<int> ids = within_memory(need, options.force, options.quiet, [&] {
     Progress progress(options.quiet, stop_signalled);
     progress.begin("generate", count);
     return generate_greedily(context, input.ids, count, [&](int id) {
       progress.throw_if_stop_requested();
       progress.step(fmt::format("id {}", id));
     });
-  }();
+  });
   const std::string text = input.tokenizer == nullptr ? "" : input.tokenizer->decode(ids);
   if (options.json) {
     nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
@@ -124,7 +135,7 @@ void add_commands(CLI::App& app, int& code) {
   command->add_flag("--backward", probe->backward, "Gradients of the loss too");
   command->add_option("--dump", probe->dump, "Folder for activations.safetensors: activations and gradients in f64");
   command->add_option("--top", probe->top, "Largest entries of the stream to report per depth")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_up_to());
   command->add_flag("--no-theory", probe->no_theory, "Leave out theory at initialisation");
   command->add_flag("--fail-on-divergence", probe->fail_on_divergence, "Exit 5 if the stream is not finite");
 
@@ -134,7 +145,7 @@ void add_commands(CLI::App& app, int& code) {
       add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
                   [=](const CommonOptions& options) { return run_generate(options, *source, *count); });
   source->add_to(*generate);
-  generate->add_option("--count", *count, "Tokens to add")->check(CLI::PositiveNumber);
+  generate->add_option("--count", *count, "Tokens to add")->check(positive_up_to());
 }
 
 }  // namespace periscope::probe

@@ -71,6 +71,7 @@ struct ProbeConfig : Config {
   bool with_theory = true;  ///< theory at initialisation, too
   int top = 10;             ///< largest entries of the stream per depth
   std::string dump;         ///< folder for activations and gradients; "": none
+  bool force = false;       ///< --force
 };
 
 extern const Section<ProbeConfig> section;

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <filesystem>
 #include <memory>
 
 #include "experiments/common/weights_hash.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
 #include "experiments/results/atomic_file.h"
@@ -111,15 +113,21 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
                      .agreement = config.agreement,
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
                      .notes = {}};
-  result.stopped_early = until_stopped([&] {
-    result.measured = measure(context, checkpoint, result.input, config, progress);
-    progress.throw_if_stop_requested();
-    if (config.with_theory) {
-      result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
-    }
-    result.notes = notes_of(checkpoint, result.input);
-    result.provenance = provenance(config, resolved_of(config, checkpoint, result));
-    result.provenance["checkpoint"] = config.checkpoint;
+  const int threads = omp_get_max_threads();
+  Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
+  if (config.with_theory) need.then(limit_need(result.at_init, config.run.backward, 1, threads));
+  need.key = "--max-tokens";
+  within_memory(need, config.force, progress.quiet(), [&] {
+    result.stopped_early = until_stopped([&] {
+      result.measured = measure(context, checkpoint, result.input, config, progress);
+      progress.throw_if_stop_requested();
+      if (config.with_theory) {
+        result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
+      }
+      result.notes = notes_of(checkpoint, result.input);
+      result.provenance = provenance(config, resolved_of(config, checkpoint, result));
+      result.provenance["checkpoint"] = config.checkpoint;
+    });
   });
   return result;
 }

@@ -1,6 +1,7 @@
 #include "experiments/commands.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/command/command.h"
 #include "experiments/common/told.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/propagate/propagate.h"
 
 namespace periscope::propagate {
@@ -29,30 +31,41 @@ struct PropagateFlags {
 ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) {
   Config config = options.load();
   config.run.backward = config.run.backward || own.backward;
+  const int threads = omp_get_max_threads();
+  Need need = stacks_need(config, config.theory.finite_width.value_or(true), true, threads);
   if (!own.dump.empty()) {
-    dump(config, own.dump);
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+    need.then(pass_need(config.base.model, config.base.input.tokens, DType::f64, config.run.backward, threads));
   }
-  return run_cells(
-      options, "propagate", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
-      [&](const PropagateResult& result) {
-        report("propagate", options, config, result.stacks);
-        const bool diverged =
-            std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
-        if (any_disagrees(result.stacks)) return ExitCode::check_failed;
-        return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
-      });
+  return within_memory(need, options.force, options.quiet, [&] {
+    if (!own.dump.empty()) {
+      dump(config, own.dump);
+      if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+    }
+    return run_cells(
+        options, "propagate", config.run.out, resolved(config),
+        [&](Progress& progress) { return run(config, progress); },
+        [&](const PropagateResult& result) {
+          report("propagate", options, config, result.stacks);
+          const bool diverged =
+              std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+          if (any_disagrees(result.stacks)) return ExitCode::check_failed;
+          return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+        });
+  });
 }
 
 ExitCode run_theory(const CommonOptions& options, bool backward) {
   Config config = options.load();
   config.run.backward = config.run.backward || backward;
-  return run_whole(
-      options, [&](Progress& progress) { return predict(config, progress); },
-      [&](const PropagateResult& result) {
-        report("theory", options, config, result.stacks);
-        return ExitCode::ok;
-      });
+  const Need need = stacks_need(config, config.theory.finite_width.value_or(false), false, omp_get_max_threads());
+  return within_memory(need, options.force, options.quiet, [&] {
+    return run_whole(
+        options, [&](Progress& progress) { return predict(config, progress); },
+        [&](const PropagateResult& result) {
+          report("theory", options, config, result.stacks);
+          return ExitCode::ok;
+        });
+  });
 }
 
 }  // namespace

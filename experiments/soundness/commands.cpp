@@ -21,7 +21,7 @@ struct SoundnessFlags {
   double scale = 1.0;
 };
 
-constexpr std::int64_t most = 1'000'000'000;
+constexpr std::int64_t most = 100'000'000;
 
 NumberFormat any_format(const std::string& word) { return word == fp64.name ? fp64 : parse_format(word); }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/cpu/ops.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
@@ -11,8 +12,12 @@ namespace {
 template <class Body>
 void for_features(Index features, const Body& body) {
   const Index step = std::clamp<Index>((features / 8 + 31) / 32 * 32, 32, 512);
+  FirstException failure;  // Eigen's products have working memory
 #pragma omp parallel for schedule(dynamic, 1)
-  for (Index first = 0; first < features; first += step) body(first, std::min(step, features - first));
+  for (Index first = 0; first < features; first += step) {
+    failure.run([&] { body(first, std::min(step, features - first)); });
+  }
+  failure.rethrow();
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "sim/cpu/ops.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
@@ -71,23 +72,27 @@ template <class T>
 void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, const AttentionShape& shape) {
   const Index tokens = rows / shape.sequences;
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
+  FirstException failure;
 #pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
-    const Index sequence = unit / shape.heads;
-    const Index head = unit % shape.heads;
-    const Index kv_head = head / (shape.heads / shape.kv_heads);
-    const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
-    const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
-    const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
-    auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
-    RowMatrix<T> z = scores_of<T>(query, key, shape);
-    for (Index t = 0; t < tokens; ++t) {
-      const Index first = shape.first_seen(t);
-      const ConstRow<T> seen(&z(t, first), shape.end_seen(t, tokens) - first);
-      scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
-    }
-    out.noalias() = pattern_of(std::move(z), shape) * value;
+    failure.run([&] {
+      const Index sequence = unit / shape.heads;
+      const Index head = unit % shape.heads;
+      const Index kv_head = head / (shape.heads / shape.kv_heads);
+      const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
+      const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
+      const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
+      auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
+      RowMatrix<T> z = scores_of<T>(query, key, shape);
+      for (Index t = 0; t < tokens; ++t) {
+        const Index first = shape.first_seen(t);
+        const ConstRow<T> seen(&z(t, first), shape.end_seen(t, tokens) - first);
+        scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
+      }
+      out.noalias() = pattern_of(std::move(z), shape) * value;
+    });
   }
+  failure.rethrow();
 }
 
 // One unit of work is one key/value head of one sequence: its query heads add to dk and dv in order.
@@ -97,32 +102,36 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
   const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
   const Index group = shape.heads / shape.kv_heads;
   const T cap = static_cast<T>(shape.scores.soft_cap);
+  FirstException failure;
 #pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
-    const Index sequence = unit / shape.kv_heads;
-    const Index kv_head = unit % shape.kv_heads;
-    const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
-    const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
-    auto dkey = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
-    auto dvalue = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
-    dkey.setZero();
-    dvalue.setZero();
-    for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
-      const auto dout = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
-      RowMatrix<T> scores = scores_of<T>(query, key, shape);
-      RowMatrix<T> cap_derivative;  // 1 − tanh²
-      if (cap > T(0)) cap_derivative = T(1) - (scores.array() / cap).square();
-      const RowMatrix<T> pattern = pattern_of(std::move(scores), shape);
-      RowMatrix<T> dscores = dout * value.transpose();
-      const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * dscores.array()).rowwise().sum();
-      dscores.array() = static_cast<T>(shape.scale()) * pattern.array() * (dscores.array().colwise() - mean);
-      if (cap > T(0)) dscores.array() *= cap_derivative.array();
-      head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = dscores * key;
-      dkey.noalias() += dscores.transpose() * query;
-      dvalue.noalias() += pattern.transpose() * dout;
-    }
+    failure.run([&] {
+      const Index sequence = unit / shape.kv_heads;
+      const Index kv_head = unit % shape.kv_heads;
+      const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
+      const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
+      auto dkey = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
+      auto dvalue = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
+      dkey.setZero();
+      dvalue.setZero();
+      for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
+        const auto dout = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
+        RowMatrix<T> scores = scores_of<T>(query, key, shape);
+        RowMatrix<T> cap_derivative;  // 1 − tanh²
+        if (cap > T(0)) cap_derivative = T(1) - (scores.array() / cap).square();
+        const RowMatrix<T> pattern = pattern_of(std::move(scores), shape);
+        RowMatrix<T> dscores = dout * value.transpose();
+        const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * dscores.array()).rowwise().sum();
+        dscores.array() = static_cast<T>(shape.scale()) * pattern.array() * (dscores.array().colwise() - mean);
+        if (cap > T(0)) dscores.array() *= cap_derivative.array();
+        head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = dscores * key;
+        dkey.noalias() += dscores.transpose() * query;
+        dvalue.noalias() += pattern.transpose() * dout;
+      }
+    });
   }
+  failure.rethrow();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/cpu/ops.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
@@ -17,23 +18,27 @@ double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, I
   const auto rows = static_cast<Index>(labels.size());
   const auto labelled = static_cast<double>(rows - std::ranges::count(labels, no_label));
   std::vector<double> losses(labels.size());
+  FirstException failure;
 #pragma omp parallel for schedule(static)
   for (Index t = 0; t < rows; ++t) {
-    const auto place = static_cast<std::size_t>(t);
-    Row<T> out(dlogits + t * classes, classes);
-    if (labels[place] == no_label) {
-      out.setZero();
-      continue;
-    }
-    const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
-    const double largest = row.maxCoeff();
-    Eigen::ArrayXd p = (row - largest).exp().transpose();
-    const double total = p.sum();
-    losses[place] = std::log(total) - (row(labels[place]) - largest);
-    p /= total;
-    p(labels[place]) -= 1.0;
-    out = (p / labelled).transpose().template cast<T>();
+    failure.run([&] {
+      const auto place = static_cast<std::size_t>(t);
+      Row<T> out(dlogits + t * classes, classes);
+      if (labels[place] == no_label) {
+        out.setZero();
+        return;
+      }
+      const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
+      const double largest = row.maxCoeff();
+      Eigen::ArrayXd p = (row - largest).exp().transpose();
+      const double total = p.sum();
+      losses[place] = std::log(total) - (row(labels[place]) - largest);
+      p /= total;
+      p(labels[place]) -= 1.0;
+      out = (p / labelled).transpose().template cast<T>();
+    });
   }
+  failure.rethrow();
   return labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
 }
 

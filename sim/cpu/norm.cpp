@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "sim/cpu/ops.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
@@ -39,17 +40,21 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
                    Index parts, Index n) {
   const ConstRow<T> scale(gain, n);
   std::vector<PartMoments> moments(static_cast<std::size_t>(parts));
+  FirstException failure;
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index part = 0; part < parts; ++part) {
-    const ConstRow<T> in(x + part * n, n);
-    const PartMoments m = moments[static_cast<std::size_t>(part)] = moments_of(kind, in, eps);
-    const Eigen::ArrayXd normalised = (in.template cast<double>() - m.mean).transpose() * m.inverse;
-    const Eigen::ArrayXd g =
-        (scale.template cast<double>() * ConstRow<T>(dy + part * n, n).template cast<double>()).transpose();
-    const double mean_g = kind == NormKind::layer ? g.mean() : 0.0;
-    const double mean_gx = (g * normalised).mean();
-    Row<T>(dx + part * n, n) = ((g - mean_g - normalised * mean_gx) * m.inverse).transpose().template cast<T>();
+    failure.run([&] {
+      const ConstRow<T> in(x + part * n, n);
+      const PartMoments m = moments[static_cast<std::size_t>(part)] = moments_of(kind, in, eps);
+      const Eigen::ArrayXd normalised = (in.template cast<double>() - m.mean).transpose() * m.inverse;
+      const Eigen::ArrayXd g =
+          (scale.template cast<double>() * ConstRow<T>(dy + part * n, n).template cast<double>()).transpose();
+      const double mean_g = kind == NormKind::layer ? g.mean() : 0.0;
+      const double mean_gx = (g * normalised).mean();
+      Row<T>(dx + part * n, n) = ((g - mean_g - normalised * mean_gx) * m.inverse).transpose().template cast<T>();
+    });
   }
+  failure.rethrow();
   constexpr Index columns = 64;
   const auto sum_columns = [&](Index first, Index count) {
     Eigen::ArrayXd gain_sum = Eigen::ArrayXd::Zero(count);

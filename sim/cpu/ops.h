@@ -5,6 +5,7 @@
 
 #include "sim/core/composed.h"
 #include "sim/core/storage.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 
@@ -84,8 +85,12 @@ inline constexpr Index worth_threads = 4096;
 /// of the size alone.
 template <class Body>
 void for_chunks(Index size, const Body& body, Index chunk = 4096) {
+  FirstException failure;
 #pragma omp parallel for schedule(static) if (size > chunk)
-  for (Index first = 0; first < size; first += chunk) body(first, std::min(chunk, size - first));
+  for (Index first = 0; first < size; first += chunk) {
+    failure.run([&] { body(first, std::min(chunk, size - first)); });
+  }
+  failure.rethrow();
 }
 
 /// Calls body with a value of x's element type, so that a generic lambda can name it.

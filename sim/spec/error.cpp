@@ -25,6 +25,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
+  constexpr std::size_t longest = 200;  // comparing takes the product of the lengths
+  word = word.substr(0, longest);
   const auto best =
       std::ranges::min_element(names, {}, [&](const std::string& name) { return edit_distance(word, name); });
   return best == names.end() ? std::string() : *best;

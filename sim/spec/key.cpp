@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sim/spec/error.h"
+#include "sim/spec/shown.h"
 
 namespace periscope {
 namespace {
@@ -36,8 +37,15 @@ void require(bool holds, std::string_view section, std::string_view key, const s
 }
 
 template <class T>
-bool all_in(const Range& range, const std::vector<T>& values) {
-  return !values.empty() && std::ranges::all_of(values, [&](T v) { return range.holds(v); });
+void require_list(const Range& range, std::string_view section, std::string_view key, const std::vector<T>& values,
+                  bool whole) {
+  const std::string found = shown(fmt::format("[{}]", fmt::join(values, ", ")));
+  const bool in_range = !values.empty() && std::ranges::all_of(values, [&](T v) { return range.holds(v); });
+  require(in_range, section, key, found, expected(range, whole, true));
+  std::vector<T> sorted = values;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);  // results are found by the entry
+  if (twice != sorted.end()) require(false, section, key, found, fmt::format("{} only once", *twice));
 }
 
 }  // namespace
@@ -56,12 +64,11 @@ void require_in(const Range& range, std::string_view section, std::string_view k
 }
 
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<int>& value) {
-  require(all_in(range, value), section, key, fmt::format("[{}]", fmt::join(value, ", ")), expected(range, true, true));
+  require_list(range, section, key, value, true);
 }
 
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<double>& value) {
-  require(all_in(range, value), section, key, fmt::format("[{:g}]", fmt::join(value, ", ")),
-          expected(range, false, true));
+  require_list(range, section, key, value, false);
 }
 
 }  // namespace periscope

@@ -9,10 +9,26 @@ from periscope_process import SMALL, FolderTest, run
 # (what is appended to or replaces the configuration, flags, exit code, words of the message)
 SETTINGS = [
     ("model.widht=3", 2, ["unknown key model.widht", "nearest is model.width"]),
-    ("modle.width=3", 2, ["unknown key modle", "nearest is model"]),
+    ("modle.width=3", 2, ["unknown key modle.width", "nearest is model.width"]),
+    ("width=3", 2, ["unknown key width", "nearest is model.width"]),
+    ("tokes=3", 2, ["unknown key tokes", "nearest is input.tokens"]),
+    ("model.placement.alhpa=3", 2, ["nearest is model.placement.alpha"]),
+    ("model=3", 2, ["unknown key model:"]),
+    ("model={}", 2, ["unknown key model:"]),
+    ("model.={}", 2, ["--set model.={}", "empty part"]),
+    (".=1", 2, ["--set .=1", "empty part"]),
+    ("model..width=1", 2, ["--set model..width=1", "empty part"]),
+    ("a." * 50000 + "b=1", 2, ["--set a.a.a.", "the key has 50001 parts, expected at most 16", "(100003 bytes)"]),
+    ("model.width={" + "a." * 50000 + "b=1}", 2, ["model.width = ", "expected a whole number"]),
+    ("model.width=" + "[" * 100000, 2, ["model.width = ", "expected a whole number", "bytes)"]),
+    ("model.width=\x1b[2J", 2, ["model.width = ", "\\x1b[2J", "expected a whole number"]),
+    ("model.width=é\x85", 2, ["model.width = ", "é\\xc2\\x85"]),
+    ("model.norm=\udcff", 2, ['model.norm = "\\xff"', "rms, layer"]),
+    ("\udcff=1", 2, ["unknown key \\xff"]),
     ("model.width=wide", 2, ['model.width = ', "wide", "expected a whole number"]),
     ("model.width=2.5", 2, ["model.width = 2.5", "expected a whole number"]),
     ("model.width=0", 2, ["model.width = 0", "from 1 to"]),
+    ("model.width=-5", 2, ["model.width = -5", "from 1 to 1048576"]),
     ("model.width=-4", 2, ["model.width = -4", "from 1 to"]),
     ("model.width=99999999999", 2, ["model.width = 99999999999", "expected a whole number"]),
     ("model.heads=3", 2, ["model.heads = 3", "divisor of model.width = 32"]),
@@ -29,11 +45,18 @@ SETTINGS = [
     ("model.placement={alpha=inf}", 2, ["model.placement.alpha = inf", "finite"]),
     ("model.causal=yes", 2, ["model.causal", "true or false"]),
     ("model.preset=7B", 2, ["7B", "400M, 1.5B, 3.2B"]),
-    ("model=3", 2, ["model = 3", "a table"]),
     ("init.scheme=kaiming", 2, ["kaiming", "normal, lecun, he, xavier, scaled"]),
     ("init.std=-0.1", 2, ["init.std = -0.1", "at least 0"]),
     ("init.down_factor=-1.0", 2, ["init.down_factor = -1", "at least 0"]),
-    ("gradients.layers=[0]", 2, ["gradients.layers", "at least 1"]),
+    ("gradients.layers=[0]", 2, ["gradients.layers", "from 1 to"]),
+    ("gradients.layers=[4,8,4]", 2, ["gradients.layers = [4, 8, 4]", "4 only once"]),
+    ("gradients.qk_factors=[0.0,1,1.0]", 2, ["gradients.qk_factors", "1 only once"]),
+    ('input.kind=["gaussian","tokens","gaussian"]', 2, ["input.kind", "gaussian is in the list twice"]),
+    ('model.placement=["pre","peri","pre"]', 2, ["model.placement", "pre is in the list twice"]),
+    ('model.placement=[{A=true},{A=true}]', 2, ["model.placement", '"A":true', "in the list twice"]),
+    ("run.threads=1025", 2, ["run.threads = 1025", "from 0 to 1024"]),
+    ("run.seeds=2147483647", 2, ["run.seeds = 2147483647", "from 1 to 1000000"]),
+    ("ladder.widths=[64,128,256,2147483647]", 2, ["ladder.widths", "from 1 to 1024"]),
     ("gradients.down_factors=[1.0,wide]", 2, ["gradients.down_factors", "numbers"]),
     ("gradients.qk_factors=3", 2, ["gradients.qk_factors = 3", "a list of numbers"]),
     ("input.kind=noise", 2, ["noise", "gaussian, tokens, text"]),
@@ -43,13 +66,15 @@ SETTINGS = [
     ("input.second_moment=0.0", 2, ["input.second_moment = 0", "greater than 0"]),
     ("input.correlation=1.5", 2, ["input.correlation = 1.5", "from 0 to 1"]),
     ("run.seed=-1", 2, ["run.seed = -1", "at least 0"]),
-    ("run.dtype=f8", 2, ["f8", "f64, f32, bf16, f16"]),
+    ("run.dtype=f8", 2, ["run.dtype", "f8", "f64, f32, bf16, f16"]),
     ("run.dtype=bf16", 2, ["bf16", "no backend of this build"]),
-    ("run.device=tpu", 2, ["tpu", "cpu, reference or cuda"]),
+    ("run.device=tpu", 2, ["run.device", "tpu", "cpu, reference or cuda"]),
     ("run.device=cuda", 2, ["no CUDA backend"]),
     ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "between 0 and 1"]),
     ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "between 0 and 1"]),
-    ("converge.widths=[8,0]", 2, ["converge.widths", "at least 1"]),
+    ("converge.widths=[8,0]", 2, ["converge.widths", "from 1 to"]),
+    ("converge.widths=[8,16,16]", 2, ["converge.widths = [8, 16, 16]", "16 only once"]),
+    ("converge.widths=[-9223372036854775808]", 2, ["converge.widths = ", "a list of whole numbers"]),
     ("=3", 2, ["--set =3", "key=value"]),
     ("model.width", 2, ["--set model.width", "key=value"]),
 ]
@@ -60,8 +85,13 @@ FLAGS = [
     (["--seed", "-1"], 2, ["--seed -1", "from 0"]),
     (["--seed", "18446744073709551616"], 2, ["--seed", "2^63 - 1"]),
     (["--seed", "7x"], 2, ["--seed 7x"]),
-    (["--threads", "-2"], 2, ["threads = -2", "at least 0"]),
-    (["--dtype", "f32", "--device", "reference"], 2, ["f32", "f64 only"]),
+    (["--threads", "-2"], 2, ["run.threads = -2", "from 0 to"]),
+    (["--threads", "1025"], 2, ["run.threads = 1025"]),
+    (["--threads", "many"], 2, ["--threads"]),
+    (["--device", "tpu"], 2, ["run.device", "tpu"]),
+    (["--dtype", "f8"], 2, ["run.dtype", "f8"]),
+    (["--config", "a.toml"], 2, ["--config"]),
+    (["--dtype", "f32", "--device", "reference"], 2, ["run.dtype", "f32", "f64 only"]),
     (["--sedes", "3"], 2, ["--sedes"]),
     (["--set", "input.kind=text", "--set", "input.path=no/such/file", "--set", "model.vocab=256"], 3,
      ["input.path", "no/such/file", "no such file"]),
@@ -91,6 +121,54 @@ class ConfigErrors(FolderTest):
             with self.subTest(flags=flags):
                 self.check(run("theory", "--config", self.config, *flags), code, words)
 
+    def test_what_theory_is_told(self):
+        for setting, words in (("modle.x=1", ["--theory-set modle.x=1", "nearest is model."]),
+                               ("run.seed=1", ["a key of model, init, input or theory"]),
+                               ("model.widht=3", ["nearest is model.width"]),
+                               ("model.=1", ["--theory-set", "empty part"])):
+            with self.subTest(setting=setting):
+                self.check(run("propagate", "--config", self.config, "--theory-set", setting), 2, words)
+
+    def test_the_last_of_a_key_wins(self):
+        done = run("theory", "--config", self.config, "--quiet", "--json", "--set", "model.layers=5",
+                   "--set", "model.layers=3")
+        self.assertEqual(json.loads(done.stdout)["provenance"]["config"]["stacks"][0]["model"]["layers"], 3)
+
+    def test_commands(self):
+        for words, found in ((["propogate"], ["propogate", "nearest is propagate"]),
+                             (["gradients", "dept"], ["gradients dept", "nearest is gradients depth"]),
+                             (["x\x1b[2J"], ["x\\x1b[2J"])):
+            with self.subTest(words=words):
+                message = self.check(run(*words), 2, found)
+                self.assertEqual(message.count("\n"), 1, "one line")
+        for command in ("toy", "list"):
+            self.check(run(command, "--set", "modle.x=1"), 2, ["unknown key modle.x"])
+
+    def test_numbers_of_flags(self):
+        """CLI11 writes the limits of its own checks with 300 digits."""
+        for command, flag in ((("certify",), "--length"), (("certify",), "--max-tokens"), (("certify",), "--attack"),
+                              (("probe", "x"), "--top"), (("generate", "x"), "--count")):
+            for value in ("0", "-3", "2147483648", "nan", "1e3"):
+                with self.subTest(command=command, flag=flag, value=value):
+                    message = self.check(run(*command, flag, value), 2, [flag, value, "from 1 to"])
+                    self.assertLess(len(message), 200)
+        for value in ("nan", "inf", "-inf", "-1", "0", "1e400"):
+            with self.subTest(input_maximum=value):
+                self.check(run("certify", "--config", self.config, "--set", "model.placement=pre", "--input-maximum", value),
+                           2, ["--input-maximum"])
+
+    def test_what_is_known_at_the_start(self):
+        out = self.folder / "out"
+        one_input = ["--set", "model.placement=pre", "--set", "input.kind=tokens"]
+        for words, found in ((["certify", *one_input, "--headroom", "typo"], ['"typo"', "fp16"]),
+                             (["certify", "--set", "model.placement=pre", "--input-maximum", "1", "--headroom", "fp16"],
+                              ["--headroom", "token input"]),
+                             (["gradients", "attenuation", "--set", "model.layers=1"], ["model.layers = 1", "at least 2"]),
+                             (["gradients", "crossover", "--set", "model.placement=pre"], ["model.placement", "beside"])):
+            with self.subTest(words=words):
+                message = self.check(run(*words, "--config", self.config, "--out", out), 2, found)
+                self.assertEqual(message.count("\n"), 1, "nothing was begun")
+
     def test_the_file_and_line_are_named(self):
         self.config.write_text(SMALL.replace("heads = 2\nkv", "heads = 2\nhaeds = 3\nkv"))
         self.check(run("theory", "--config", self.config), 2, [f"{self.config}:6: unknown key model.haeds"])
@@ -101,6 +179,35 @@ class ConfigErrors(FolderTest):
 
     def test_missing_configuration(self):
         self.check(run("theory", "--config", "no/such/config.toml"), 2, ["no/such/config.toml", "no such file"])
+
+    def test_what_is_no_configuration_file(self):
+        loop = self.folder / "loop.toml"
+        loop.symlink_to(loop)
+        fifo = self.folder / "fifo.toml"
+        os.mkfifo(fifo)
+        large = self.folder / "large.toml"
+        large.write_text("#" * (1 << 20) + "\n")
+        deep = self.folder / "deep.toml"
+        nested = self.folder / "nested.toml"
+        nested.write_text("a = " + "[" * 100000)
+        for name, words in ((".", ["--config .: is a folder, expected a TOML file"]),
+                            (loop, [str(loop), "symbolic links"]), (fifo, [str(fifo), "is no regular file"]),
+                            ("/dev/null", ["is no regular file"]), ("x" * 5000, ["ame too long", "(5000 bytes)"]),
+                            (self.config / "x", ["small.toml/x"]), ("a\x1b[2J", ["a\\x1b[2J", "no such file"]),
+                            (large, ["more than 1048576 bytes"]), (nested, ["nested.toml:1", "not TOML"])):
+            with self.subTest(name=str(name)[:40]):
+                message = self.check(run("theory", "--config", name), 2, words)
+                self.assertNotIn("filesystem error", message)
+                self.assertEqual(message.count("\n"), 1, "one line")
+        for text in ("a." * 100000 + "b = 1", "[" + "a." * 100000 + "b]", "x = {" + "a . " * 100000 + "b = 1}"):
+            deep.write_text("\n" + text)
+            with self.subTest(text=text[:10]):
+                self.check(run("theory", "--config", deep), 2, ["deep.toml:2", "parts"])
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_a_configuration_that_may_not_be_read(self):
+        self.config.chmod(0)
+        self.check(run("theory", "--config", self.config), 2, [str(self.config), "ermission denied"])
 
     def test_no_command(self):
         self.check(run(), 2, ["A subcommand is required"])
@@ -113,6 +220,8 @@ class ConfigErrors(FolderTest):
 
     def test_widths_that_split_a_head(self):
         self.check(run("converge", "--config", self.config, "--set", "converge.widths=[32,64,64]"), 2,
+                   ["converge.widths", "64 only once"])
+        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[32,128,64]"), 2,
                    ["converge.widths", "grow"])
         self.check(run("converge", "--config", self.config, "--set", "converge.widths=[16,32,48]"), 2,
                    ["converge.widths", "width 16", "kv_heads"])

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "experiments/common/config.h"
+
+namespace periscope {
+
+/// What a run needs, about: functions of the specification alone, in double, so that no shape overflows them.
+struct Need {
+  double bytes = 0.0;         ///< of memory at its peak, the program's own left out
+  double operations = 0.0;    ///< floating-point operations, a multiply-add being two
+  std::string_view key = {};  ///< the key that the largest part of the memory grows with
+  double largest = 0.0;       ///< that part, bytes
+
+  /// A part that exists beside the others.
+  void add(double part, std::string_view grows_with);
+  /// As many of these at one time.
+  [[nodiscard]] Need times(double count) const;
+  /// What comes after this is done: operations add up, of the memory the larger counts.
+  void then(const Need& next);
+};
+
+/// One reading of a stack per seed (measure_stack): the weights of a sublayer, its signals, attention's patterns
+/// [T, T], one for each thread, the numbers that a probe notes of every token, and with run.backward the tape. As many
+/// at one time as over_seeds runs.
+Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+
+/// The same of one pass over a checkpoint's `model`, whose tables are read row by row.
+Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads);
+
+/// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
+Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
+
+/// theory::predict_at_width: the Gram chains T25 that run at one time, and the readings of all.
+Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);
+
+/// certify: the matrices of a sublayer in f64 and their Gram matrices.
+Need certify_need(const ModelSpec& model);
+
+/// gradients identity-path: a reading that keeps every signal and its gradient.
+Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+
+/// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
+/// for a width at which heads would not be whole numbers.
+Need widths_need(const Config& config, const std::vector<int>& widths, std::string_view list, int seeds, int threads);
+
+/// propagate, theory, power: the predictions of all stacks of `config`, and their readings if it `measures`.
+Need stacks_need(const Config& config, bool at_width, bool measures, int threads);
+
+}  // namespace periscope
