@@ -1,6 +1,6 @@
 """Residuals over depth: measured minus predicted, in standard errors of the difference."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import curves, style
+from plots.figures import Figures
 from plots.results import Result
 
 STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
 NEEDS = ("depth", "verdict", *(f"{s}_{v}" for s in STATISTICS for v in ("measured", "stderr", "predicted")))
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    for i, name in enumerate(result["input"]):
-        yield f"agreement-{name}", _residuals(result, i)
+def draw(result: Result) -> Figures:
+    return Figures((f"agreement-{name}", partial(_residuals, result, i)) for i, name in enumerate(result["input"]))
 
 
 def residual(curve: curves.Curve) -> np.ndarray:

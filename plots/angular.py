@@ -1,6 +1,6 @@
 """Angular distance between the streams at two depths: theory above the diagonal, measurement below it."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,14 +9,14 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from plots import style
+from plots.figures import Figures
 from plots.results import Result
 
 NEEDS = ("depth", "angular_distance_predicted")
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    for i, name in enumerate(result["input"]):
-        yield f"angular-{name}", _heatmaps(result, i)
+def draw(result: Result) -> Figures:
+    return Figures((f"angular-{name}", partial(_heatmaps, result, i)) for i, name in enumerate(result["input"]))
 
 
 def _heatmaps(result: Result, i: int) -> Figure:

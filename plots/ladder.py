@@ -1,6 +1,6 @@
 """The ladder of widths (T23): numbers against 1/width, the fitted parabola, and theory at infinite width."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from plots import style
+from plots.figures import Figures
 from plots.results import Result
 
 NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "fit")
@@ -19,30 +20,33 @@ PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "atten
           "f_out mlp": "MLP's output"}  # fmt: skip
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    stacks = list(dict.fromkeys(zip(result["quantity_placement"], result["quantity_input"], strict=True)))
-    for placement, name in stacks:
+def draw(result: Result) -> Figures:
+    drawn = {}
+    for placement, name in dict.fromkeys(zip(result["quantity_placement"], result["quantity_input"], strict=True)):
         rows = [i for i, q in enumerate(result["quantity"])
                 if " mean over " in q and (result["quantity_placement"][i], result["quantity_input"][i]) ==
                 (placement, name) and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
-        if not rows:
-            continue
-        count, columns = style.multiples(len(rows))
-        figure, grid = style.panels(count, columns, 1.55, style.page(columns))
-        panels = [axes for line in grid for axes in line]
-        style.label_outer(grid, len(rows), "1 / width", "Measured − theory")
-        for axes, i in zip(panels, rows, strict=False):
-            _panel(result, axes, i)
-        figure.align_ylabels(panels[:: len(grid[0])])
-        keys = [
-            Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
-            Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
-            Patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
-            Line2D([], [], color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
-        ]
-        label = style.looks([placement])[0].label
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        yield f"{safe}-{name}", style.finish(figure, keys, caption(result, label, str(name)))
+        if rows:
+            drawn[f"{safe}-{name}"] = partial(_panels, result, str(placement), str(name), rows)
+    return Figures(drawn.items())
+
+
+def _panels(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+    count, columns = style.multiples(len(rows))
+    figure, grid = style.panels(count, columns, 1.55, style.page(columns))
+    panels = [axes for line in grid for axes in line]
+    style.label_outer(grid, len(rows), "1 / width", "Measured − theory")
+    for axes, i in zip(panels, rows, strict=False):
+        _panel(result, axes, i)
+    figure.align_ylabels(panels[:: len(grid[0])])
+    keys = [
+        Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
+        Patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
+        Line2D([], [], color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
+    ]
+    return style.finish(figure, keys, caption(result, style.looks([placement])[0].label, name))
 
 
 def deviation(result: Result, i: int, values: np.ndarray) -> np.ndarray:

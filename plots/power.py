@@ -1,6 +1,6 @@
 """What a verdict could have refused (T22): measured over predicted, inside the band that the test would not notice."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from plots import curves, style
+from plots.figures import Figures
 from plots.results import Result
 
 NEEDS = ("depth", "verdict", "power_worst", "second_moment_power", "second_moment_measured")
@@ -16,10 +17,9 @@ BAND = "#56B4E9"
 LINE = "#0072B2"
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    for i, name in enumerate(result["input"]):
-        if np.isfinite(result["second_moment_power"][i]).any():
-            yield f"power-{name}", _bands(result, i)
+def draw(result: Result) -> Figures:
+    return Figures((f"power-{name}", partial(_bands, result, i)) for i, name in enumerate(result["input"])
+                   if np.isfinite(result["second_moment_power"][i]).any())  # fmt: skip
 
 
 def deviation(curve: curves.Curve) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A checkpoint under the probe: trained against theory at initialisation, the growth identity T15, the largest
 activations, and the margins of number formats."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from plots import style
+from plots.figures import Figures
 from plots.results import Result
 
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
@@ -30,11 +31,9 @@ INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "
 FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    yield "trained-vs-init", _trained(result)
-    yield "growth", _growth(result)
-    yield "massive", _massive(result)
-    yield "margins", _margins(result)
+def draw(result: Result) -> Figures:
+    figures = {"trained-vs-init": _trained, "growth": _growth, "massive": _massive, "margins": _margins}
+    return Figures((name, partial(make, result)) for name, make in figures.items())
 
 
 def caption(result: Result, words: str, theory: bool = False) -> str:

@@ -1,6 +1,8 @@
 """Result files of Periscope as arrays."""
 
 import json
+import math
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,18 +70,54 @@ class Result:
         return f"Theory is wrong on purpose: {', '.join(told['set'] + planted)}. "
 
 
+LARGEST = 1 << 30  # bytes of one variable: a damaged length must not fill the memory
+TEXTS = ("version", "commit", "config")  # attributes that captions need
+
+
 def _plain(values: Any) -> np.ndarray:
     return np.asarray(np.ma.filled(values, np.nan) if np.ma.isMaskedArray(values) else values)
 
 
+def _require_file(path: Path) -> None:
+    """Opening a FIFO would wait for ever, and the library reads devices."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        what = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}.get(stat.S_IFMT(mode), "no regular file")
+        raise ResultError(f"{path}: is {what}; expected a NetCDF-4 file of Periscope")
+    if path.stat().st_size == 0:
+        raise ResultError(f"{path}: is empty; expected a NetCDF-4 file of Periscope")
+
+
+def _values(path: Path, name: str, variable: netCDF4.Variable) -> np.ndarray:
+    size = math.prod(variable.shape) * 8
+    if size > LARGEST:
+        raise ResultError(f"{path}: variable {name!r} has {size // 8} values; expected at most {LARGEST // 8}")
+    values = _plain(variable[...])
+    if values.dtype.kind not in "fiuUO" or any(not isinstance(v, str) for v in values.flat if values.dtype == object):
+        raise ResultError(f"{path}: variable {name!r} is of type {variable.dtype}; expected numbers or text")
+    return values
+
+
 def read(path: Path) -> Result:
     """Reads a file whole."""
+    _require_file(path)
     try:
         with netCDF4.Dataset(path) as data:
             attributes = {name: data.getncattr(name) for name in data.ncattrs()}
             if attributes.get("program") != "periscope":
                 raise ResultError(f"{path}: not a result of Periscope: its attribute 'program' is not 'periscope'")
-            variables = {name: _plain(variable[...]) for name, variable in data.variables.items()}
-        return Result(path, variables, attributes, json.loads(attributes["config"]))
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
-        raise ResultError(f"{path}: expected a NetCDF-4 file of Periscope: {error}") from error
+            for name in TEXTS:
+                if not isinstance(attributes.get(name), str):
+                    found = f"is {attributes[name]!r}" if name in attributes else "is missing"
+                    raise ResultError(f"{path}: its attribute {name!r} {found}; expected a text")
+            variables = {name: _values(path, name, variable) for name, variable in data.variables.items()}
+        config = json.loads(attributes["config"])
+    except (OSError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, MemoryError) as error:
+        reason = " ".join(str(error).split()).removesuffix(f": '{path}'")
+        raise ResultError(f"{path}: cannot be read: {reason}; expected a NetCDF-4 file of Periscope") from error
+    if not isinstance(config, dict):
+        raise ResultError(f"{path}: its attribute 'config' holds no table; expected the resolved configuration")
+    return Result(path, variables, attributes, config)

@@ -1,6 +1,6 @@
 """The score path: its share of attention's gradient, and a theory of gradients that leaves it out (T9)."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plots import curves, style
+from plots.figures import Figures
 from plots.results import Result
 
 WITHOUT = "log_grad_sq_without_scores_predicted"
@@ -16,9 +17,8 @@ NEEDS = ("layer", "depth", "score_share_predicted", "score_share_measured", WITH
 CONTROL = {"color": "0.45", "linestyle": (0, (2, 1.5)), "linewidth": 1.1}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
-    yield "score-share", _shares(result)
-    yield "score-path", _gradients(result)
+def draw(result: Result) -> Figures:
+    return Figures((("score-share", partial(_shares, result)), ("score-path", partial(_gradients, result))))
 
 
 def _shares(result: Result) -> Figure:
