@@ -123,7 +123,7 @@ def _scale(result: Result, panels: list[Axes], bounds: np.ndarray, measured: boo
     parts = [bounds[drawn]] + ([result["class_measured"][drawn]] if measured else [])
     values = np.concatenate([part.ravel() for part in parts])
     values = values[np.isfinite(values) & (values > 0)]
-    low, high = values.min(), values.max()
+    low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
     limits = sorted(zip(result["format_largest"], result["format"], strict=True))
     fitting = next((largest for largest, _ in limits if largest >= high), limits[-1][0])
     shown = [(largest, name) for largest, name in limits if largest <= max(ALWAYS, fitting if fitting < 1e30 else 0)]

@@ -53,6 +53,9 @@ def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.nd
         axes.plot(x, 2 * max(shown) * (x / x[0]) ** slope, **GUIDE)
         axes.set_ylim(0.4 * min(shown), 2.4 * max(shown))
         style.plain_log_ticks(axes, *axes.get_ylim())
+    else:
+        axes.set_ylim(0.1, 10.0)
+        style.nothing_finite(axes)
 
 
 def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:

@@ -32,6 +32,8 @@ def draw(result: Result) -> Iterator[tuple[str, Figure]]:
         if np.isfinite(at):
             axes.axvspan(np.exp(at - error), np.exp(at + error), color=look.colour, alpha=0.3, linewidth=0)
     curves.log_scale([axes], every)
+    if not np.isfinite([result[f"log_rms_a_{v}"] for v in ("predicted", "measured")]).any():
+        axes.set_xlim(0.1, 10.0)  # a logarithmic axis finds no limits of its own
     axes.set(xscale="log", xlabel="Size of the last MLP's output, rms $a$",
              ylabel="Gradient of the last $W_\\mathrm{down}$\nover that of Pre-LN")
     keys = [style.key(look, True) for look in looks]

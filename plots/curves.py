@@ -48,15 +48,7 @@ def turns(points: int, curves: int) -> list[slice]:
 def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
     """A logarithmic scale that holds all curves with a prediction. One that theory refused may leave it."""
     parts = [c[k] for c in curves if is_predicted(c) for k in ("predicted", "measured") if k in c]
-    values = np.concatenate(parts) if parts else np.array([])
-    values = values[np.isfinite(values) & (values > 0)]
-    for axes in panels:
-        axes.set_yscale("log")
-        if values.size:
-            low, high = values.min(), values.max()
-            margin = max((high / low) ** 0.06, 1.15)
-            axes.set_ylim(low / margin, high * margin)
-            style.plain_log_ticks(axes, low, high)
+    style.log_axis(panels, np.concatenate(parts) if parts else np.array([]))
 
 
 def legend(result: Result, looks: Sequence[style.Look], name: str) -> list[Line2D]:

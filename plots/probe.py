@@ -62,14 +62,7 @@ def _depth_axis(axes: Axes, last: float) -> None:
 
 
 def _log(axes: Axes, *curves: np.ndarray) -> None:
-    values = np.concatenate([np.ravel(c) for c in curves])
-    values = values[np.isfinite(values) & (values > 0)]
-    axes.set_yscale("log")
-    if values.size:
-        low, high = values.min(), values.max()
-        margin = max((high / low) ** 0.06, 1.15)
-        axes.set_ylim(low / margin, high * margin)
-        style.plain_log_ticks(axes, low, high)
+    style.log_axis([axes], np.concatenate([np.ravel(c) for c in curves]))
 
 
 def _trained(result: Result) -> Figure:
@@ -149,24 +142,32 @@ def _massive(result: Result) -> Figure:
         left.set_ylim(low, max(high, 1500))
     left.set_ylabel("$|x|$ over the median of $|x|$")
     token, feature = result["extreme_token"], result["extreme_feature"]
-    size = 6 + 44 * values / np.nanmax(values)
+    size = 6 + 44 * values / (np.max(values, initial=0.0, where=np.isfinite(values)) or 1.0)
     points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
                            linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
     right.set(xlabel="Token", ylabel="Feature")
     right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
     _depth_axis(left, depth[-1])
-    top = np.unravel_index(np.nanargmax(values), values.shape)
-    place = int(token[top])
-    text = str(result["token_text"][place])
-    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(result['token_id'][place])})")
     keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
             Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
     words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
-             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. The largest of "
-             f"all, {result['extreme_value'][top]:.4g}, is at {where}, feature {int(feature[top])}.")  # fmt: skip
+             f"|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. {_top(result)}")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))
+
+
+def _top(result: Result) -> str:
+    """A sentence about the largest activation of all."""
+    values = np.abs(result["extreme_value"])
+    if not np.isfinite(values).any():
+        return "None is finite."
+    top = np.unravel_index(np.nanargmax(values), values.shape)
+    place = int(result["extreme_token"][top])
+    text = str(result["token_text"][place])
+    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(result['token_id'][place])})")
+    value, feature = result["extreme_value"][top], int(result["extreme_feature"][top])
+    return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
 
 
 def _margins(result: Result) -> Figure:

@@ -64,9 +64,9 @@ Arithmetic parse_arithmetic(const std::string& word) {
 
 ExitCode publish_verdicts(const CommonOptions& options, const CertifyConfig& config, const CertifyResult& result,
                           const std::vector<Requirement>& requirements) {
-  publish("certify", options, config.run.out, columns(result, config.formats, result.provenance),
-          table(result, config.formats, use_colour()));
-  return passed(result, requirements) ? ExitCode::ok : ExitCode::check_failed;
+  return publish("certify", options, config.run.out, columns(result, config.formats, result.provenance),
+                 table(result, config.formats, use_colour()),
+                 passed(result, requirements) ? ExitCode::ok : ExitCode::check_failed);
 }
 
 ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {

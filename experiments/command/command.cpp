@@ -12,10 +12,11 @@ namespace periscope {
 namespace {
 
 CLI::App* add(CLI::App& app, int& code, const std::string& name, const std::string& about,
-              std::function<ExitCode(const CommonOptions&)> body, bool compares) {
+              std::function<ExitCode(const CommonOptions&)> body, bool skips, bool compares) {
   CLI::App* command = app.add_subcommand(name, about);
   const auto options = std::make_shared<CommonOptions>();
   options->add_to(*command);
+  if (skips) options->add_skip_finished_to(*command);
   if (compares) options->add_theory_set_to(*command);
   command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
@@ -30,18 +31,23 @@ int exit_code_of(const std::function<ExitCode()>& body) {
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body) {
-  return add(app, code, name, about, std::move(body), false);
+  return add(app, code, name, about, std::move(body), false, false);
+}
+
+CLI::App* add_skipping_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                               std::function<ExitCode(const CommonOptions&)> body) {
+  return add(app, code, name, about, std::move(body), true, false);
 }
 
 CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                                 std::function<ExitCode(const CommonOptions&)> body) {
-  return add(app, code, name, about, std::move(body), true);
+  return add(app, code, name, about, std::move(body), true, true);
 }
 
 void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json_text(json)); }
 
-void publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
-             const std::string& table, bool json_file) {
+ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
+                 const std::string& table, ExitCode code, bool json_file) {
   nlohmann::ordered_json json;
   if (options.json || json_file) json = result.json();
   // A result with --theory-set says so at the top level too, not only in its provenance.
@@ -53,7 +59,9 @@ void publish(const std::string& name, const CommonOptions& options, const std::s
   };
   if (!out.empty()) {
     const std::string path = fmt::format("{}/{}.", out, name);
-    write_netcdf(path + "nc", result.dataset());
+    NetcdfDataset file = result.dataset();
+    add_outcome(file, code, table);
+    write_netcdf(path + "nc", file);
     wrote(path + "nc");
     if (json_file) {
       write_text_file(path + "json", json_text(json, 1) + "\n");
@@ -62,6 +70,7 @@ void publish(const std::string& name, const CommonOptions& options, const std::s
   }
   if (options.json) print_json(json);
   if (!options.quiet) fmt::print(stderr, "{}", table);
+  return code;
 }
 
 }  // namespace periscope

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "experiments/command/cell_journal.h"
+#include "experiments/command/finished_run.h"
 #include "experiments/command/options.h"
 #include "experiments/command/progress.h"
 #include "experiments/command/stop_signals.h"
@@ -20,7 +21,11 @@ namespace periscope {
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body);
 
-/// The same for a command that also takes --theory-set.
+/// The same for a command that also takes --skip-finished.
+CLI::App* add_skipping_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
+                               std::function<ExitCode(const CommonOptions&)> body);
+
+/// The same for a command that takes --skip-finished and --theory-set.
 CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                                 std::function<ExitCode(const CommonOptions&)> body);
 
@@ -29,10 +34,12 @@ int exit_code_of(const std::function<ExitCode()>& body);
 
 /// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
 /// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
-/// run.out a journal in that folder keeps finished cells, from which the same command goes on.
+/// run.out a journal in that folder keeps finished cells, from which the same command goes on. With --skip-finished
+/// nothing is run whose result is there (finished_run).
 template <class F, class Publish>
 ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
                    const Resolved& resolved, const F& f, const Publish& publish) {
+  if (const auto code = finished_run(options, name, out, resolved)) return *code;
   std::optional<CellJournal> journal;
   if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
   const auto result = [&] {
@@ -49,15 +56,18 @@ ExitCode run_cells(const CommonOptions& options, const std::string& name, const 
 /// The same of an experiment that keeps nothing.
 template <class F, class Publish>
 ExitCode run_whole(const CommonOptions& options, const F& f, const Publish& publish) {
-  return run_cells(options, "", "", {}, f, publish);
+  CommonOptions keeps_nothing = options;
+  keeps_nothing.skip_finished = false;
+  return run_cells(keeps_nothing, "", "", {}, f, publish);
 }
 
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& json);
 
 /// What a command does with its result: NAME.nc in the folder `out` unless that is "", JSON on standard output with
-/// --json, and the table for people on standard error without --quiet. `json_file`: NAME.json too.
-void publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
-             const std::string& table, bool json_file = false);
+/// --json, and the table for people on standard error without --quiet. `json_file`: NAME.json too. `code`, which is
+/// returned, says what the result means; the file keeps it (add_outcome).
+ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
+                 const std::string& table, ExitCode code, bool json_file = false);
 
 }  // namespace periscope

@@ -52,6 +52,12 @@ void CommonOptions::add_theory_set_to(CLI::App& command) {
       ->allow_extra_args(false);
 }
 
+void CommonOptions::add_skip_finished_to(CLI::App& command) {
+  command.add_flag("--skip-finished", skip_finished,
+                   "Compute nothing if --out has this program's result of the same configuration: print its table, "
+                   "return its exit code");
+}
+
 Config CommonOptions::load() const {
   Config c = load_config(config, settings, theory_settings);
   c.run.seed = seed.value_or(c.run.seed);

@@ -23,11 +23,14 @@ struct CommonOptions {
   std::optional<std::string> out;
   bool json = false;
   bool quiet = false;
+  bool skip_finished = false;
   bool force = false;  ///< do what would overwrite a model or not fit
 
   void add_to(CLI::App& command);
   /// --theory-set, of commands that hold a prediction against a measurement.
   void add_theory_set_to(CLI::App& command);
+  /// --skip-finished, of commands that ask finished_run.
+  void add_skip_finished_to(CLI::App& command);
   /// The configuration with the flags on top, checked. Sets the number of OpenMP threads.
   [[nodiscard]] Config load() const;
   /// The same with the experiment's own section.

@@ -18,8 +18,9 @@ ExitCode run_converge(const CommonOptions& options) {
         options, "converge", config.run.out, resolved(config),
         [&](Progress& progress) { return run(config, progress); },
         [&](const ConvergeResult& result) {
-          publish("converge", options, config.run.out, columns(config, result), table(result) + told_lines(config));
-          return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+          return publish("converge", options, config.run.out, columns(config, result),
+                         table(result) + told_lines(config),
+                         any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
         });
   });
 }

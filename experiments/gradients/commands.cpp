@@ -56,8 +56,8 @@ ExitCode run(const std::string& name, const std::string& file, const CommonOptio
         options, file, config.run.out, resolved(config),
         [&](Progress& progress) { return experiment(config, progress); },
         [&](const GradientOutcome& outcome) {
-          publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config));
-          return outcome.rejected ? ExitCode::check_failed : ExitCode::ok;
+          return publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config),
+                         outcome.rejected ? ExitCode::check_failed : ExitCode::ok);
         });
   });
 }
@@ -84,6 +84,7 @@ void add_commands(CLI::App& app, int& code) {
     const auto options = std::make_shared<CommonOptions>();
     options->add_to(*command);
     options->add_theory_set_to(*command);
+    options->add_skip_finished_to(*command);
     command->callback(
         [=, &code] { code = exit_code_of([&] { return run(name, file, *options, unseen, experiment); }); });
   };

@@ -17,9 +17,9 @@ ExitCode run_ladder(const CommonOptions& options) {
     return run_cells(
         options, "ladder", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
         [&](const LadderResult& result) {
-          publish("ladder", options, config.run.out, columns(config, result),
-                  table(result, config) + told_lines(config));
-          return any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok;
+          return publish("ladder", options, config.run.out, columns(config, result),
+                         table(result, config) + told_lines(config),
+                         any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
         });
   });
 }

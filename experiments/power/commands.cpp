@@ -55,8 +55,8 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
     return run_cells(
         options, "power", out, resolved(run), [&](Progress& progress) { return power::run(run, progress); },
         [&](const PowerResult& result) {
-          publish("power", options, out, columns(result), table(result));
-          return all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed;
+          return publish("power", options, out, columns(result), table(result),
+                         all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed);
         });
   });
 }
@@ -65,9 +65,9 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
 
 void add_commands(CLI::App& app, int& code) {
   const auto master_seeds = std::make_shared<std::optional<int>>();
-  CLI::App* power =
-      add_command(app, code, "power", "Wrong theories against measurements: which configuration rejects which?",
-                  [=](const CommonOptions& options) { return run_power(options, *master_seeds); });
+  CLI::App* power = add_skipping_command(
+      app, code, "power", "Wrong theories against measurements: which configuration rejects which?",
+      [=](const CommonOptions& options) { return run_power(options, *master_seeds); });
   power->add_option("--master-seeds", *master_seeds,
                     "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps "
                     "finished ones");

@@ -62,9 +62,9 @@ Config load_for_checkpoint(const CommonOptions& options) {
 
 ExitCode publish_reading(const CommonOptions& options, const Config& config, const ProbeResult& result,
                          bool fail_on_divergence) {
-  publish("probe", options, config.run.out, columns(result, result.provenance), table(result));
-  if (violates_growth_identity(result.measured)) return ExitCode::check_failed;
-  return fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
+  const ExitCode else_code = fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
+  return publish("probe", options, config.run.out, columns(result, result.provenance), table(result),
+                 violates_growth_identity(result.measured) ? ExitCode::check_failed : else_code);
 }
 
 ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {

@@ -15,10 +15,10 @@
 namespace periscope::propagate {
 namespace {
 
-void report(const std::string& name, const CommonOptions& options, const Config& config,
-            const std::vector<StackResult>& results) {
-  publish(name, options, config.run.out, columns(config, results),
-          verdict_table(results, config.agreement, use_colour()) + told_lines(config));
+ExitCode report(const std::string& name, const CommonOptions& options, const Config& config,
+                const std::vector<StackResult>& results, ExitCode code) {
+  return publish(name, options, config.run.out, columns(config, results),
+                 verdict_table(results, config.agreement, use_colour()) + told_lines(config), code);
 }
 
 /// What `propagate` takes besides the common flags.
@@ -31,6 +31,9 @@ struct PropagateFlags {
 ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) {
   Config config = options.load();
   config.run.backward = config.run.backward || own.backward;
+  if (options.skip_finished && own.fail_on_divergence) {
+    throw ConfigError("--skip-finished with --fail-on-divergence: a result file does not keep that flag's exit code");
+  }
   const int threads = omp_get_max_threads();
   Need need = stacks_need(config, config.theory.finite_width.value_or(true), true, threads);
   if (!own.dump.empty()) {
@@ -45,11 +48,11 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) 
         options, "propagate", config.run.out, resolved(config),
         [&](Progress& progress) { return run(config, progress); },
         [&](const PropagateResult& result) {
-          report("propagate", options, config, result.stacks);
           const bool diverged =
               std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
-          if (any_disagrees(result.stacks)) return ExitCode::check_failed;
-          return diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+          const ExitCode else_code = diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+          return report("propagate", options, config, result.stacks,
+                        any_disagrees(result.stacks) ? ExitCode::check_failed : else_code);
         });
   });
 }
@@ -61,10 +64,7 @@ ExitCode run_theory(const CommonOptions& options, bool backward) {
   return within_memory(need, options.force, options.quiet, [&] {
     return run_whole(
         options, [&](Progress& progress) { return predict(config, progress); },
-        [&](const PropagateResult& result) {
-          report("theory", options, config, result.stacks);
-          return ExitCode::ok;
-        });
+        [&](const PropagateResult& result) { return report("theory", options, config, result.stacks, ExitCode::ok); });
   });
 }
 

@@ -66,9 +66,8 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
                         : soundness::run(config, progress);
       },
       [&](const SoundnessResult& result) {
-        publish("soundness", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()),
-                true);
-        return result.violated == 0 ? ExitCode::ok : ExitCode::check_failed;
+        return publish("soundness", options, run.out, columns(result, provenance(run, all)),
+                       table(result, use_colour()), result.violated == 0 ? ExitCode::ok : ExitCode::check_failed, true);
       });
 }
 

@@ -43,11 +43,12 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
   Resolved all;
   all.add(section, config);
+  if (const auto code = finished_run(options, "verify", run.out, all, true)) return *code;
   return run_whole(
       options, [&](Progress& progress) { return verify::run(config, progress); },
       [&](const VerifyResult& result) {
-        publish("verify", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()), true);
-        return result.passed() ? ExitCode::ok : ExitCode::check_failed;
+        return publish("verify", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()),
+                       result.passed() ? ExitCode::ok : ExitCode::check_failed, true);
       });
 }
 
@@ -55,9 +56,9 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
 
 void add_commands(CLI::App& app, int& code) {
   const auto verify_flags = std::make_shared<VerifyFlags>();
-  CLI::App* verify =
-      add_command(app, code, "verify", "Attack the bounds on gradients and growth (T14-T16): no input may break them",
-                  [=](const CommonOptions& options) { return run_verify(options, *verify_flags); });
+  CLI::App* verify = add_skipping_command(
+      app, code, "verify", "Attack the bounds on gradients and growth (T14-T16): no input may break them",
+      [=](const CommonOptions& options) { return run_verify(options, *verify_flags); });
   verify->add_option("--cases", verify_flags->cases, "Number of random cases")->capture_default_str();
   verify
       ->add_option("--scale,--bound-scale", verify_flags->scale,

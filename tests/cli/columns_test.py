@@ -13,8 +13,8 @@ from periscope_process import SMALL, run
 from plotting import ROOT  # first of what needs packages
 
 import netCDF4
-from plots import __main__ as plots
-from plots import results
+import numpy as np
+from plots import drawing, results
 
 KEYS = """
 [gradients]
@@ -37,6 +37,8 @@ name = "strong W_down"
 set = ["init.down_factor=2"]
 config = "small"
 """
+# JSON leaves these out where they are 0.
+ABSENT_IS_NONE = ("diverged_seeds",)
 CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
 COMMANDS = {
     "propagate": ["propagate", "--backward"], "theory": ["theory"], "converge": ["converge"],
@@ -67,6 +69,55 @@ class Asked(dict):
         return super().__contains__(name)
 
 
+class Paths:
+    """Where JSON says what a file has at a position on its dimensions."""
+
+    def __init__(self, file, json_result):
+        self.json = json_result
+        with netCDF4.Dataset(file) as data:
+            self.kind = data.getncattr("result")
+            self.attributes = {name: data.getncattr(name) for name in data.ncattrs()}
+            self.variables = {name: (v.dimensions, np.ma.filled(v[...], np.nan)) for name, v in data.variables.items()}
+        if "quantity_placement" in self.variables:
+            stacks = list(zip(*(self.variables[f"quantity_{k}"][1] for k in ("placement", "input")), strict=True))
+            order = list(dict.fromkeys(stacks))
+            self.of_quantity = [(order.index(s), stacks[:i].count(s)) for i, s in enumerate(stacks)]
+
+    def label(self, dimension, at):
+        return self.variables[dimension][1][at[dimension]]
+
+    def step(self, node, key, at):
+        """One key of a path further. KeyError where JSON has nothing."""
+        name = key[1:-1]
+        if key == "{arithmetic}" and name not in at:
+            return node[self.attributes["arithmetic"]]
+        if key[0] == "{":
+            return node[self.label(name, at)]
+        if key == "[cell]":
+            return node[at["input"] * len(self.variables["placement"][1]) + at["placement"]]
+        if key in ("[stack]", "[of_stack]"):
+            return node[self.of_quantity[at["quantity"]][key == "[of_stack]"]]
+        if key == "[bound]":
+            place = self.label("signal", at), self.label("place", at)
+            return next((b for b in node if (b["signal"], b["sublayer"]) == place), {})
+        return node[at[name]] if key[0] == "[" else node[key]
+
+    def value(self, path, dimensions, index):
+        at = dict(zip(dimensions, index, strict=True))
+        node, taken = self.json, set()
+        try:
+            for key in path.split("/"):
+                node = self.step(node, key, at)
+                taken |= {"input", "placement"} if key == "[cell]" else {"quantity"} if "stack]" in key else {
+                    "signal", "place"} if key == "[bound]" else {key[1:-1]}  # fmt: skip
+            for dimension in dimensions:
+                if dimension not in taken:
+                    node = node[at[dimension]]
+        except (KeyError, IndexError):
+            return None
+        return node
+
+
 class Columns(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -79,10 +130,13 @@ class Columns(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         (cls.folder / "small.toml").write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
         (cls.folder / "list.toml").write_text(LIST)
+        cls.json = {}
         for command in [[*c, "--config", cls.folder / "small.toml"] for c in COMMANDS.values()] + [
             *OTHERS.values(), ["power", "--config", cls.folder / "list.toml"]]:  # fmt: skip
-            done = run(*command, "--out", cls.folder, "--quiet")
+            done = run(*command, "--out", cls.folder, "--quiet", "--json")
             assert done.returncode in (0, 4), (command, done.stderr)
+            found = json.loads(done.stdout)
+            cls.json[found["provenance"]["result"], command[0]] = found
         cls.files = sorted(cls.folder.glob("*.nc"))
 
     def test_every_kind_of_result_is_here(self):
@@ -99,6 +153,38 @@ class Columns(unittest.TestCase):
                     said = [list(variable.dimensions), variable.units, variable.long_name]
                     self.assertEqual(said, [column["dimensions"], column["units"], column["meaning"]], name)
 
+    def test_files_and_json_say_the_same(self):
+        for file in self.files:
+            kind = results.read(file).attributes["result"]
+            command = file.stem if kind == "stack" else next(c for k, c in self.json if k == kind)
+            paths = Paths(file, self.json[kind, command])
+            for name, column in self.declared[kind].items():
+                if not column["json"] or name in ABSENT_IS_NONE:
+                    continue
+                with self.subTest(file=file.name, column=name):
+                    if name not in paths.variables:
+                        self.check_attribute(paths, name, column["json"])
+                        continue
+                    dimensions, values = paths.variables[name]
+                    for index in np.ndindex(*values.shape):
+                        self.check_value(values[index], paths.value(column["json"], dimensions, index), (name, index))
+
+    def check_attribute(self, paths, name, path):
+        said = paths.value(path, (), ())
+        if name in paths.attributes:
+            self.check_value(paths.attributes[name], said, name)
+        else:
+            self.assertIn(said, (None, [], {}), f"JSON has {name}, the file has not")
+
+    def check_value(self, in_file, in_json, where):
+        if isinstance(in_file, str):
+            shown = json.dumps(in_json, separators=(",", ":")) if isinstance(in_json, (dict, list)) else in_json
+            self.assertEqual(in_file, shown or "", where)
+        elif in_json is None:
+            self.assertFalse(np.isfinite(in_file), f"{where}: the file has {in_file}, JSON nothing")
+        else:
+            self.assertEqual(float(in_file), float(in_json), where)
+
     def test_losses_have_a_unit(self):
         self.assertEqual(self.declared["probe"]["token_loss"]["units"], "nat")
         self.assertEqual(self.declared["stack"]["log_grad_sq_measured"]["units"], "nat")
@@ -107,14 +193,14 @@ class Columns(unittest.TestCase):
 
     def test_figures_ask_for_declared_columns(self):
         drawn = set()
-        for kind in plots.KINDS:
+        for kind in drawing.KINDS:
             self.assertLessEqual(set(kind.NEEDS), self.everywhere, kind.__name__)
         for file in self.files:
             result = results.read(file)
             of_file = self.declared[result.attributes["result"]]
             asked = Asked(result.variables)
             watched = dataclasses.replace(result, variables=asked)
-            for kind in plots.KINDS:
+            for kind in drawing.KINDS:
                 if not all(name in result for name in kind.NEEDS):
                     continue
                 drawn.add(kind)
@@ -124,7 +210,7 @@ class Columns(unittest.TestCase):
                 self.assertLessEqual(asked.names, set(of_file))
                 # A caption may ask which kind of result it is in.
                 self.assertLessEqual(asked.sought, self.everywhere)
-        self.assertEqual(drawn, set(plots.KINDS), "every figure was drawn")
+        self.assertEqual(drawn, set(drawing.KINDS), "every figure was drawn")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,157 @@
+"""--skip-finished: what is there is not computed again, and only that. Usage: finished_run.py BINARY"""
+
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import unittest
+
+from periscope_process import BINARY, FolderTest, run, run_json
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
+SKIPPED, AGAIN = "skipped: ", "runs again, "
+
+
+class FinishedRun(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.text = self.folder / "words.txt"
+        self.text.write_text("periscope looks above")
+        self.settings = ["--set", 'input.kind=["gaussian","text"]', "--set", f"input.path={self.text}"]
+
+    def propagate(self, *extra, binary=BINARY):
+        words = [binary, "propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--out",
+                 self.folder / "out", "--skip-finished", *extra]
+        return subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=120)
+
+    def result(self):
+        return self.folder / "out" / "propagate.nc"
+
+    def check_again(self, done, reason):
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertNotIn(SKIPPED, done.stderr)
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith(AGAIN)]
+        self.assertIn(str(self.result()), line)
+        self.assertIn(reason, line)
+        self.assertIn(SKIPPED, self.propagate().stderr, "what replaced it counts")
+
+    def test_a_finished_run_is_skipped_and_its_verdict_counts(self):
+        first = self.propagate()
+        self.assertEqual(first.returncode, 4, first.stderr)
+        self.assertNotIn(SKIPPED, first.stderr)
+        self.assertNotIn(AGAIN, first.stderr, "nothing was there")
+        before = self.result().read_bytes()
+        again = self.propagate()
+        self.assertEqual((again.returncode, again.stdout), (4, ""))
+        head, _, table = again.stderr.partition("\n")
+        self.assertEqual(head, f"{SKIPPED}{self.result()} is the result of this configuration and program")
+        self.assertIn("disagrees", table)
+        self.assertTrue(first.stderr.endswith(table), "the same table")
+        self.assertEqual(self.result().read_bytes(), before)
+        self.assertEqual(list(self.result().parent.iterdir()), [self.result()], "nothing is left beside it")
+        quiet = self.propagate("--quiet")
+        self.assertEqual((quiet.returncode, quiet.stdout, quiet.stderr), (4, "", ""))
+
+    def test_what_changes_no_result_is_skipped_too(self):
+        self.propagate()
+        other = self.folder / "other.txt"
+        other.write_bytes(self.text.read_bytes())
+        for extra in (["--threads", 1], ["--set", "run.threads=2"], ["--set", f"input.path={other}"]):
+            with self.subTest(extra):
+                self.assertIn(SKIPPED, self.propagate(*extra).stderr)
+
+    def test_another_configuration_runs(self):
+        for extra in (["--set", "init.std=0.5", "--set", "init.scheme=normal"], ["--seed", 3], ["--backward"],
+                      ["--set", "agreement.familywise_error=0.02"], ["--dtype", "f64"]):
+            with self.subTest(extra):
+                shutil.rmtree(self.folder / "out", ignore_errors=True)
+                self.propagate()
+                done = self.propagate(*extra)
+                self.assertIn("it has another configuration", done.stderr)
+
+    def test_another_text_behind_the_same_path_runs(self):
+        self.propagate()
+        self.text.write_text("periscope looks below")
+        self.check_again(self.propagate(), "it has another configuration")
+
+    def test_another_program_runs(self):
+        other = self.folder / "periscope"
+        shutil.copy(BINARY, other)
+        with other.open("ab") as stream:
+            stream.write(b"\0")  # runs as before, but is another file
+        self.propagate(binary=other)
+        self.check_again(self.propagate(), "another build of the program made it")
+
+    def test_a_damaged_file_is_not_trusted(self):
+        self.propagate()
+        whole = self.result().read_bytes()
+        shown, _ = run_json("propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--quiet")
+        number = whole.index(struct.pack("<d", shown["cells"][0]["variance"]["measured"][1]))
+        flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
+        for name, content, reason in (("cut", whole[:len(whole) // 2], "expected a NetCDF-4 file"),
+                                      ("empty", b"", "expected a NetCDF-4 file"),
+                                      ("no NetCDF", b"no NetCDF", "expected a NetCDF-4 file"),
+                                      ("one bit", flipped, "it was changed after it was written")):
+            with self.subTest(name):
+                self.result().write_bytes(content)
+                self.check_again(self.propagate(), reason)
+
+    def test_what_is_no_file_is_not_trusted(self):
+        self.propagate()
+        self.result().unlink()
+        os.mkfifo(self.result())
+        done = self.propagate()
+        self.assertIn("no regular file", done.stderr)
+        self.assertNotIn(SKIPPED, done.stderr)
+
+    def test_flags_that_a_file_cannot_answer(self):
+        for extra, words in ((["--json"], "--skip-finished with --json"),
+                             (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence")):
+            done = self.propagate(*extra)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(words, done.stderr)
+        done = run("propagate", "--config", self.config, "--skip-finished")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected --out", done.stderr)
+
+    def test_the_exit_code_of_a_flag_is_not_kept(self):
+        words = ["propagate", "--config", self.config, "--set", "model.placement=none", "--set", "model.layers=60",
+                 "--set", "init.scheme=scaled", "--set", "init.factor=1e30", "--out", self.folder / "out"]
+        done = run(*words, "--fail-on-divergence")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        done = run(*words, "--skip-finished")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("depends on the flags", done.stderr)
+
+    def test_every_experiment_of_the_lab(self):
+        keys = ("gradients.layers=[1,2,4]", "gradients.qk_factors=[0.0,1.0]", "gradients.down_factors=[0.05,0.5,5.0]",
+                "converge.widths=[32,64,128]", "converge.seeds=16", "ladder.widths=[32,64,96,128]", "ladder.seeds=8",
+                'model.placement=["post","pre"]')
+        stack = ["--config", self.config, *(w for key in keys for w in ("--set", key))]
+        for command in (["converge"], ["ladder"], *(["gradients", g] for g in (
+                "depth", "attenuation", "identity-path", "score-path", "crossover")), ["verify", "--cases", 2000]):
+            with self.subTest(command):
+                words = [*command, *(stack if command[0] != "verify" else []), "--out", self.folder / "all"]
+                first, again = run(*words), run(*words, "--skip-finished")
+                self.assertEqual(again.returncode, first.returncode)
+                self.assertTrue(again.stderr.startswith(SKIPPED), again.stderr)
+        (self.folder / "all" / "verify.json").unlink()
+        self.assertIn("verify.json is missing", run(*words, "--skip-finished").stderr)
+
+    def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "periscope").symlink_to(BINARY)
+        script = (f'source {ROOT}/lab; cd {self.folder}; skip={{skip}}; job propagate --config small.toml --seeds 16 --out out '
+                  f'{" ".join(WRONG)}; echo "verdict $verdict"')
+        for skip, skipped in (("$skip", False), ("$skip", True), ("", False)):
+            done = subprocess.run(["bash", "-c", script.replace("{skip}", skip)], capture_output=True, text=True,
+                                  timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("verdict 4", done.stdout)
+            self.assertEqual(SKIPPED in done.stderr, skipped, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
