@@ -1,33 +1,90 @@
 """Configuration keys: listed, resolved and hashed from one table. Usage: configuration.py BINARY"""
 
+import dataclasses
 import json
+import os
+import pathlib
+import shutil
+import subprocess
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import BINARY, FolderTest, run, run_json
 
-# For every key another value than SMALL's.
-OTHER = {
-    "model.layers": "3", "model.width": "64", "model.heads": "4",
-    "model.kv_heads": "2", "model.head_dim": "8", "model.mlp": "relu", "model.mlp_width": "40",
-    "model.norm": "layer", "model.norm_eps": "1e-3", "model.gamma": "0.5", "model.placement": "post",
-    "model.embedding_norm": "true", "model.final_norm": "false", "model.qk_norm": "head", "model.rope": "false",
-    "model.causal": "false", "model.vocab": "300", "model.unembedding": "false", "init.scheme": "he",
-    "init.std": "0.1", "init.factor": "2", "init.qk_factor": "0.5", "init.down_factor": "0.5",
-    "input.kind": "tokens", "input.tokens": "5", "input.second_moment": "2.0", "input.correlation": "0.5",
-    "run.seed": "1", "run.seeds": "5", "run.device": "reference", "run.dtype": "f64", "run.backward": "true",
-    "theory.tolerance": "0.02", "theory.gradient_tolerance": "0.05", "theory.fault": "beta0",
-    "theory.finite_width": "true", "theory.replicates": "100", "agreement.familywise_error": "0.05",
-    "agreement.finite_width": "0.7", "agreement.finite_width_cosine": "0.7",
-    "agreement.finite_width_gradient": "0.7",
-    **{f"agreement.power_limit.{name}": "0.3"
+# The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
+LIMIT = ("theory.finite_width=false",)
+BACKWARD = ("run.backward=true",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Another value of a key than SMALL's, and what that changes: "measured", "predicted" or "judged" numbers, and all
+    that are named behind. "judged" leaves the two before as they are, to the bit, and "predicted" what is measured."""
+
+    value: str
+    changes: str = "measured"
+    base: tuple = ()  # settings under which the key counts
+    command: str = "propagate"
+
+
+# A row per key of `list`.
+ROWS = {
+    "model.preset": Row("400M"),  # head_dim, which SMALL leaves to it
+    "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"), "model.kv_heads": Row("2"),
+    "model.head_dim": Row("8"), "model.mlp": Row("relu"), "model.mlp_width": Row("40"), "model.norm": Row("layer"),
+    "model.norm_eps": Row("1e-3"), "model.gamma": Row("0.5"), "model.placement": Row("post"),
+    "model.embedding_norm": Row("true", base=("input.second_moment=3",)),
+    "model.final_norm": Row("false", base=BACKWARD), "model.qk_norm": Row("head"), "model.rope": Row("false"),
+    "model.causal": Row("false"), "model.vocab": Row("300", base=BACKWARD),
+    "model.unembedding": Row("false", base=BACKWARD), "init.scheme": Row("he"),
+    "init.std": Row("0.1", base=("init.scheme=normal",)), "init.factor": Row("2", base=("init.scheme=scaled",)),
+    "init.qk_factor": Row("0.5"), "init.down_factor": Row("0.5"), "input.kind": Row("tokens"),
+    "input.tokens": Row("5"), "input.second_moment": Row("2.0"), "input.correlation": Row("0.5"),
+    "input.path": Row("other.txt", base=("input.kind=text", "input.path=some.txt")),
+    "run.seed": Row("1"), "run.seeds": Row("5"), "run.device": Row("reference"), "run.dtype": Row("f64"),
+    "run.backward": Row("true"), "run.threads": Row("1", "nothing"), "run.out": Row("results", "nothing"),
+    # A theory of the mean field samples attention patterns; a tighter one more of them.
+    "theory.tolerance": Row("0.002", "predicted", ("theory.finite_width=false",)),
+    "theory.gradient_tolerance": Row("0.05", "predicted", BACKWARD), "theory.fault": Row("beta0", "predicted"),
+    "theory.finite_width": Row("false", "predicted"), "theory.replicates": Row("100", "predicted"),
+    "agreement.familywise_error": Row("0.05", "judged"), "agreement.finite_width": Row("0.7", "judged", LIMIT),
+    "agreement.finite_width_cosine": Row("0.7", "judged", LIMIT),
+    "agreement.finite_width_gradient": Row("0.7", "judged", BACKWARD),
+    **{f"agreement.power_limit.{name}": Row("0.3", "judged", BACKWARD)
        for name in ("second_moment", "variance", "token_cosine", "log_grad_sq", "score_share")},
-}
+    "converge.widths": Row("[32,64,96]", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
+    "converge.seeds": Row("17", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
+    "ladder.widths": Row("[32,64,96,160]", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
+    "ladder.seeds": Row("9", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
+    "gradients.layers": Row("[1,2,5]", "all", ("gradients.layers=[1,2,4]",), "gradients depth"),
+    "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
+    "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
+}  # fmt: skip
 # Neither changes a result.
 HOW = {"run.threads", "run.out"}
 # A path counts by what is in the file.
 FILES = {"input.path"}
 # Read by their own commands alone.
 ELSEWHERE = ("converge.", "ladder.", "gradients.")
+KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"), "predicted": ("predicted", "predicted_stderr", "theory",
+                    "predicted_limit", "finite_width"), "judged": ("verdict", "reason", "worst", "rejected", "by",
+                    "power", "contrasts", "z")}  # fmt: skip
+
+
+def numbers(result):
+    """The result's content by kinds of numbers: {"measured": [(where, value), …], …}."""
+    found = {kind: [] for kind in KINDS_OF_NUMBERS}
+
+    def walk(node, where, kind):
+        if isinstance(node, dict):
+            for key, value in node.items():
+                of_key = next((k for k, names in KINDS_OF_NUMBERS.items() if key in names), kind)
+                walk(value, (*where, key), kind or of_key)
+        elif kind:
+            found[kind].append((where, node))
+
+    for i, cell in enumerate(result["cells"]):
+        walk(cell, (i,), None)
+    return found
 
 
 class Configuration(FolderTest):
@@ -43,15 +100,65 @@ class Configuration(FolderTest):
             if key in HOW or key in FILES or key.startswith(ELSEWHERE) or key == "model.preset":
                 continue
             with self.subTest(key=key):
-                changed = self.provenance(f"{key}={OTHER[key]}")
+                changed = self.provenance(f"{key}={ROWS[key].value}")
                 self.assertNotEqual(changed["config_sha256"], plain["config_sha256"])
                 section, name = key.rsplit(".", 1)
                 values = changed["config"]["stacks"][0] if section in ("model", "init", "input") else changed["config"]
                 for part in section.split("."):
                     values = values[part]
                 shown = values[name] if isinstance(values[name], str) else json.dumps(values[name])
-                expected = OTHER[key]
+                expected = ROWS[key].value
                 self.assertTrue(shown == expected or float(shown) == float(expected), shown)
+
+    def test_every_key_is_obeyed(self):
+        listed = {k["name"] for k in json.loads(run("list", "--json").stdout)["keys"]}
+        self.assertEqual(set(ROWS), listed, "a row per key")
+        for name, text in (("some.txt", "abcdefgh"), ("other.txt", "hgfedcba")):
+            (self.folder / name).write_text(text)
+        done = {}
+
+        def result(command, settings):
+            if (command, settings) not in done:
+                words = [word for s in settings for word in ("--set", s)]
+                flags = [*command.split(), "--config", self.config, "--quiet", "--set", "model.placement=peri", *words]
+                done[command, settings], code = run_json(*flags, cwd=self.folder)
+                self.assertIn("provenance", done[command, settings], (command, settings, code))
+            return done[command, settings]
+
+        for key, row in ROWS.items():
+            with self.subTest(key=key):
+                before = result(row.command, row.base)
+                after = result(row.command, (*row.base, f"{key}={row.value}"))
+                if row.changes == "all":
+                    without = [{k: v for k, v in r.items() if k != "provenance"} for r in (before, after)]
+                    self.assertTrue(without[0] != without[1], f"{key} = {row.value} changes nothing")
+                    continue
+                self.check_changes(key, row, numbers(before), numbers(after))
+
+    def check_changes(self, key, row, before, after):
+        order = ["measured", "predicted", "judged"]
+        first = order.index(row.changes) if row.changes in order else len(order)
+        for kind in order[:first]:
+            changed = ["/".join(map(str, b[0])) for b, a in zip(before[kind], after[kind]) if b != a]
+            self.assertEqual((changed, len(before[kind])), ([], len(after[kind])),
+                             f"{key} = {row.value} changes what is {kind}")
+        if row.changes in order:
+            self.assertTrue(before[row.changes] != after[row.changes],
+                            f"{key} = {row.value} changes nothing that is {row.changes}")
+
+    def test_as_many_threads_run_as_are_asked_for(self):
+        for threads in (1, 3):
+            words = [BINARY, "propagate", "--config", self.config, "--set", "input.tokens=200", "--set", "run.seeds=16",
+                     "--threads", threads, "--json", "--quiet"]
+            process = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True)
+            seen = 0
+            while process.poll() is None:
+                try:
+                    seen = max(seen, len(os.listdir(f"/proc/{process.pid}/task")))
+                except OSError:
+                    break  # it has just ended
+            result = json.loads(process.communicate()[0])
+            self.assertEqual((seen, result["provenance"]["threads"]), (threads, threads))
 
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]
@@ -62,10 +169,35 @@ class Configuration(FolderTest):
 
     def test_a_text_counts_by_its_content(self):
         def of(name, text):
+            """The hash with that file's name and content."""
             (self.folder / name).write_text(text)
             return self.provenance("input.kind=text", f"input.path={self.folder / name}")["config_sha256"]
         self.assertEqual(of("a.txt", "abcdefgh"), of("b.txt", "abcdefgh"))
         self.assertNotEqual(of("a.txt", "abcdefgh"), of("b.txt", "abcdefgx"))
+
+    def test_a_checkpoint_counts_by_its_content(self):
+        fixture = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures" / "gemma2"
+
+        def of(folder, command):
+            result, code = run_json(*command, folder, "--tokens", "1,2,3", "--quiet")
+            self.assertEqual(code, 0)
+            return result["provenance"]["config_sha256"]
+
+        for command in (["probe", "--no-theory"], ["certify"]):
+            with self.subTest(command):
+                for name in ("a", "b"):
+                    shutil.copytree(fixture, self.folder / command[0] / name)
+                a, b = (self.folder / command[0] / name for name in ("a", "b"))
+                self.assertEqual(of(a, command), of(b, command), "the same content in another folder")
+                weights = b / "model.safetensors"
+                content = bytearray(weights.read_bytes())
+                content[-1] ^= 1  # the sign, or a digit, of one weight
+                weights.write_bytes(content)
+                self.assertNotEqual(of(a, command), of(b, command), "another weight")
+
+    def test_the_order_of_settings_does_not_count(self):
+        settings = ("model.width=64", "init.scheme=he", "theory.tolerance=0.02")
+        self.assertEqual(self.provenance(*settings)["config_sha256"], self.provenance(*settings[::-1])["config_sha256"])
 
     def test_an_experiment_has_its_own_section_in_the_hash(self):
         quick = ["model.placement=pre", "converge.widths=[32,64,128]"]
