@@ -1,4 +1,4 @@
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "sim/core/storage.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "experiments/certify/attack.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <functional>
 

@@ -1,6 +1,6 @@
 #include "experiments/certify/scaled_weights.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 

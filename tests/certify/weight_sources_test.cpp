@@ -1,4 +1,4 @@
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "experiments/certify/scaled_weights.h"
 #include "tests/certify/certified_stack.h"

@@ -1,6 +1,6 @@
 #include "sim/checkpoint/checkpoint_gradients.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/checkpoint/parity.h"

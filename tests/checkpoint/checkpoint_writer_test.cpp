@@ -1,6 +1,6 @@
 #include "sim/checkpoint/checkpoint_writer.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/model/input.h"

@@ -1,4 +1,4 @@
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <functional>
 
@@ -133,6 +133,100 @@ TEST_CASE("values of config.json that change the function in a way that is not t
       {"gpt2-bare", "key \"add_cross_attention\" = true: expected false", set("add_cross_attention", true)},
       {"gpt2-bare", "key \"activation_function\" = \"tanh\": expected one of relu", set("activation_function", "tanh")},
   });
+}
+
+/// Keys of other families, or of versions to come, that change the function: a family that skipped one would compute
+/// something else in silence.
+TEST_CASE("keys that change the function of some family are refused by every family that does not read them") {
+  const std::vector<std::pair<std::string, nlohmann::json>> foreign{
+      {"clip_qkv", 8.0},
+      {"logit_scale", 0.25},
+      {"logits_scaling", 8.0},
+      {"attention_multiplier", 0.5},
+      {"residual_multiplier", 0.22},
+      {"embedding_multiplier", 12.0},
+      {"embedding_scale", 2.0},
+      {"layer_scale", 0.1},
+      {"qk_layernorm", true},
+      {"use_qk_norm", true},
+      {"use_parallel_residual", true},
+      {"parallel_attn", true},
+      {"alibi", true},
+      {"rotary_pct", 0.25},
+      {"rotary_dim", 2},
+      {"attention_chunk_size", 4},
+      {"no_rope_layers", {1, 0}},
+      {"num_experts", 8},
+      {"num_local_experts", 8},
+      {"num_experts_per_tok", 2},
+      {"first_k_dense_replace", 1},
+      {"kv_lora_rank", 4},
+      {"query_scale", 2.0},
+      {"attn_temperature_tuning", true},
+      {"altup_num_inputs", 4},
+      {"norm_type", "layernorm"},
+      {"norm_bias", true},
+      {"scale_depth", 1.4},
+  };
+  std::vector<Wrong> all;
+  for (const std::string& name : fixture_names()) {
+    const bool nested = name == "gemma3-nested";
+    for (const auto& [key, value] : foreign) {
+      const bool known = key == "clip_qkv" && name == "olmo2";
+      const std::string named = "key \"" + key + "\" = " + value.dump();
+      const std::string why = known ? ": expected null" : ": unknown, it may change the function";
+      all.push_back({name, named + why, set(key, value)});
+      if (!nested) continue;
+      all.push_back({name, "key \"text_config." + key + "\" = " + value.dump() + why,
+                     [key = key, value = value](EditedCheckpoint& c) { c.config["text_config"][key] = value; }});
+    }
+  }
+  // Keys that one family reads, in the files of those that do not.
+  for (const std::string name : {"llama", "olmo2"}) {
+    all.push_back({name, "key \"use_sliding_window\" = true: unknown", set("use_sliding_window", true)});
+    all.push_back({name, "key \"query_pre_attn_scalar\" = 256: unknown", set("query_pre_attn_scalar", 256)});
+    all.push_back({name, "key \"final_logit_softcapping\" = 30.0: unknown", set("final_logit_softcapping", 30.0)});
+    all.push_back({name, "key \"attn_logit_softcapping\" = 50.0: unknown", set("attn_logit_softcapping", 50.0)});
+  }
+  for (const std::string name : {"qwen2", "qwen3", "olmo2", "gemma2"}) {
+    all.push_back({name, "key \"mlp_bias\" = true: unknown", set("mlp_bias", true)});
+  }
+  all.push_back({"qwen2", "key \"attention_bias\" = true: unknown", set("attention_bias", true)});
+  all.push_back({"mistral", "key \"mlp_bias\" = true: expected false", set("mlp_bias", true)});
+  all.push_back({"opt-post", "key \"position_embedding_type\" = \"relative_key\": unknown",
+                 set("position_embedding_type", "relative_key")});
+  check_refused(all);
+}
+
+TEST_CASE("kinds of RoPE that are not there are refused by name, in both spellings") {
+  std::vector<Wrong> all;
+  for (const char* type : {"yarn", "dynamic", "longrope", "su", "ntk", "mrope", "proportional"}) {
+    const std::string message = std::string("= \"") + type + "\": expected default, linear or llama3";
+    for (const std::string name : {"llama", "mistral", "qwen2", "gemma2"}) {
+      all.push_back(
+          {name, "key \"rope_scaling.type\" " + message, set("rope_scaling", {{"type", type}, {"factor", 2.0}})});
+    }
+    all.push_back({"olmo2", "key \"rope_parameters.rope_type\" " + message,
+                   set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
+  }
+  check_refused(all);
+}
+
+TEST_CASE("activations that are not there are refused by name") {
+  std::vector<Wrong> all;
+  for (const char* act : {"quick_gelu", "gelu_10", "relu2", "mish", "laplace", "sigmoid", "linear"}) {
+    const std::string value = std::string(" = \"") + act + "\": expected one of ";
+    for (const auto& [name, key] : {std::pair{"llama", "hidden_act"},
+                                    {"mistral", "hidden_act"},
+                                    {"olmo2", "hidden_act"},
+                                    {"gemma2", "hidden_activation"},
+                                    {"gpt2-bare", "activation_function"},
+                                    {"bert-old", "hidden_act"},
+                                    {"opt-post", "activation_function"}}) {
+      all.push_back({name, "key \"" + std::string(key) + "\"" + value, set(key, act)});
+    }
+  }
+  check_refused(all);
 }
 
 TEST_CASE("tensors that are missing, unknown or of another shape or type") {

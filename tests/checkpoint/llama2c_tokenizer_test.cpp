@@ -1,6 +1,6 @@
 #include "sim/checkpoint/llama2c_tokenizer.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "sim/checkpoint/safetensors_view.h"
 #include "sim/checkpoint/tensor_index.h"

@@ -1,6 +1,6 @@
 #include "sim/checkpoint/safetensors_reader.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "sim/checkpoint/safetensors_writer.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cstring>
 #include <nlohmann/json.hpp>

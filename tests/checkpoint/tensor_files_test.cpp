@@ -1,6 +1,6 @@
 #include "sim/checkpoint/tensor_files.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <filesystem>
 

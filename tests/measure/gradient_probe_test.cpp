@@ -1,6 +1,6 @@
 #include "sim/measure/gradient_probe.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "sim/model/hooks.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

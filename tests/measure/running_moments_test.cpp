@@ -1,6 +1,6 @@
 #include "sim/measure/running_moments.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <initializer_list>

@@ -1,6 +1,6 @@
 #include "sim/measure/seed_average.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <vector>

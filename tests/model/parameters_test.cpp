@@ -1,6 +1,6 @@
 #include "sim/model/parameters.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "sim/model/weights.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "tests/support/edited_weights.h"
 #include "tests/support/targets.h"

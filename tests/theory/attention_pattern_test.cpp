@@ -1,6 +1,6 @@
 #include "theory/attention_pattern.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "theory/backward.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>

@@ -1,6 +1,6 @@
 #include "theory/bounded_set.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <Eigen/SVD>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "theory/bounds.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <Eigen/Dense>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "theory/computed_ops.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <random>

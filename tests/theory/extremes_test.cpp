@@ -1,4 +1,4 @@
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>

@@ -1,6 +1,6 @@
 #include "theory/gaussian.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,6 +1,6 @@
 #include "theory/gram_chain.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <functional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "theory/gram_signal.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/normal.hpp>

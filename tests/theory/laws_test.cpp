@@ -1,6 +1,6 @@
 #include "theory/laws.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <string_view>

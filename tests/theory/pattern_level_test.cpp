@@ -1,6 +1,6 @@
 #include "theory/pattern_level.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "experiments/verify/evaluate.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>

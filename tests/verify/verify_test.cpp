@@ -1,6 +1,6 @@
 #include "experiments/verify/verify.h"
 
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <fstream>

@@ -1,0 +1,119 @@
+#include "tests/certify/aligned_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/targets.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+
+/// Whether a matrix's rows, not its columns, are features of the stream or of the embedding.
+bool writes(Weight weight) { return weight == Weight::o || weight == Weight::down; }
+/// Whether both its rows and its columns are.
+bool turns(Weight weight) {
+  return weight == Weight::project_in || weight == Weight::project_out || weight == Weight::head_dense;
+}
+
+}  // namespace
+
+AlignedWeights::AlignedWeights(const StackSpec& spec, Direction direction, double bias)
+    : model_(spec.model), direction_(direction), bias_(bias), plain_(truth(), spec, DType::f64, 1) {}
+
+std::vector<double> AlignedWeights::direction(Index n) const {
+  const auto size = static_cast<std::size_t>(n);
+  std::vector<double> d(size, 0.0);
+  if (direction_ == Direction::spike) {
+    d[1] = 1.0;
+    return d;
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    d[i] = (model_.norm == NormKind::layer && i % 2 == 1 ? -1.0 : 1.0) / std::sqrt(static_cast<double>(n));
+  }
+  return d;
+}
+
+std::vector<double> AlignedWeights::other_side(int layer, Weight weight, std::size_t n) const {
+  std::vector<double> b(n);
+  for (std::size_t i = 0; i < n; ++i) b[i] = (1.0 + 0.25 * layer) * (0.5 + 0.1 * static_cast<double>(i % 7));
+  // The rows that the tokens 0 and their positions read are the largest.
+  if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
+  if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
+  if (weight != Weight::q && weight != Weight::k && weight != Weight::v) return b;
+  const auto e = static_cast<std::size_t>(model_.head_dim);
+  const std::vector<double> turn = model_.rope_frequencies_at(layer);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t head = i / e;
+    const std::size_t pair = i % e % (e / 2);
+    const double of_head = weight == Weight::q ? 1.0 + 0.1 * static_cast<double>(head) : head == 0 ? 0.3 : 3.0;
+    if (weight == Weight::v) {
+      b[i] *= of_head;
+    } else if (model_.qk_norm == QkNorm::none) {
+      const double size = of_head * (1.0 + 0.3 * static_cast<double>(pair)) * (1.0 + 0.25 * layer);
+      b[i] = size * (i % e < e / 2 ? std::cos(turn[pair]) : -std::sin(turn[pair]));
+    } else {
+      b[i] = i % e == 0 && (model_.qk_norm == QkNorm::head || head == 0) ? of_head : 0.0;
+    }
+  }
+  return b;
+}
+
+const Tensor& AlignedWeights::matrix(int layer, Weight weight, const Tensor& like) const {
+  Tensor& here = matrices_[matrix_id(layer, weight)];
+  if (!here.empty()) return here;
+  std::vector<double> left;
+  std::vector<double> right;
+  if (writes(weight) || turns(weight)) left = direction(like.rows());
+  if (!writes(weight)) right = direction(like.cols());
+  if (left.empty()) left = other_side(layer, weight, static_cast<std::size_t>(like.rows()));
+  if (right.empty()) right = other_side(layer, weight, static_cast<std::size_t>(like.cols()));
+  std::vector<double> values;
+  for (const double a : left) {
+    for (const double b : right) values.push_back(a * b);
+  }
+  here = truth().from_host(like.rows(), like.cols(), like.dtype(), values);
+  return here;
+}
+
+Tensor AlignedWeights::bias_of(int layer, Weight weight, const Tensor& like) const {
+  std::vector<double> b = writes(weight) || turns(weight)
+                              ? direction(like.rows())
+                              : other_side(layer, weight, static_cast<std::size_t>(like.rows()));
+  for (double& x : b) x *= bias_;
+  return truth().from_host(1, like.rows(), like.dtype(), b);
+}
+
+SublayerWeights AlignedWeights::fetch(int sublayer) const {
+  SublayerWeights all = plain_.fetch(sublayer);
+  for (auto& [weight, linear] : all.linear) {
+    const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
+    const Tensor like = linear.map->dense();
+    linear.map = dense_map([w = matrix(layer, weight, like)] { return w; });
+    if (bias_ != 0.0 && !is_table(weight)) linear.bias = bias_of(layer, weight, like);
+  }
+  for (auto& [weight, norm] : all.norms) {
+    const auto n = static_cast<std::size_t>(norm.gain.cols());
+    std::vector<double> gain(n, 1.5 + 0.1 * sublayer);
+    if (direction_ == Direction::spike) {
+      for (std::size_t i = 0; i < n; ++i) gain[i] -= 0.1 * static_cast<double>(i);
+    }
+    // d is feature 1 of the stream and of the embedding, that of QK-norms is feature 0.
+    if (n > 1 && weight != Weight::q_norm && weight != Weight::k_norm) std::swap(gain[0], gain[1]);
+    norm.gain = truth().from_host(1, norm.gain.cols(), norm.gain.dtype(), gain);
+  }
+  return all;
+}
+
+Tensor AlignedWeights::input(double largest, const std::vector<double>& factors) const {
+  const std::vector<double> d = direction(model_.width);
+  const double length = largest / *std::ranges::max_element(d);
+  std::vector<double> x;
+  for (const double factor : factors) {
+    for (const double part : d) x.push_back(factor * length * part);
+  }
+  return truth().from_host(static_cast<Index>(factors.size()), model_.width, DType::f64, x);
+}
+
+}  // namespace periscope::testing

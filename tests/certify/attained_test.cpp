@@ -1,0 +1,205 @@
+#include "tests/support/doctest.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include "experiments/common/theory_parameters.h"
+#include "sim/emulated/backend.h"
+#include "tests/certify/aligned_weights.h"
+#include "tests/certify/certified_stack.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/targets.h"
+#include "theory/signal.h"
+
+/// T17, T24: bounds that are attained. Where every matrix has rank one and points along one direction, one input makes
+/// every signal as large as its bound: a bound that is too low is passed, one that is too large stays out of reach.
+namespace periscope::testing {
+namespace {
+
+using theory::Certificate;
+using theory::SignalBound;
+
+/// What is certified is above what a run does by rounding only (1e-11 at these depths), and by what the proofs of up to
+/// three spectral norms add, those of gate and up or of query and key and one before them: 0.2 % to each square, as
+/// power iteration on a single eigenvalue is exact at once (spectral_norm.h).
+constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
+constexpr double rounding = 1e-11;
+
+/// Of what is computed behind LayerNorm a bound is c = √(D/(D−1)) too large, since the computed mean may not cancel
+/// (computed_ops.cpp). It counts once in what is linear, twice in scores and, since σ(cg) ≤ cσ(g) for g ≥ 0, three
+/// times in φ(gate)∘up; the next norm starts again.
+double least_share(const ModelSpec& m, bool exact) {
+  return exact || m.norm == NormKind::rms ? proof : proof * std::pow((m.width - 1.0) / m.width, 1.5);
+}
+
+/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: those of single features of a norm's output, and
+/// sums with them.
+const std::set<Signal> of_single_features{Signal::A_out,     Signal::B_out,       Signal::sum,       Signal::x_out,
+                                          Signal::output,    Signal::transformed, Signal::projected, Signal::dense,
+                                          Signal::activated, Signal::head_scores, Signal::logits};
+
+struct Attained {
+  std::set<Signal> signals;  ///< that were held against their bound
+  /// Of each the largest share of a bound that was seen.
+  std::map<Signal, double> share;
+};
+
+void hold(const std::string& what, const Certificate& certificate, const SignalMaxima& seen, Direction direction,
+          double least, Attained& attained) {
+  for (const SignalBound& b : certificate.bounds) {
+    const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
+    const std::string name = fmt::format("{}: {}[{}]: {:.17g} seen, {:.17g} certified", what, name_of(b.signal),
+                                         b.sublayer, largest, b.largest);
+    if (b.signal >= Signal::dots && std::isnan(largest)) continue;  // a run need not tell every one of them
+    CHECK_MESSAGE(largest <= b.largest * (1.0 + rounding), name);
+    const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
+    attained.share[b.signal] = std::max(attained.share[b.signal], share);
+    if (b.signal >= Signal::dots || b.largest == 0.0) continue;
+    if (direction == Direction::spread && of_single_features.contains(b.signal)) continue;
+    attained.signals.insert(b.signal);
+    CHECK_MESSAGE(share >= least, name);
+  }
+}
+
+/// A stack of two layers whose heads share keys and values, whose q and k turn by an eighth and a sixth of a turn from
+/// one token to the next, and which has every part that a certificate bounds.
+StackSpec aligned_stack(std::string_view placement, NormKind norm) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  ModelSpec& m = spec.model;
+  m.width = 8;
+  m.heads = 4;
+  m.kv_heads = 2;
+  m.head_dim = 4;
+  m.norm = norm;
+  m.norm_eps = 1e-12;
+  m.attention.assign(static_cast<std::size_t>(m.layers),
+                     {.scores = {}, .rope_frequencies = {std::numbers::pi / 4.0, std::numbers::pi / 3.0}});
+  return spec;
+}
+
+struct Case {
+  std::string what;
+  StackSpec spec;
+  Direction direction;
+  double bias;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Placement& placement : placement_table()) {
+    for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
+      for (const Direction direction : {Direction::spike, Direction::spread}) {
+        for (const double bias : {0.0, 0.3}) {
+          StackSpec spec = aligned_stack(placement.name, norm);
+          if (bias > 0.0) spec.model.mlp = MlpKind::relu;
+          all.push_back({fmt::format("{}, {}, {}{}", placement.name, norm_kind_names[static_cast<std::size_t>(norm)],
+                                     direction == Direction::spike ? "one feature" : "all features",
+                                     bias > 0.0 ? ", biases, relu" : ""),
+                         spec, direction, bias});
+        }
+      }
+    }
+  }
+  for (const QkNorm qk : {QkNorm::head, QkNorm::full}) {
+    // A cap far below the scores, which the bound then is: their bound is min(z, c), not c·tanh(z/c).
+    for (const double cap : {0.0, 0.3}) {
+      StackSpec spec = aligned_stack("peri", NormKind::rms);
+      spec.model.qk_norm = qk;
+      for (AttentionRule& rule : spec.model.attention) rule.scores = {.scale = 0.7, .soft_cap = cap, .window = 0};
+      spec.model.head.soft_cap = cap;
+      all.push_back({fmt::format("QK-norm {}, soft cap {}", qk_norm_names[static_cast<std::size_t>(qk)], cap), spec,
+                     Direction::spike, 0.0});
+    }
+  }
+  StackSpec scaled = aligned_stack("pre", NormKind::rms);
+  scaled.model.placement =
+      custom_placement({.norm_a = true, .norm_b = true, .norm_c = true, .alpha = 1.7, .beta = 0.6});
+  scaled.model.final_norm = false;
+  all.push_back({"alpha 1.7, beta 0.6", scaled, Direction::spike, 0.0});
+  StackSpec tokens = aligned_stack("post", NormKind::rms);
+  tokens.input.kind = InputKind::tokens;
+  tokens.model.embedding = {.scale = 2.0, .width = 5, .positions = 4, .position_offset = 2, .token_types = 2};
+  tokens.model.head = {.transform = true, .soft_cap = 20.0};
+  tokens.model.mlp = MlpKind::gelu;
+  all.push_back({"tokens, projected, BERT's head", tokens, Direction::spike, 0.3});
+  tokens.model.head.transform = false;
+  tokens.model.embedding_norm = true;
+  all.push_back({"tokens, embedding norm", tokens, Direction::spike, 0.0});
+  return all;
+}
+
+TEST_CASE("T17, T24: one input attains the bound of every signal") {
+  constexpr double largest = 1e3;
+  constexpr int tokens = 2;
+  Attained attained;
+  for (const Case& one : cases()) {
+    const ModelSpec& m = one.spec.model;
+    const AlignedWeights weights(one.spec, one.direction, one.bias);
+    const theory::InputDomain domain{one.spec.input.kind == InputKind::tokens, largest};
+    const TheoryParameters parameters(truth(), m, weights);
+    for (const bool exact : {true, false}) {
+      const RunArithmetic arithmetic = exact ? RunArithmetic{} : run_arithmetic(Arithmetic::pure, fp64);
+      InnerLog log;
+      const auto emulated = make_emulated_backend(truth(), {.arithmetic = arithmetic}, &log);
+      const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights};
+      SignalMaxima seen;
+      if (domain.tokens) {
+        seen.add(c, std::vector<int>(tokens, 0), exact ? nullptr : &log);
+      } else {
+        // The same token twice, its opposite before it, and nothing at all.
+        for (const auto& [first, second] : {std::pair{1.0, 1.0}, {-1.0, 1.0}, {0.0, 0.0}}) {
+          seen.add(c, weights.input(largest, {first, second}), exact ? nullptr : &log);
+        }
+      }
+      const Certificate certificate = theory::certify(m, parameters, domain, arithmetic, tokens);
+      hold(one.what + (exact ? "" : ", computed in fp64"), certificate, seen, one.direction, least_share(m, exact),
+           attained);
+    }
+  }
+  for (const Signal signal : theory::certified_signals) {
+    if (signal < Signal::dots) CHECK_MESSAGE(attained.signals.contains(signal), name_of(signal), " was never held");
+    CHECK_MESSAGE(attained.share[signal] >= proof, name_of(signal), " came to ", attained.share[signal],
+                  " of its bound at most");
+  }
+}
+
+/// Two features that turn together and read two features of the input: the ball of a head's image is what bounds them.
+TEST_CASE("T17: RoPE turns one feature into another, and no more") {
+  StackSpec spec = aligned_stack("pre", NormKind::rms);
+  const GeneratedWeights plain(truth(), spec, DType::f64, 1);
+  const EditedWeights weights(
+      plain,
+      [](int, Weight weight, const Tensor& w) {
+        std::vector<double> values(static_cast<std::size_t>(w.size()), 0.0);
+        if (weight != Weight::q && weight != Weight::k) return w;
+        for (Tensor::Index row = 0; row < w.rows(); ++row) {
+          values[static_cast<std::size_t>(row * w.cols() + row % 4)] = 1.0;
+        }
+        return truth().from_host(w.rows(), w.cols(), w.dtype(), values);
+      },
+      same_norm);
+  const StackContext c{.ops = truth(), .model = spec.model, .weights = weights};
+  const Certificate certificate =
+      theory::certify(spec.model, TheoryParameters(truth(), spec.model, weights), {false, 1e3});
+  SignalMaxima seen;
+  for (int k = 0; k < spec.model.width; ++k) {
+    std::vector<double> x(static_cast<std::size_t>(spec.model.width), 0.0);
+    x[static_cast<std::size_t>(k)] = 1e3;
+    seen.add(c, truth().from_host(1, spec.model.width, DType::f64, x));
+  }
+  for (const Signal signal : {Signal::q, Signal::k}) {
+    const SignalBound& b = *certificate.find(signal, 0);
+    const std::vector<double>& most = *seen.find(signal, 0);
+    for (std::size_t i = 0; i < most.size(); ++i) {
+      const double share = most[i] / b.magnitude[static_cast<Eigen::Index>(i)];
+      CHECK_MESSAGE(share <= 1.0 + rounding, name_of(signal), " feature ", i, ": ", share, " of its bound");
+      CHECK_MESSAGE(share >= proof, name_of(signal), " feature ", i, ": ", share, " of its bound");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,316 @@
+#include "tests/support/doctest.h"
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <set>
+
+#include "sim/checkpoint/checkpoint.h"
+#include "sim/checkpoint/family.h"
+#include "tests/checkpoint/edited_checkpoint.h"
+
+/// What a family takes for a key that config.json leaves out: the defaults of the public implementation's classes
+/// (LlamaConfig, Gemma2Config …), typed once more here.
+namespace periscope::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Edit = std::function<void(Json&)>;
+
+const Edit nothing = [](Json&) {};
+
+struct Reading {
+  FamilyStack stack;
+  std::map<std::string, std::string> defaults;
+};
+
+/// What a family reads from a fixture's config.json after a change; shapes of tensors are not looked at.
+Reading read_changed(const std::string& name, const Edit& edit) {
+  EditedCheckpoint files(name);
+  edit(files.config);
+  // A file without a head of its own would be taken as tied whatever the default is.
+  std::vector<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
+  for (const auto& [tensor, contents] : files.tensors) tensors.push_back(tensor);
+  const Family& family = *find_family(files.config["model_type"].get<std::string>());
+  ConfigReader reader(files.config, "config.json");
+  const TensorNames names(tensors, family, "model");
+  Reading r{family.read(reader, names), {}};
+  reader.finish();
+  r.defaults = reader.defaults();
+  return r;
+}
+
+/// A key, or one of an object in the file: "text_config.rms_norm_eps".
+Json& owner_of(Json& config, const std::string& key, std::string& last) {
+  Json* at = &config;
+  std::size_t begin = 0;
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
+    at = &(*at)[key.substr(begin, dot - begin)];
+    begin = dot + 1;
+  }
+  last = key.substr(begin);
+  return *at;
+}
+
+void set_key(Json& config, const std::string& key, const Json& value) {
+  std::string last;
+  owner_of(config, key, last)[last] = value;
+}
+
+void erase_key(Json& config, const std::string& key) {
+  std::string last;
+  owner_of(config, key, last).erase(last);
+}
+
+// -- what a stack says -----------------------------------------------------------------------------
+using Value = std::function<double(const FamilyStack&)>;
+
+double eps(const FamilyStack& s) { return s.model.norm_eps; }
+double kv_heads(const FamilyStack& s) { return s.model.kv_heads; }
+double head_dim(const FamilyStack& s) { return s.model.head_dim; }
+double mlp(const FamilyStack& s) { return static_cast<double>(s.model.mlp); }
+double mlp_width(const FamilyStack& s) { return s.model.mlp_width; }
+double tied(const FamilyStack& s) { return s.tied ? 1.0 : 0.0; }
+double head_cap(const FamilyStack& s) { return s.model.head.soft_cap; }
+double score_cap(const FamilyStack& s) { return s.model.scores_at(0).soft_cap; }
+double score_scale(const FamilyStack& s) { return s.model.scores_at(1).scale; }
+/// Bit l: layer l has a window.
+double windows(const FamilyStack& s) {
+  double bits = 0.0;
+  for (int layer = 0; layer < s.model.layers; ++layer) {
+    if (s.model.scores_at(layer).window > 0) bits += std::exp2(layer);
+  }
+  return bits;
+}
+double window(const FamilyStack& s) {
+  int widest = 0;
+  for (int layer = 0; layer < s.model.layers; ++layer) widest = std::max(widest, s.model.scores_at(layer).window);
+  return widest;
+}
+Value bias(Weight weight) {
+  return [=](const FamilyStack& s) { return s.map.find(bias_of(matrix_id(0, weight))) != nullptr ? 1.0 : 0.0; };
+}
+double norm_gain(const FamilyStack& s) { return s.map.find(gain_id(0, Weight::norm_a)) != nullptr ? 1.0 : 0.0; }
+double pre(const FamilyStack& s) { return s.model.placement.name == "pre" ? 1.0 : 0.0; }
+double final_norm(const FamilyStack& s) { return s.model.final_norm ? 1.0 : 0.0; }
+double embedding_width(const FamilyStack& s) { return s.model.embedding_width(); }
+double token_types(const FamilyStack& s) { return s.model.embedding.token_types; }
+double width(const FamilyStack& s) { return s.model.width; }
+double layers(const FamilyStack& s) { return s.model.layers; }
+double heads(const FamilyStack& s) { return s.model.heads; }
+double vocab(const FamilyStack& s) { return s.model.vocab; }
+/// RoPE's frequency 1 of a layer.
+Value turn(int layer) {
+  return [=](const FamilyStack& s) { return s.model.rope_frequencies_at(layer).at(1); };
+}
+
+double kind(MlpKind k) { return static_cast<double>(k); }
+
+/// theta^(−2/head_dim), RoPE's frequency 1.
+double turn_of(double theta, double dim) { return std::pow(theta, -2.0 / dim); }
+
+struct Default {
+  std::string fixture;
+  std::string key;
+  Json other;  ///< a value that is not the default
+  Value value;
+  double with_other;
+  double by_default;
+  Edit first = nothing;  ///< makes the rest of the file fit
+};
+
+Edit setting(const std::string& key, const Json& value) {
+  return [=](Json& c) { set_key(c, key, value); };
+}
+Edit erasing(const std::string& key) {
+  return [=](Json& c) { erase_key(c, key); };
+}
+Edit both(const Edit& a, const Edit& b) {
+  return [=](Json& c) { a(c), b(c); };
+}
+
+/// RoPE of type llama3 whose original length no key states.
+Json stretched() {
+  return {{"rope_type", "llama3"},
+          {"rope_theta", 1e4},
+          {"factor", 4.0},
+          {"low_freq_factor", 1.0},
+          {"high_freq_factor", 4.0}};
+}
+/// Frequency 1 = 10000^(−1/2) = 0.01 of a head of 4 under `stretched`: its wave is 200π tokens.
+double stretched_turn(double context) {
+  const double waves = context * 0.01 / (2.0 * std::numbers::pi);
+  if (waves < 1.0) return 0.01 / 4.0;
+  if (waves > 4.0) return 0.01;
+  const double smooth = (waves - 1.0) / 3.0;
+  return (1.0 - smooth) * 0.01 / 4.0 + smooth * 0.01;
+}
+
+/// The rows that Llama's descendants share; `kv` and `dim`: of the class, for files that do not say.
+void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, double dim, double norm_eps,
+                    double context, const Edit& fits = nothing) {
+  all.push_back({f, "rms_norm_eps", 3e-4, eps, 3e-4, norm_eps});
+  all.push_back({f, "num_key_value_heads", 1, kv_heads, 1, kv, fits});
+  all.push_back({f, "head_dim", 12, head_dim, 12, dim});
+  all.push_back({f, "hidden_act", "gelu", mlp, kind(MlpKind::geglu), kind(MlpKind::swiglu)});
+  all.push_back({f, "tie_word_embeddings", true, tied, 1, 0});
+  const Edit plain = both(both(erasing("rope_parameters"), erasing("rope_scaling")), setting("head_dim", 4));
+  all.push_back({f, "rope_theta", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4), plain});
+  all.push_back({f, "max_position_embeddings", 1300, turn(0), stretched_turn(1300), stretched_turn(context),
+                 both(plain, both(erasing("rope_theta"), setting("rope_parameters", stretched())))});
+}
+
+void add_gemma(std::vector<Default>& all, const std::string& f, const std::string& at, double words) {
+  all.push_back({f, at + "hidden_size", 10, width, 10, 2304});
+  all.push_back({f, at + "num_hidden_layers", 3, layers, 3, 26});
+  all.push_back({f, at + "num_attention_heads", 4, heads, 4, 8});
+  all.push_back({f, at + "intermediate_size", 5, mlp_width, 5, 9216});
+  all.push_back({f, at + "num_key_value_heads", 2, kv_heads, 2, 4, setting(at + "num_attention_heads", 8)});
+  all.push_back({f, at + "head_dim", 6, head_dim, 6, 256});
+  all.push_back({f, at + "vocab_size", 12, vocab, 12, words});
+  all.push_back({f, at + "hidden_activation", "silu", mlp, kind(MlpKind::swiglu), kind(MlpKind::geglu_tanh)});
+  all.push_back({f, at + "rms_norm_eps", 3e-4, eps, 3e-4, 1e-6});
+  all.push_back({f, at + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
+  all.push_back({f, at + "sliding_window", 7, window, 7, 4096});
+  all.push_back({f, at + "attention_bias", true, bias(Weight::k), 1, 0});
+}
+
+std::vector<Default> every_default() {
+  std::vector<Default> all;
+  const auto eight_wide = [](int heads) { return both(setting("num_attention_heads", heads), setting("head_dim", 4)); };
+  add_llama_like(all, "llama", 2, 4, 1e-6, 2048);
+  all.push_back({"llama", "attention_bias", true, bias(Weight::o), 1, 0});
+  all.push_back({"llama", "mlp_bias", true, bias(Weight::down), 1, 0});
+  add_llama_like(all, "mistral", 8, 2, 1e-6, 131072, eight_wide(16));
+  all.push_back({"mistral", "sliding_window", 5, window, 5, 4096});
+  add_llama_like(all, "qwen2", 32, 2, 1e-6, 32768, eight_wide(64));
+  const Edit windowed = both(setting("use_sliding_window", true), erasing("layer_types"));
+  all.push_back({"qwen2", "use_sliding_window", true, windows, 6, 0});
+  all.push_back({"qwen2", "sliding_window", 5, window, 5, 4096});
+  all.push_back({"qwen2", "max_window_layers", 2, windows, 4, 0});
+  add_llama_like(all, "qwen3", 32, 128, 1e-6, 32768, eight_wide(64));
+  all.push_back({"qwen3", "attention_bias", true, bias(Weight::o), 1, 0});
+  const Edit from_first = both(setting("sliding_window", 5), setting("max_window_layers", 0));
+  all.push_back({"qwen3", "use_sliding_window", true, windows, 3, 0, both(erasing("layer_types"), from_first)});
+  all.push_back({"qwen3", "sliding_window", 5, window, 5, 4096, both(windowed, setting("max_window_layers", 0))});
+  all.push_back({"qwen3", "max_window_layers", 1, windows, 2, 0, both(windowed, setting("sliding_window", 5))});
+  add_llama_like(all, "olmo2", 4, 2, 1e-5, 2048);
+  all.push_back({"olmo2", "attention_bias", true, bias(Weight::o), 1, 0});
+
+  add_gemma(all, "gemma2", "", 256000);
+  all.push_back({"gemma2", "final_logit_softcapping", 7.0, head_cap, 7, 30});
+  all.push_back({"gemma2", "attn_logit_softcapping", 7.0, score_cap, 7, 50});
+  all.push_back({"gemma2", "tie_word_embeddings", false, tied, 0, 1});
+  all.push_back({"gemma2", "rope_theta", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
+  all.push_back({"gemma2", "max_position_embeddings", 1300, turn(0), stretched_turn(1300), stretched_turn(8192),
+                 both(erasing("rope_theta"), setting("rope_parameters", stretched()))});
+  const std::string text = "text_config.";
+  add_gemma(all, "gemma3-nested", text, 262208);
+  const auto flat = [](Json& c) { c = Json(c["text_config"]); };
+  all.push_back({"gemma3-nested", "final_logit_softcapping", 7.0, head_cap, 7, 0, flat});
+  all.push_back({"gemma3-nested", "tie_word_embeddings", false, tied, 0, 1, flat});
+  all.push_back({"gemma3-nested", text + "sliding_window_pattern", 3, windows, 0b11011011, 0b11011111,
+                 setting(text + "num_hidden_layers", 8)});
+  // Of the fixture's two layers the second has no window, the first has.
+  const Edit plain = erasing(text + "rope_scaling");
+  all.push_back({"gemma3-nested", text + "rope_theta", 100.0, turn(1), turn_of(100.0, 4), turn_of(1e6, 4), plain});
+  all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
+  all.push_back({"gemma3-nested", text + "max_position_embeddings", 1300, turn(1), stretched_turn(1300),
+                 stretched_turn(131072),
+                 both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", stretched()))});
+
+  all.push_back({"gpt2-bare", "n_inner", 5, mlp_width, 5, 24});
+  all.push_back({"gpt2-bare", "layer_norm_epsilon", 3e-4, eps, 3e-4, 1e-5});
+  all.push_back({"gpt2-bare", "activation_function", "relu", mlp, kind(MlpKind::relu), kind(MlpKind::gelu_tanh)});
+  all.push_back({"gpt2-bare", "tie_word_embeddings", false, tied, 0, 1});
+  all.push_back({"gpt2-bare", "scale_attn_weights", false, score_scale, 0.5, 0.5 / std::numbers::sqrt2});
+  all.push_back({"gpt2-bare", "scale_attn_by_inverse_layer_idx", true, score_scale, 0.5 / std::numbers::sqrt2, 0});
+
+  all.push_back({"bert-old", "type_vocab_size", 3, token_types, 3, 2});
+  all.push_back({"bert-old", "layer_norm_eps", 3e-4, eps, 3e-4, 1e-12});
+  all.push_back({"bert-old", "hidden_act", "relu", mlp, kind(MlpKind::relu), kind(MlpKind::gelu)});
+  all.push_back({"bert-old", "tie_word_embeddings", false, tied, 0, 1});
+
+  all.push_back({"opt-post", "word_embed_proj_dim", 4, embedding_width, 4, 6});
+  all.push_back({"opt-post", "activation_function", "gelu", mlp, kind(MlpKind::gelu), kind(MlpKind::relu)});
+  all.push_back({"opt-post", "do_layer_norm_before", false, pre, 0, 1});
+  all.push_back(
+      {"opt-post", "_remove_final_layer_norm", true, final_norm, 0, 1, setting("do_layer_norm_before", true)});
+  all.push_back({"opt-post", "enable_bias", false, bias(Weight::q), 0, 1});
+  all.push_back(
+      {"opt-post", "layer_norm_elementwise_affine", false, norm_gain, 0, 1, setting("do_layer_norm_before", true)});
+  all.push_back({"opt-post", "tie_word_embeddings", false, tied, 0, 1});
+  return all;
+}
+
+TEST_CASE("a key that config.json leaves out has the value that the public implementation gives it") {
+  for (const Default& row : every_default()) {
+    const std::string name = row.fixture + ": " + row.key;
+    REQUIRE_MESSAGE(row.with_other != row.by_default, name, ": the row would notice nothing");
+    const auto value_with = [&](const Edit& last) {
+      return row.value(read_changed(row.fixture, both(row.first, last)).stack);
+    };
+    CHECK_MESSAGE(value_with(setting(row.key, row.other)) == doctest::Approx(row.with_other).epsilon(1e-14), name,
+                  " = ", row.other.dump());
+    CHECK_MESSAGE(value_with(erasing(row.key)) == doctest::Approx(row.by_default).epsilon(1e-14), name, " left out");
+  }
+}
+
+/// Erases every key without which the file can still be read.
+Edit erase_all_but_needed(const std::string& name) {
+  return [name](Json& config) {
+    const Json whole = config;
+    for (const auto& [key, value] : whole.items()) {
+      if (key == "model_type") continue;
+      const Json before = config;
+      config.erase(key);
+      try {
+        (void)read_changed(name, [&](Json& c) { c = config; });
+      } catch (const InputError&) {
+        config = before;
+      }
+    }
+  };
+}
+
+TEST_CASE("every key that a family has a default for stands in the table of this test") {
+  std::set<std::string_view> families;
+  std::map<std::string, std::set<std::string>> known;
+  for (const Default& row : every_default()) {
+    const std::size_t dot = row.key.rfind('.');
+    known[row.fixture].insert(dot == std::string::npos ? row.key : row.key.substr(dot + 1));
+  }
+  for (const auto& [name, keys] : known) {
+    // Some keys are asked for only when another one is there: hence the whole file too, key by key.
+    std::map<std::string, std::string> defaults = read_changed(name, erase_all_but_needed(name)).defaults;
+    const Json whole = EditedCheckpoint(name).config;
+    for (const auto& [key, value] : whole.items()) {
+      try {
+        const std::string one = key;
+        if (one != "model_type") defaults.merge(read_changed(name, erasing(one)).defaults);
+      } catch (const InputError&) {  // a key that is needed has no default
+      }
+    }
+    REQUIRE(!defaults.empty());
+    for (const auto& [key, value] : defaults) {
+      const std::size_t dot = key.rfind('.');
+      const std::string last = dot == std::string::npos ? key : key.substr(dot + 1);
+      const bool spelled_otherwise = last == "rope_type" || last == "type";
+      CHECK_MESSAGE((keys.contains(last) || spelled_otherwise), name, ": default of ", key, " = ", value);
+    }
+    families.insert(find_family(EditedCheckpoint(name).config["model_type"].get<std::string>())->name);
+  }
+  CHECK(families.size() == family_table().size());
+}
+
+TEST_CASE("a number that null switches off is off, not the default") {
+  CHECK(read_changed("gemma2", setting("final_logit_softcapping", nullptr)).stack.model.head.soft_cap == 0.0);
+  CHECK(read_changed("gemma2", setting("attn_logit_softcapping", nullptr)).stack.model.scores_at(0).soft_cap == 0.0);
+  CHECK(window(read_changed("mistral", setting("sliding_window", nullptr)).stack) == 0.0);
+  CHECK(window(read_changed("qwen2", setting("sliding_window", nullptr)).stack) == 0.0);
+  CHECK(mlp_width(read_changed("gpt2-bare", setting("n_inner", nullptr)).stack) == 24.0);
+}
+
+}  // namespace
+}  // namespace periscope::testing

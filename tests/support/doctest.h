@@ -1,0 +1,80 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/core/tensor.h"
+#include "sim/spec/signal.h"
+#include "sim/spec/weight.h"
+
+/// doctest with words for what it would print as "{?}": enumerators by their name where there is one, and the elements
+/// of vectors, spans, pairs and optional values.
+namespace periscope {
+
+// doctest has a function of this name for every enum, which prints its number; one that is no template wins.
+inline doctest::String toString(Signal value) { return std::string(name_of(value)).c_str(); }
+inline doctest::String toString(Weight value) { return std::string(name_of(value)).c_str(); }
+inline doctest::String toString(DType value) { return std::string(name_of(value)).c_str(); }
+inline doctest::String toString(NormKind value) {
+  return std::string(norm_kind_names.at(static_cast<std::size_t>(value))).c_str();
+}
+inline doctest::String toString(MlpKind value) {
+  return std::string(mlp_kind_names.at(static_cast<std::size_t>(value))).c_str();
+}
+inline doctest::String toString(Activation value) {
+  constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_tanh"};
+  return names.at(static_cast<std::size_t>(value));
+}
+
+}  // namespace periscope
+
+namespace doctest {
+
+template <class T>
+struct StringMaker<std::span<T>> {
+  static String convert(const std::span<T>& values) {
+    constexpr std::size_t most = 32;
+    String text = "[";
+    for (std::size_t i = 0; i < values.size() && i < most; ++i) {
+      text += (i > 0 ? ", " : "") + toString(values[i]);
+    }
+    if (values.size() > most) text += (", … " + std::to_string(values.size()) + " in all").c_str();
+    return text + "]";
+  }
+};
+
+template <class T>
+struct StringMaker<std::vector<T>> {
+  static String convert(const std::vector<T>& values) {
+    return StringMaker<std::span<const T>>::convert(std::span<const T>(values));
+  }
+};
+
+template <>
+struct StringMaker<std::vector<bool>> {
+  static String convert(const std::vector<bool>& values) {
+    String text = "[";
+    for (const bool value : values) text += value ? "1" : "0";
+    return text + "]";
+  }
+};
+
+template <class A, class B>
+struct StringMaker<std::pair<A, B>> {
+  static String convert(const std::pair<A, B>& pair) {
+    return "(" + toString(pair.first) + ", " + toString(pair.second) + ")";
+  }
+};
+
+template <class T>
+struct StringMaker<std::optional<T>> {
+  static String convert(const std::optional<T>& value) { return value ? toString(*value) : String("nothing"); }
+};
+
+}  // namespace doctest
