@@ -200,7 +200,7 @@ DType parse_dtype(const std::string& word) {
   if (word == "bf16" || word == "f16") {
     throw ConfigError(fmt::format("run.dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
   }
-  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", word));
+  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shown(word)));
 }
 
 std::vector<StackSpec> Config::stacks() const {

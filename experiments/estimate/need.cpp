@@ -27,8 +27,10 @@ Need certify_need(const ModelSpec& m) {
   const double hidden = m.mlp_width;
   const double matrices = is_gated(m.mlp) ? 3.0 : 2.0;
   Need need;
-  need.add(8.0 * 4.0 * matrices * hidden * width, "model.mlp_width");
-  need.add(8.0 * 4.0 * 4.0 * query * width, "model.width");
+  // A module's matrices, each as a tensor and as the bounds read it.
+  const double mlp = matrices * hidden * width;
+  const double attention = 4.0 * query * width;
+  need.add(8.0 * 2.0 * std::max(mlp, attention), mlp > attention ? "model.mlp_width" : "model.width");
   need.add(8.0 * 3.0 * width * width, "model.width");
   need.operations = 2.0 * m.layers * (matrices * hidden * width * width + 4.0 * query * width * width);
   return need;

@@ -27,19 +27,20 @@ Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads) {
   Need chain;
   // Kernels of the stream, of a module's input and output and of the branch come in pairs [T, T] of doubles; patterns
   // of one head, two at a time, with their products, in float.
-  chain.add(square * (uniform ? 120.0 : 170.0), "input.tokens");
+  chain.add(square * (uniform ? 120.0 : 140.0), "input.tokens");
   chain.add(4.0 * t * m.head_dim * 14.0, "model.head_dim");
   if (backward) {
-    chain.add(square * (uniform ? 80.0 : 160.0), "input.tokens");
+    chain.add(square * (uniform ? 80.0 : 90.0), "input.tokens");
     chain.add(square * 24.0 * m.layers, "input.tokens");
-    if (m.unembedding) chain.add(3.0 * 8.0 * t * m.vocab, "model.vocab");
+    if (m.unembedding) chain.add(2.0 * 4.0 * t * m.vocab, "model.vocab");
   }
   Need all = chain.times(std::min<double>(threads, 16.0));
   all.add(at_once * profiles_of(spec, true), "model.layers");
   const double sequences = spec.input.kind == InputKind::tokens || backward ? seeds : 1.0;
   all.add(2.0 * 4.0 * t * sequences, "run.seeds");
+  constexpr double begun = 5e4;       // what a pattern of the fewest tokens costs
   constexpr double patterns = 512.0;  // at every attention, of a usual prediction
-  const double each = uniform ? 2.0 * t * square / patterns : 4.0 * t * square + 4.0 * square * m.head_dim;
+  const double each = uniform ? 2.0 * t * square / patterns : 4.0 * t * square + 4.0 * square * m.head_dim + begun;
   all.operations = m.layers * patterns * each * (backward ? 4.0 : 1.0);
   return all;
 }
@@ -53,7 +54,7 @@ Need width_need(const StackSpec& spec, int seeds, int replicates, int threads) {
   const double key = static_cast<double>(m.kv_heads) * m.head_dim;
   const double count = replicates > 0 ? replicates : theory::replicates_for(spec, seeds);
   Need chain;
-  chain.add(8.0 * rows * frame * 8.0, "input.tokens");  // the state, its branch, and what they are made of
+  chain.add(8.0 * rows * frame * 5.0, "input.tokens");  // the state, its branch, and what they are made of
   chain.add(8.0 * t * t * 6.0, "input.tokens");
   chain.add(8.0 * t * (3.0 * query + 2.0 * key), "model.heads");
   chain.add(4.0 * (frame + t) * std::max(query, 128.0), "model.heads");

@@ -62,8 +62,8 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
     need.add(s * t * 2.0 * z.layers * z.width * z.streams, "input.tokens");
     need.add(std::min(kept, static_cast<double>(StackTape().budget)), "input.tokens");
     if (model.unembedding) {
-      need.add(s * 2.0 * z.classes * z.width, "model.vocab");
-      need.add(s * 3.0 * t * z.classes, "model.vocab");
+      need.add(s * z.classes * z.width, "model.vocab");
+      need.add(s * 2.0 * t * z.classes, "model.vocab");
     }
     products *= 4.0;  // forward, again, and the gradients of signals and of matrices
     need.operations += 6.0 * t * z.classes * z.width;

@@ -7,6 +7,7 @@
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/certify/certify.h"
 #include "experiments/command/command.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/results/provenance.h"
 #include "experiments/soundness/soundness.h"
 
@@ -59,16 +60,21 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
     (*json)["soundness"].update({{"formats", own.formats}, {"arithmetics", own.arithmetics}});
     if (own.only) (*json)["soundness"]["only"] = *own.only;
   }
-  return run_whole(
-      options,
-      [&](Progress& progress) {
-        return own.only ? soundness::run(config, static_cast<std::uint32_t>(*own.only), progress)
-                        : soundness::run(config, progress);
-      },
-      [&](const SoundnessResult& result) {
-        return publish("soundness", options, run.out, columns(result, provenance(run, all)),
-                       table(result, use_colour()), result.violated == 0 ? ExitCode::ok : ExitCode::check_failed, true);
-      });
+  Need need;
+  need.add(128.0 * static_cast<double>(own.checkpoints), "--checkpoints");  // a line of the summary each
+  return within_memory(need, options.force, options.quiet, [&] {
+    return run_whole(
+        options,
+        [&](Progress& progress) {
+          return own.only ? soundness::run(config, static_cast<std::uint32_t>(*own.only), progress)
+                          : soundness::run(config, progress);
+        },
+        [&](const SoundnessResult& result) {
+          return publish("soundness", options, run.out, columns(result, provenance(run, all)),
+                         table(result, use_colour()), result.violated == 0 ? ExitCode::ok : ExitCode::check_failed,
+                         true);
+        });
+  });
 }
 
 }  // namespace

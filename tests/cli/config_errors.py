@@ -21,8 +21,8 @@ SETTINGS = [
     ("a." * 50000 + "b=1", 2, ["--set a.a.a.", "the key has 50001 parts, expected at most 16", "(100003 bytes)"]),
     ("model.width={" + "a." * 50000 + "b=1}", 2, ["model.width = ", "expected a whole number"]),
     ("model.width=" + "[" * 100000, 2, ["model.width = ", "expected a whole number", "bytes)"]),
-    ("model.width=\x1b[2J", 2, ["model.width = ", "\\x1b[2J", "expected a whole number"]),
-    ("model.width=é\x85", 2, ["model.width = ", "é\\xc2\\x85"]),
+    ("model.width=\x1b[2J", 2, ["model.width = ", "\\u001B[2J", "expected a whole number"]),
+    ("model.width=é\x85", 2, ["model.width = ", "é\\u0085"]),
     ("model.norm=\udcff", 2, ['model.norm = "\\xff"', "rms, layer"]),
     ("\udcff=1", 2, ["unknown key \\xff"]),
     ("model.width=wide", 2, ['model.width = ', "wide", "expected a whole number"]),
@@ -80,7 +80,7 @@ SETTINGS = [
 ]
 
 FLAGS = [
-    (["--seeds", "0"], 2, ["seeds = 0", "at least 1"]),
+    (["--seeds", "0"], 2, ["run.seeds = 0", "from 1 to"]),
     (["--seeds", "many"], 2, ["--seeds"]),
     (["--seed", "-1"], 2, ["--seed -1", "from 0"]),
     (["--seed", "18446744073709551616"], 2, ["--seed", "2^63 - 1"]),
@@ -128,6 +128,15 @@ class ConfigErrors(FolderTest):
                                ("model.=1", ["--theory-set", "empty part"])):
             with self.subTest(setting=setting):
                 self.check(run("propagate", "--config", self.config, "--theory-set", setting), 2, words)
+
+    def test_what_is_said_of_what_theory_is_told(self):
+        for setting, said, not_said in (("theory.fault=beta0", "PLANTED FAULT", "THEORY WAS TOLD"),
+                                        ("theory.tolerance=0.02", "THEORY WAS TOLD: theory.tolerance=0.02", "FAULT"),
+                                        ("init.down_factor=2", "THEORY WAS TOLD: init.down_factor = 2", "FAULT")):
+            with self.subTest(setting=setting):
+                message = run("propagate", "--config", self.config, "--theory-set", setting).stderr
+                self.assertIn(said, message)
+                self.assertNotIn(not_said, message)
 
     def test_the_last_of_a_key_wins(self):
         done = run("theory", "--config", self.config, "--quiet", "--json", "--set", "model.layers=5",

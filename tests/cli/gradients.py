@@ -136,6 +136,12 @@ class Gradients(FolderTest):
                 self.assertIn(code, (0, 4))
                 self.assertIn("overflows", variables["refusal"][0])
 
+    def test_a_theory_that_overflows_only_beyond_the_measured_depths(self):
+        variables, code = self.experiment("depth", "--set", "model.placement=none", "--set", "init.scheme=he",
+                                          "--set", "gradients.layers=[1,2,4]")
+        self.assertEqual(code, 0)
+        self.assertRegex(variables["refusal"][0], "^at (8|16|32|64) layers: .*overflows")
+
 
 if __name__ == "__main__":
     unittest.main()
