@@ -34,11 +34,27 @@ void add_logarithms(Curves& curves) {
   curves.merge(logarithms);
 }
 
-/// The first depth at which the prediction is no number, or −1.
-int first_overflow(const Profile& profile) {
+/// Why the prediction of the stream is no number from some depth on, or "".
+std::string no_number(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
-  return it == q.end() ? -1 : static_cast<int>(it - q.begin());
+  if (it == q.end()) return {};
+  const auto depth = static_cast<std::size_t>(it - q.begin());
+  // 0/0 comes of what underflowed before, ∞/∞ and 0·∞ of what overflowed: the smallest and the largest tell.
+  double smallest = 1.0;
+  double largest = std::isinf(*it) ? *it : 1.0;
+  for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
+    const Curve* curve = profile.find(Statistic::second_moment, signal);
+    for (std::size_t i = 0; curve != nullptr && i < std::min(curve->value.size(), depth); ++i) {
+      if (std::isnan(curve->value[i])) continue;
+      smallest = std::min(smallest, curve->value[i]);
+      largest = std::max(largest, curve->value[i]);
+    }
+  }
+  constexpr double lost = 1e-290;
+  if (largest > 1.0 / lost) return fmt::format("the predicted second moment overflows at depth {}", depth);
+  if (smallest < lost) return fmt::format("the predicted second moment underflows before depth {}", depth);
+  return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
 }
 
 /// Wanted standard error of a value of this statistic.
@@ -123,8 +139,8 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     prediction.backward_samples = options.labels.empty() ? 0 : level.backward_samples() * level.chains();
     prediction.replicates = level.chains() - inputs + 1;
     prediction.profile = level.mean();
-    if (const int depth = first_overflow(prediction.profile); depth >= 0) {
-      prediction.refusal = fmt::format("the predicted second moment overflows at depth {}", depth);
+    if (std::string reason = no_number(prediction.profile); !reason.empty()) {
+      prediction.refusal = std::move(reason);
       prediction.profile = {};
       return false;
     }

@@ -50,7 +50,7 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
     Agreement agreement;
     agreement.reason = obstacle(c);
     if (agreement.reason.empty()) {
-      agreement.reason = out_of_range(c);
+      agreement.reason = out_of_range(c.spec, c.prediction.profile, c.dtype);
       if (!agreement.reason.empty()) agreement.verdict = Verdict::inconclusive;
     }
     if (agreement.reason.empty()) {

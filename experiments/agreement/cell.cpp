@@ -95,6 +95,11 @@ double Cell::smallest_rejected(double level) const {
   return std::isnan(relative) ? infinity : relative;
 }
 
+std::string number_words(double x) {
+  if (std::isnan(x)) return "no number";
+  return std::isinf(x) ? "beyond all numbers" : fmt::format("{:.3g}", x);
+}
+
 double critical_excess(double degrees, double level) { return quantile(degrees, level / 2.0); }
 
 double sidak_level(double familywise_error, std::size_t tests) {

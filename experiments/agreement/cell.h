@@ -56,6 +56,9 @@ struct Cell {
   [[nodiscard]] bool is_finite() const;
 };
 
+/// "0.123", or "no number" of NaN and "beyond all numbers" of infinity.
+std::string number_words(double x);
+
 /// The excess at which a two-sided p-value of Student's t is `level`.
 double critical_excess(double degrees, double level);
 /// Šidák: the level of each of `tests` tests that together err with probability `familywise_error`.

@@ -17,6 +17,9 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
+constexpr double unresolved_square = 1e-140;
+
 /// Of forward statistics an imprecise prediction counts in the cell's error; gradients promise more.
 bool is_gradient(Statistic statistic) {
   return statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
@@ -133,7 +136,8 @@ class Collector {
       return;
     }
     plain->scale = std::max(t, floor.size);
-    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + (resolved ? width_term * t : 0.0);
+    plain->allowance =
+        t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + unresolved_square + (resolved ? width_term * t : 0.0);
     if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
     cells_.push_back(*plain);
   }
@@ -194,22 +198,48 @@ class Collector {
   std::vector<Cell> cells_;
 };
 
+/// Theory multiplies squares of these: one that underflows makes an exact zero of what is small, silently.
+std::string unusable_scale(const StackSpec& spec) {
+  const auto unusable = [](double scale) { return scale != 0.0 && !std::isnormal(scale * scale); };
+  const auto reason = [](const std::string& name, double scale) {
+    return fmt::format("{} is {:.2g}: its square is too {} for f64", name, scale,
+                       std::abs(scale) < 1.0 ? "small" : "large");
+  };
+  const ModelSpec& m = spec.model;
+  if (unusable(m.gamma)) return reason("model.gamma", m.gamma);
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    if (unusable(rule.alpha)) return reason(fmt::format("alpha of sublayer {}", l), rule.alpha);
+    if (unusable(rule.beta)) return reason(fmt::format("beta of sublayer {}", l), rule.beta);
+  }
+  for (std::size_t w = 0; w < weight_names.size(); ++w) {
+    if (!is_layer_matrix(static_cast<Weight>(w))) continue;
+    const double std = stddev_of(spec, static_cast<Weight>(w));
+    if (unusable(std)) return reason(fmt::format("the standard deviation of {}", weight_names[w]), std);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options) {
   return Collector(comparison, options).take();
 }
 
-std::string out_of_range(const Comparison& c) {
-  // Below this second moment squares underflow: in f32 those of entries, in f64 those of its deviations over seeds.
-  const double smallest = c.dtype == DType::f64 ? 1e-140 : 1e-70;
+std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
+  if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
+  // Beyond these second moments squares underflow or overflow: in f32 those of entries, in f64 those of its deviations
+  // over seeds.
+  const double largest = dtype == DType::f64 ? 1e140 : 1e70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
-    const Curve* curve = c.prediction.profile.find(Statistic::second_moment, signal);
+    const Curve* curve = predicted.find(Statistic::second_moment, signal);
     if (curve == nullptr) continue;
     for (std::size_t i = 0; i < curve->value.size(); ++i) {
-      if (!(curve->value[i] > 0.0) || curve->value[i] >= smallest) continue;
-      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too small for {}", name_of(signal), i,
-                         curve->value[i], name_of(c.dtype));
+      const double value = curve->value[i];
+      const bool small = value > 0.0 && value < 1.0 / largest;
+      if (!small && !(value > largest)) continue;
+      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too {} for {}", name_of(signal), i, value,
+                         small ? "small" : "large", name_of(dtype));
     }
   }
   return {};

@@ -57,7 +57,9 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
 /// compared as it is, not its logarithm, and its errors are relative to the terms that cancel in it.
 std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options);
 
-/// Why a run of this dtype cannot show what is predicted, or "": the first signal whose squares it cannot hold.
-std::string out_of_range(const Comparison& comparison);
+/// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification
+/// whose square is no normal number of f64, or the first predicted second moment of a signal whose squares the dtype
+/// cannot hold.
+std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype);
 
 }  // namespace periscope

@@ -16,8 +16,9 @@ constexpr int fewest_seeds = 4;
 
 /// Why nothing that was not rejected may be called agreement, or "" (as `shortcoming` of cells).
 std::string shortcoming(const Finding& f) {
+  if (std::isinf(f.allowance)) return "gradients of the stack fluctuate too much over seeds";
   if (!f.cell().is_finite()) {
-    return fmt::format("measured {:.3g}, predicted {:.3g}", f.measured.value, f.predicted.value);
+    return fmt::format("measured {}, predicted {}", number_words(f.measured.value), number_words(f.predicted.value));
   }
   if (f.underpowered()) return fmt::format("could be off by {:.2g}; limit {:.2g}", f.power, f.power_limit);
   if (!f.precise) return fmt::format("rests on predictions less precise than wanted, ± {:.2g}", f.predicted.error);

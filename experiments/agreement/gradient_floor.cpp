@@ -1,6 +1,7 @@
 #include "experiments/agreement/gradient_floor.h"
 
 #include <cmath>
+#include <limits>
 
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
@@ -18,6 +19,12 @@ double at(const Profile& profile, Statistic statistic, Signal signal, int sublay
   return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
 }
 
+/// What rounding makes of `entries` squared numbers of a run: its own smallest number squared, or the smallest double
+/// that a square can be.
+double underflow_of(double entries, double c, DType dtype) {
+  return entries * (square(c * format_of(dtype).smallest_subnormal()) + c * std::numeric_limits<double>::denorm_min());
+}
+
 double safety(const ModelSpec& model) {
   return roundings_of_a_pass * std::sqrt(static_cast<double>(model.sublayers()));
 }
@@ -28,8 +35,7 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const ModelSpec& m = spec.model;
   const WeightShape shape = shape_of(m, weight);
   const double c = safety(m);
-  GradientFloor f{.measured = static_cast<double>(shape.fan_out) * shape.fan_in *
-                              square(c * format_of(dtype).smallest_subnormal())};
+  GradientFloor f{.measured = underflow_of(static_cast<double>(shape.fan_out) * shape.fan_in, c, dtype)};
   if (weight != Weight::q && weight != Weight::k) return f;
   const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
   const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
@@ -47,7 +53,7 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
 }
 
 GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
-  return {.measured = spec.model.width * square(safety(spec.model) * format_of(dtype).smallest_subnormal())};
+  return {.measured = underflow_of(spec.model.width, safety(spec.model), dtype)};
 }
 
 }  // namespace periscope

@@ -43,7 +43,7 @@ Power power_of(std::span<const Cell> cells, double level, const PowerLimits& lim
     if (!cells[i].contrast.empty() || !cells[i].is_finite()) continue;
     const double delta = cells[i].smallest_rejected(level);
     all.push_back(delta);
-    power.worst = std::max(power.worst, delta);
+    power.worst = std::max(power.worst, delta);  // never NaN
     of_statistic[cells[i].statistic].push_back(delta);
     StatisticPower& w = worst[cells[i].statistic];
     const double limit = limits.of(cells[i]);
@@ -69,7 +69,8 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
           cell.name());
     }
     if (!cell.is_finite()) {
-      return fmt::format("{}: measured {:.3g}, predicted {:.3g}", cell.name(), cell.measured, cell.predicted);
+      return fmt::format("{}: measured {}, predicted {}", cell.name(), number_words(cell.measured),
+                         number_words(cell.predicted));
     }
   }
   // The most underpowered statistic, in units of its limit.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "experiments/agreement/imprecise.h"
@@ -17,8 +18,15 @@ namespace {
 std::string top_value(const Profile& profile) {
   const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
   if (q == nullptr) return "-";
-  if (q->standard_error.empty()) return fmt::format("{:.4g}", q->value.back());
+  if (!std::isfinite(q->value.back())) return number_words(q->value.back());
+  // One seed has no standard error, and that of numbers whose squares overflow is none.
+  if (q->standard_error.empty() || !std::isfinite(q->standard_error.back()))
+    return fmt::format("{:.4g}", q->value.back());
   return fmt::format("{:.4g} ± {:.1g}", q->value.back(), q->standard_error.back());
+}
+
+std::string measured_value(const Measurement& m) {
+  return m.diverged_seeds > 0 ? fmt::format("diverged at sublayer {}", m.diverged_at) : top_value(m.profile);
 }
 
 std::string worst_cell(const Agreement& a) {
@@ -74,7 +82,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
     const std::string placement(r.spec.model.placement.name);
     if (measured) {
-      rows.add({placement, input, predicted, top_value(r.measurement->profile), worst_cell(r.agreement),
+      rows.add({placement, input, predicted, measured_value(*r.measurement), worst_cell(r.agreement),
                 power_words(r.agreement), verdict_words(r.agreement, colour)});
     } else {
       rows.add({placement, input, predicted, r.prediction.refusal});

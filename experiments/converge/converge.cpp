@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 
+#include "experiments/agreement/compared_cells.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
 #include "experiments/common/seed_range.h"
@@ -76,8 +77,10 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
   const theory::Prediction prediction = theory::predict(
       told, distinct_token_ids(spec, run.seed, config.width_seeds),
       {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed, .fault = config.theory.fault});
-  if (!prediction.refusal.empty()) {
-    for (Convergence& c : fits) c.bias_reason = prediction.refusal;
+  const std::string refusal =
+      prediction.refusal.empty() ? out_of_range(told, prediction.profile, run.dtype) : prediction.refusal;
+  if (!refusal.empty()) {
+    for (Convergence& c : fits) c.bias_reason = refusal;
     return;
   }
   std::array<RunningMoments, statistics.size()> bias;
@@ -174,12 +177,14 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
       result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }
   });
-  if (result.stopped_early) return result;
-  const std::size_t tests = 2 * result.fits.size();
-  const double each = sidak_level(config.agreement.familywise_error, tests);
+  if (!result.stopped_early) judge(result, config.agreement.familywise_error);
+  return result;
+}
+
+void judge(ConvergeResult& result, double familywise_error) {
+  const double each = sidak_level(familywise_error, 2 * result.fits.size());
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
   for (Convergence& c : result.fits) judge_fit(c, result.critical);
-  return result;
 }
 
 bool any_disagrees(const ConvergeResult& result) {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "experiments/converge/converge.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/text_table.h"
@@ -8,7 +10,9 @@ namespace periscope::converge {
 namespace {
 
 std::string exponent(const PowerLaw& fit, bool fitted) {
-  return fitted ? fmt::format("{:.2f} ± {:.2f}", fit.exponent, fit.exponent_error) : std::string("-");
+  if (!fitted) return "-";
+  const bool bounded = std::isfinite(fit.exponent_error);
+  return fmt::format("{:.2f} ± {}", fit.exponent, bounded ? fmt::format("{:.2f}", fit.exponent_error) : "anything");
 }
 
 /// A fit that tells nothing is NaN in files, of which figures are drawn; JSON has its numbers, and its verdict.

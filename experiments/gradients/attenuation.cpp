@@ -33,6 +33,9 @@ std::vector<double> to_the_input(std::size_t points) {
 Finding rate_of(const Config& config, const StackSpec& spec, const theory::Prediction& prediction, const SeedRows& rows,
                 const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
+  if (measured.value.size() < 2) {
+    return {.measured = {NAN, NAN}, .seeds = rows.seeds(), .predicted = {NAN, NAN}, .reason = "one layer has no rate"};
+  }
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
@@ -87,7 +90,7 @@ std::string table_of(const std::vector<Attenuation>& results) {
   for (const Attenuation& a : results) {
     const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
       table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
-                 plus_minus(rate.measured), fmt::format("{:.4f}", rate.predicted.value),
+                 plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
                  a.refusal.empty() ? verdict_words(rate) : a.refusal,
                  is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict)) : "-"});
     };

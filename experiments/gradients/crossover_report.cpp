@@ -13,6 +13,12 @@ namespace {
 /// An estimate of a logarithm as one of the number.
 Estimate exponential(const Estimate& log) { return {std::exp(log.value), std::exp(log.value) * log.error}; }
 
+/// "12.3 %", or that it is no number, as of a stack that diverged.
+std::string percent(double share) {
+  if (!std::isfinite(share)) return number_words(share);
+  return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
+}
+
 /// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
 double law_error(const Crossover& c) {
   const Curve ratio = c.log_ratio.curve();
@@ -32,8 +38,8 @@ std::string table_of(const CrossoverResult& result) {
     table.add({std::string(c.spec.model.placement.name), at(0), at(ratio.value.size() - 1),
                worst != nullptr ? verdict_words(*worst) : c.refusal,
                c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
-               c.crosses ? fmt::format("{:.4g}", std::exp(c.crossing.predicted.value)) : "none",
-               c.crosses ? verdict_words(c.crossing) : "-", fmt::format("{:.1f} %", 100.0 * std::expm1(law_error(c)))});
+               c.crosses ? shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",
+               c.crosses ? verdict_words(c.crossing) : "-", percent(std::expm1(law_error(c)))});
   }
   return table.text() +
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "

@@ -79,14 +79,13 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
   if (!law.refusal.empty()) return law;
+  for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
     const double layers = result.theory_layers[i];
-    predictions.push_back(predict_deep(config, at_depth(spec, layers), at_depth(told, layers)));
-    if (predictions.back().refusal.empty()) continue;
-    law.refusal = fmt::format("at {} layers: {}", layers, predictions.back().refusal);
-    return law;
+    const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers));
+    if (!deep.refusal.empty()) break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+    append_last(law, deep);
   }
-  for (const theory::Prediction& p : predictions) append_last(law, p);
   const Curve measured = law.gradient.curve();
   std::vector<double> bias;
   for (std::size_t i = 0; i < result.layers.size(); ++i) {
@@ -99,6 +98,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   law.exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x), bias);
   const std::size_t from = x.size() - std::min(x.size(), late_points);
   law.late_exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x, from), bias);
+  if (law.predicted.value.size() < result.theory_layers.size()) return law;
   const std::size_t last = result.theory_layers.size() - 1;
   law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
               std::log(result.theory_layers[last] / result.theory_layers[last - 1]);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +15,12 @@ struct DepthLaw {
   StackSpec spec;  ///< but for its layers
   std::string refusal;
   SeedRows gradient;          ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
-  Curve predicted;            ///< the same, at measured and then at greater depths
+  Curve predicted;            ///< the same, at measured and then at greater depths, until theory refuses one
   std::vector<bool> precise;  ///< whether that is as precise as was wanted; at greater depths it need not be
   Finding exponent;           ///< of L, over all measured depths
   Finding late_exponent;      ///< over the last three: nearer to the limit L → ∞
-  double limit = 0.0;         ///< exponent that theory has between its two greatest depths
+  /// Exponent that theory has between its two greatest depths; NaN if it refuses one of those.
+  double limit = std::numeric_limits<double>::quiet_NaN();
   std::optional<Claim> claim;
 };
 

@@ -22,9 +22,9 @@ std::string table_of(const DepthResult& result) {
     const std::string claim =
         law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, name_of(law.claim->verdict)) : "-";
     table.add({std::string(law.spec.model.placement.name), plus_minus(law.exponent.measured),
-               fmt::format("{:.3f}", law.exponent.predicted.value), verdict_words(law.exponent),
-               plus_minus(law.late_exponent.measured), fmt::format("{:.3f}", law.late_exponent.predicted.value),
-               verdict_words(law.late_exponent), fmt::format("{:.3f}", law.limit), claim});
+               shown(law.exponent.predicted.value, "{:.3f}"), verdict_words(law.exponent),
+               plus_minus(law.late_exponent.measured), shown(law.late_exponent.predicted.value, "{:.3f}"),
+               verdict_words(law.late_exponent), shown(law.limit, "{:.3f}"), claim});
   }
   return table.text() +
          fmt::format(

@@ -17,10 +17,10 @@ std::string table_of(const std::vector<IdentityPath>& results) {
     const Curve share = path.share.curve();
     const Curve skip = path.log_skip.curve();
     const auto number = [&](const Curve& curve) {
-      return predicted ? fmt::format("{:.3g}", curve.value.front()) : std::string("-");
+      return predicted ? shown(curve.value.front(), "{:.3g}") : std::string("-");
     };
     table.add({std::string(path.spec.model.placement.name),
-               fmt::format("{:.1e} {} {:.0e}", path.error,
+               fmt::format("{} {} {:.0e}", shown(path.error, "{:.1e}"),
                            path.error <= path.error_bound  ? "≤"
                            : path.error > path.error_bound ? ">"
                                                            : "?",

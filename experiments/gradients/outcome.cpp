@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/gradient_allowance.h"
 #include "experiments/common/token_ids.h"
 #include "sim/numerics/allowances.h"
@@ -14,13 +15,16 @@ namespace periscope::gradients {
 
 theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths) {
-  return theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
-                         {.tolerance = config.theory.tolerance,
-                          .gradient_tolerance = config.theory.gradient_tolerance,
-                          .seed = config.run.seed,
-                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
-                          .paths = paths,
-                          .fault = config.theory.fault});
+  theory::Prediction prediction =
+      theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+                      {.tolerance = config.theory.tolerance,
+                       .gradient_tolerance = config.theory.gradient_tolerance,
+                       .seed = config.run.seed,
+                       .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
+                       .paths = paths,
+                       .fault = config.theory.fault});
+  if (prediction.refusal.empty()) prediction.refusal = out_of_range(told, prediction.profile, config.run.dtype);
+  return prediction;
 }
 
 double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
@@ -33,14 +37,17 @@ double log_norm_bias(const Config& config, const StackSpec& spec, const theory::
 std::string plus_minus(const Estimate& estimate) {
   if (!std::isfinite(estimate.value)) return "-";
   const double error = estimate.error;
-  if (!(error > 0.0)) return fmt::format("{:.4g}", estimate.value);
+  if (!(error > 0.0) || std::isinf(error)) return fmt::format("{:.4g}", estimate.value);
+  if (error >= 1e6) return fmt::format("{:.4g} ± {:.2g}", estimate.value, error);
   const int digits = std::clamp(1 + static_cast<int>(std::ceil(-std::log10(error))), 0, 9);
   return fmt::format("{:.{}f} ± {:.{}f}", estimate.value, digits, error, digits);
 }
 
+std::string shown(double x, const char* format) { return std::isnan(x) ? "-" : fmt::format(fmt::runtime(format), x); }
+
 std::string verdict_words(const Finding& finding) {
-  if (finding.verdict == Verdict::inconclusive) {
-    return fmt::format("inconclusive ({})", finding.reason);
+  if (finding.verdict != Verdict::disagrees && !finding.reason.empty()) {
+    return fmt::format("{} ({})", name_of(finding.verdict), finding.reason);
   }
   if (finding.verdict != Verdict::disagrees) return std::string(name_of(finding.verdict));
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);

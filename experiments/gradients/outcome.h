@@ -20,7 +20,8 @@ struct GradientOutcome {
 };
 
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
-/// stack that is measured, `spec`: the same unless --theory-set says otherwise.
+/// stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too where the run's dtype
+/// cannot show what is predicted (out_of_range).
 theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
@@ -51,6 +52,8 @@ double log_norm_bias(const Config& config, const StackSpec& spec, const theory::
 
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
 std::string plus_minus(const Estimate& estimate);
+/// x in a format such as "{:.3f}"; "-" for what is no number.
+std::string shown(double x, const char* format);
 /// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
 /// 0.25)" with the reason.
 std::string verdict_words(const Finding& finding);

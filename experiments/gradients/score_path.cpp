@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "experiments/agreement/gradient_floor.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/stacks.h"
 #include "experiments/results/provenance.h"
@@ -55,8 +57,16 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
   path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Signal::A_out));
   path.log_with = *all.profile.find(Statistic::log_grad_sq, Signal::x_out);
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Signal::x_out);
+  // As `judge` does: where half the variance of one logarithm is 1 or more, few seeds see what its mean rests on, and
+  // allowances of first order in 1/width say nothing about any gradient of the stack.
+  bool wild = false;
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
-    const double allowance = 2.0 * log_norm_bias(config, spec, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
+    wild = wild || !(variance_of(path.log_measured, i, seeds) < 2.0);
+  }
+  const double withdrawn = wild ? std::numeric_limits<double>::infinity() : 0.0;
+  for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
+    const double allowance =
+        withdrawn + 2.0 * log_norm_bias(config, spec, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
     const Statistic log = Statistic::log_grad_sq;
     path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all, log, allowance));
     path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values, log, allowance));
@@ -66,8 +76,9 @@ ScorePath measure(const Config& config, const Backend& backend, const StackSpec&
     const double derivative = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
     const double variance = variance_of(path.share_measured, l, seeds);
     const double curvature = derivative > 0.0 ? variance / (2.0 * derivative) : 0.0;
-    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
-                                  derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature));
+    path.shares.push_back(finding(
+        path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
+        derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature + share_floor + withdrawn));
   }
   return path;
 }
@@ -81,12 +92,15 @@ std::string table_of(const std::vector<ScorePath>& results) {
       continue;
     }
     const auto& shares = path.share_measured.value;
-    const auto top = static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin());
+    // A share that is no number is the one to show.
+    const auto size = [](double share) { return std::isnan(share) ? HUGE_VAL : share; };
+    const auto top = static_cast<std::size_t>(std::ranges::max_element(shares, {}, size) - shares.begin());
     const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
     table.add({std::string(path.spec.model.placement.name),
                fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
-               fmt::format("{:.3f}, {}", path.share_predicted.value[top], name_of(telling(path.shares)->verdict)),
-               fmt::format("predicted {:+.0f} % of ‖∂loss/∂x₀‖²", 100.0 * missing),
+               fmt::format("{}, {}", shown(path.share_predicted.value[top], "{:.3f}"),
+                           name_of(telling(path.shares)->verdict)),
+               fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", shown(100.0 * missing, "{:+.0f}")),
                fmt::format("{}, {}", verdict_words(*telling(path.with)), verdict_words(*telling(path.without)))});
   }
   return table.text() +

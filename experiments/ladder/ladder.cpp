@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/gradient_floor.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
@@ -154,6 +155,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   const StackSpec wide = at_width(told, config.widths.back() * infinite, "ladder.widths");
   const theory::Prediction prediction = predict_limit(config, spec, wide);
   stack.refusal = prediction.refusal;
+  if (stack.refusal.empty()) stack.refusal = out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
@@ -175,7 +177,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   return stack;
 }
 
-void judge_quantity(LadderQuantity& q, double level, const LadderConfig& config) {
+void judge_quantity(LadderQuantity& q, double level, const AgreementOptions& options) {
   const double error = q.error();
   if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
     q.verdict = Verdict::inconclusive;
@@ -191,7 +193,7 @@ void judge_quantity(LadderQuantity& q, double level, const LadderConfig& config)
   q.excess = beyond <= 0.0 ? 0.0 : beyond / error;
   q.critical = critical_excess(degrees, level);
   q.power = (2.0 * q.allowance + (q.critical + critical_excess(degrees, 0.1)) * error) / q.scale;
-  const double limit = config.agreement.power_limits.of(q.statistic);
+  const double limit = options.power_limits.of(q.statistic);
   if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
     q.verdict = Verdict::inconclusive;
     q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g})", q.fit.lack_of_fit);
@@ -274,23 +276,31 @@ LadderResult run(const LadderConfig& config, Progress& progress) {
       result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
     }
   });
-  if (result.stopped_early) return result;
+  if (!result.stopped_early) judge(result, config.width_seeds, config.agreement);
+  return result;
+}
+
+void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
   std::vector<LadderQuantity*> judged;
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
+      if (!stack.refusal.empty()) {
+        q.reason = stack.refusal;
+        continue;
+      }
       const bool numbers = std::ranges::all_of(
           q.measured, [](const Estimate& m) { return std::isfinite(m.value) && std::isfinite(m.error); });
       if (!numbers || !std::isfinite(q.predicted.value) || !std::isfinite(q.predicted.error)) {
         q.reason = "not finite";
         continue;
       }
-      q.fit = fit_width(config.widths, q.measured, config.width_seeds, q.allowance / 10.0);
+      q.fit = fit_width(result.widths, q.measured, seeds, q.allowance / 10.0);
       judged.push_back(&q);
     }
   }
   result.tests = judged.size();
-  const double level = sidak_level(config.agreement.familywise_error, judged.size());
-  for (LadderQuantity* q : judged) judge_quantity(*q, level, config);
+  const double level = sidak_level(options.familywise_error, judged.size());
+  for (LadderQuantity* q : judged) judge_quantity(*q, level, options);
   for (LadderStack& stack : result.stacks) {
     // A rejection outranks what is inconclusive, and that outranks agreement.
     for (const Verdict verdict : {Verdict::agrees, Verdict::inconclusive, Verdict::disagrees}) {
@@ -299,7 +309,6 @@ LadderResult run(const LadderConfig& config, Progress& progress) {
       }
     }
   }
-  return result;
 }
 
 bool any_disagrees(const LadderResult& result) {

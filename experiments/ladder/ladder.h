@@ -42,7 +42,7 @@ struct LadderQuantity {
 
 struct LadderStack {
   StackSpec spec;
-  std::string refusal;  ///< why nothing was predicted
+  std::string refusal;  ///< why nothing was predicted, or what is predicted cannot be measured
   std::vector<LadderQuantity> quantities;
   Verdict verdict = Verdict::not_checked;
 };
@@ -73,6 +73,10 @@ struct LadderResult {
 /// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
 /// features.
 LadderResult run(const LadderConfig& config, Progress& progress);
+
+/// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are
+/// means over `seeds` seeds.
+void judge(LadderResult& result, int seeds, const AgreementOptions& options);
 
 bool any_disagrees(const LadderResult& result);
 std::string table(const LadderResult& result, const Config& config);

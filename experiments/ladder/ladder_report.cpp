@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
     if (it == all.end()) it = all.insert(all.end(), {q.family(), {}});
     Family& family = it->second;
     if (q.verdict == Verdict::not_checked) continue;
-    family.power = std::max(family.power, q.power);
+    family.power = larger(family.power, q.power);
     const auto nearness = [](const LadderQuantity& x) {
       return std::pair(x.verdict == Verdict::disagrees, x.excess / x.critical);
     };

@@ -62,7 +62,7 @@ Config load_for_checkpoint(const CommonOptions& options) {
 
 ExitCode publish_reading(const CommonOptions& options, const Config& config, const ProbeResult& result,
                          bool fail_on_divergence) {
-  const ExitCode else_code = fail_on_divergence && diverged(result.measured) ? ExitCode::diverged : ExitCode::ok;
+  const ExitCode else_code = fail_on_divergence && !not_finite(result).empty() ? ExitCode::diverged : ExitCode::ok;
   return publish("probe", options, config.run.out, columns(result, result.provenance), table(result),
                  violates_growth_identity(result.measured) ? ExitCode::check_failed : else_code);
 }
@@ -137,7 +137,8 @@ void add_commands(CLI::App& app, int& code) {
   command->add_option("--top", probe->top, "Largest entries of the stream to report per depth")
       ->check(positive_up_to());
   command->add_flag("--no-theory", probe->no_theory, "Leave out theory at initialisation");
-  command->add_flag("--fail-on-divergence", probe->fail_on_divergence, "Exit 5 if the stream is not finite");
+  command->add_flag("--fail-on-divergence", probe->fail_on_divergence,
+                    "Exit 5 if a signal, a gradient or the loss is not finite");
 
   const auto source = std::make_shared<CheckpointOptions>();
   const auto count = std::make_shared<int>(64);

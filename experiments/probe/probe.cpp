@@ -1,6 +1,9 @@
 #include "experiments/probe/probe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "sim/spec/weight.h"
@@ -31,7 +34,20 @@ bool violates_growth_identity(const ModelReading& reading) {
   return std::ranges::any_of(reading.growth, &Growth::is_violated);
 }
 
-bool diverged(const ModelReading& reading) { return reading.reading.diverged_at >= 0; }
+void FiniteRecorder::on_signal(const Emission& at, const Tensor& x) {
+  if (first_ || at.pass == Pass::recomputation) return;
+  const std::vector<double> maxima = ops_.column_maxima(x);  // NaN counts as infinite
+  if (std::ranges::any_of(maxima, [](double m) { return std::isinf(m); })) first_ = at;
+}
+
+std::string not_finite(const ProbeResult& result) {
+  if (const std::optional<Emission>& at = result.not_finite) {
+    const bool inside = at->sublayer >= 0 && at->sublayer < result.at_init.model.sublayers();
+    return fmt::format("{}{}{}", at->pass == Pass::backward ? "gradient of " : "", name_of(at->signal),
+                       inside ? fmt::format(" of sublayer {}", at->sublayer) : "");
+  }
+  return result.input.has_labels() && !std::isfinite(result.measured.loss) ? "loss" : "";
+}
 
 std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   std::vector<SignalPeaks> all;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct ProbeResult {
   bool backward = false;
   TokenInput input;
   ModelReading measured;
-  AgreementOptions agreement;  ///< T19's finite-width terms
-  theory::Prediction initial;  ///< theory at initialisation; a refusal says why there is none
+  std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
+  AgreementOptions agreement;               ///< T19's finite-width terms
+  theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
   std::vector<std::string> notes;
   nlohmann::ordered_json provenance = {};
   bool stopped_early = false;  ///< some of it is missing
@@ -39,8 +41,21 @@ struct ProbeResult {
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
 
-/// True if the stream stopped being finite.
-[[nodiscard]] bool diverged(const ModelReading& reading);
+/// Remembers the first signal of a pass, or gradient of one, that holds a value that is not finite.
+class FiniteRecorder final : public SignalRecorder {
+ public:
+  explicit FiniteRecorder(const Backend& ops) : ops_(ops) {}
+  void on_signal(const Emission& at, const Tensor& x) override;
+  [[nodiscard]] const std::optional<Emission>& first() const { return first_; }
+
+ private:
+  const Backend& ops_;
+  std::optional<Emission> first_;
+};
+
+/// What is not finite, the first signal, gradient or the loss: "logits", "x_out of sublayer 3", "gradient of q of
+/// sublayer 2". "" if everything is finite.
+[[nodiscard]] std::string not_finite(const ProbeResult& result);
 
 /// The largest |x| of a signal over all tokens and features.
 struct SignalPeaks {

@@ -183,7 +183,8 @@ class Writer {
     c_.put("init", std::move(init));
     if (!r_.initial.refusal.empty()) c_.put("theory_refusal", r_.initial.refusal);
     if (!r_.initial.gradient_refusal.empty()) c_.put("gradient_theory_refusal", r_.initial.gradient_refusal);
-    if (diverged(r_.measured)) c_.put("diverged_at", r_.measured.reading.diverged_at);
+    if (r_.measured.reading.diverged_at >= 0) c_.put("diverged_at", r_.measured.reading.diverged_at);
+    if (const std::string what = not_finite(r_); !what.empty()) c_.put("not_finite", what);
     c_.put("notes", r_.notes);
   }
 
@@ -266,6 +267,7 @@ std::vector<ColumnSpec> all_columns() {
            {"theory_refusal", "", "", "why there is no prediction", "theory_refused"},
            {"gradient_theory_refusal", "", "", "why there is none of gradients", "gradient_theory_refused"},
            {"diverged_at", "", "1", "first sublayer whose stream is not finite", "diverged_at"},
+           {"not_finite", "", "", "first signal, gradient or loss that is not finite", "not_finite"},
            json_only("notes", "notes", "what else there is to know", "for people")}) {
     all.push_back(std::move(column));
   }

@@ -100,9 +100,9 @@ std::string table(const ProbeResult& r) {
       "|x|.\n";
   text += massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
-  if (diverged(r.measured)) {
-    text += fmt::format("not finite from sublayer {} on\n", r.measured.reading.diverged_at);
-  }
+  if (const int at = r.measured.reading.diverged_at; at >= 0)
+    text += fmt::format("not finite from sublayer {} on\n", at);
+  if (const std::string what = not_finite(r); !what.empty()) text += fmt::format("not finite: {}\n", what);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   return text;
 }

@@ -40,18 +40,23 @@ std::string name_of(const Checkpoint& checkpoint) {
 }
 
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
-                     const ProbeConfig& own, Progress& progress) {
+                     const ProbeConfig& own, Progress& progress, std::optional<Emission>& not_finite) {
   progress.begin("probe", context.model.sublayers() * (own.run.backward ? 2 : 1));
   ProgressRecorder steps(progress);
+  FiniteRecorder finite(context.ops);
   const ModelPass pass{.ids = input.ids,
                        .labels = input.labels,
                        .backward = own.run.backward,
                        .top = own.top,
-                       .hooks = {.recorders = {&steps}}};
-  if (own.dump.empty()) return read_model(context, pass);
+                       .hooks = {.recorders = {&steps, &finite}}};
   ModelReading reading;
-  write_atomically(own.dump + "/activations.safetensors",
-                   [&](const std::string& path) { reading = dump_model(context, checkpoint, pass, path); });
+  if (own.dump.empty()) {
+    reading = read_model(context, pass);
+  } else {
+    write_atomically(own.dump + "/activations.safetensors",
+                     [&](const std::string& path) { reading = dump_model(context, checkpoint, pass, path); });
+  }
+  not_finite = finite.first();
   return reading;
 }
 
@@ -119,7 +124,7 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
   need.key = "--max-tokens";
   within_memory(need, config.force, progress.quiet(), [&] {
     result.stopped_early = until_stopped([&] {
-      result.measured = measure(context, checkpoint, result.input, config, progress);
+      result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
       progress.throw_if_stop_requested();
       if (config.with_theory) {
         result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/agreement/findings.h"
 #include "sim/model/parameters.h"
 #include "sim/model/stack.h"
 #include "sim/reference/backend.h"
@@ -88,7 +89,7 @@ AlignedGrowth grow_aligned(int layers, int width, double gain) {
   AlignedGrowth g{.rms = recorder.rms, .bound = {}};
   for (std::size_t depth = 0; depth < g.rms.size(); ++depth) {
     g.bound.push_back(g.rms[0] + static_cast<double>(depth) * gain);
-    g.worst = std::max(g.worst, g.rms[depth] / g.bound[depth] - 1.0);
+    g.worst = larger(g.worst, g.rms[depth] / g.bound[depth] - 1.0);
   }
   g.nearest = g.rms.back() / g.bound.back();
   return g;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/agreement/findings.h"
 #include "experiments/verify/evaluate.h"
 #include "sim/numerics/allowances.h"
 #include "sim/random/philox.h"
@@ -103,8 +104,8 @@ MassiveCurve summary(const Setting& setting, const std::vector<StackCurve>& stac
     m.high.push_back(quantile(gradient, 0.84));
     m.bound.push_back(quantile(over_stacks([k](const StackCurve& s) { return s.bound[k]; }), 0.5));
     for (const StackCurve& s : stacks) {
-      m.largest_ratio = std::max(m.largest_ratio, s.gradient[k] / s.bound[k]);
-      m.largest_to_ceiling = std::max(m.largest_to_ceiling, s.gradient[k] / s.ceiling);
+      m.largest_ratio = larger(m.largest_ratio, s.gradient[k] / s.bound[k]);
+      m.largest_to_ceiling = larger(m.largest_to_ceiling, s.gradient[k] / s.ceiling);
     }
   }
   m.ceiling = stacks.front().ceiling < HUGE_VAL
@@ -113,8 +114,11 @@ MassiveCurve summary(const Setting& setting, const std::vector<StackCurve>& stac
   const std::size_t from = factors - 1 - static_cast<std::size_t>(exponent_decades * points_per_decade);
   const std::vector<double> exponents = over_stacks(
       [&](const StackCurve& s) { return std::log10(s.gradient.back() / s.gradient[from]) / exponent_decades; });
-  m.lowest_exponent = std::ranges::min(exponents);
-  m.highest_exponent = std::ranges::max(exponents);
+  m.lowest_exponent = m.highest_exponent = exponents.front();
+  for (const double e : exponents) {
+    m.lowest_exponent = -larger(-m.lowest_exponent, -e);
+    m.highest_exponent = larger(m.highest_exponent, e);
+  }
   return m;
 }
 

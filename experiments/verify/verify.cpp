@@ -12,6 +12,7 @@
 #include <map>
 #include <numbers>
 
+#include "experiments/agreement/findings.h"
 #include "experiments/command/progress.h"
 #include "experiments/verify/bound_case.h"
 #include "sim/numerics/allowances.h"
@@ -142,15 +143,15 @@ Refutation refute_review(const VerifyResult& r, std::string_view id) {
 /// The paper's constant 4 is not approached: nothing passes √2/4 of its bound, which attacks do reach.
 Refutation refute_constant(const VerifyResult& r) {
   double random = 0.0;
-  for (const char* id : {"C.2-whole", "C.3-whole"}) random = std::max(random, r.tallies[statement_index(id)].largest);
+  for (const char* id : {"C.2-whole", "C.3-whole"}) random = larger(random, r.tallies[statement_index(id)].largest);
   double attacked = 0.0;
   for (const BoundAttackResult& a : r.attacks) {
-    if (a.name.ends_with("paper's 4")) attacked = std::max(attacked, a.reached);
+    if (a.name.ends_with("paper's 4")) attacked = larger(attacked, a.reached);
   }
   const double limit = std::numbers::sqrt2 / 4.0;
   return {.id = "paper-4",
           .claim = "the constant 4 of Propositions C.2 and C.3 cannot be lowered",
-          .refuted = std::max(random, attacked) <= limit * attained_limit && attacked >= 0.99 * limit,
+          .refuted = larger(random, attacked) <= limit * attained_limit && attacked >= 0.99 * limit,
           .evidence = fmt::format("largest gradient over the paper's bound: {:.6f} of random cases, {:.6f} of attacks; "
                                   "the limit of T14 is sqrt2/4 = {:.6f}",
                                   random, attacked, limit),

@@ -1,7 +1,5 @@
 #include "sim/measure/model_reading.h"
 
-#include <cmath>
-
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/growth_probe.h"
 #include "sim/measure/running_moments.h"
@@ -31,8 +29,8 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   }
   r.token_losses = context.ops.token_losses(r.logits, pass.labels);
   RunningMoments mean;
-  for (const double loss : r.token_losses) {
-    if (!std::isnan(loss)) mean.add(loss);
+  for (std::size_t t = 0; t < r.token_losses.size(); ++t) {
+    if (pass.labels[t] != no_label) mean.add(r.token_losses[t]);
   }
   r.loss = mean.mean();
   r.reading = probe.take();

@@ -73,7 +73,7 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
   const Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
   CHECK(signal.verdict == Verdict::inconclusive);
-  CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted nan");
+  CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted no number");
 
   // The same of gradients, which are compared by their logarithms, and of a share.
   const auto with_gradients = [] {
@@ -95,20 +95,20 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   // The MLPs' shares are no numbers on either side: there is nothing to compare.
   CHECK(judge_one(measured, prediction).verdict == Verdict::agrees);
   prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value[2] = nan;
-  CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted nan");
+  CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted no number");
   prediction = right;
   prediction.profile.curves[{Statistic::grad_sq, Signal::x_out}].value[1] = nan;
-  CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted nan");
+  CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted no number");
   prediction = right;
   prediction.profile.weight_curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
-  CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted nan");
+  CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted no number");
 }
 
 TEST_CASE("what was measured and is not predicted at all is inconclusive") {
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   Profile measured = flat_profile(5, 1.0, 0.01);
   measured.curves[{Statistic::variance, Signal::x_out}] = measured.curves[{Statistic::second_moment, Signal::x_out}];
-  CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted nan");
+  CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted no number");
 }
 
 TEST_CASE("a stack with nothing to compare is inconclusive") {

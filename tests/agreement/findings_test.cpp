@@ -67,7 +67,7 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
     judge(all, 0.01);
     return gradients::verdict_words(f);
   };
-  CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted nan)");
+  CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted no number)");
   Finding weak = finding(1.2);
   weak.power_limit = 0.1;
   CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1)");

@@ -50,6 +50,44 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
   CHECK(gradients::depth_outcome(config, result).rejected);
 }
 
+TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and the measured exponents are judged") {
+  gradients::GradientConfig config = small({"none"});
+  config.base.init.scheme = InitScheme::scaled;
+  config.base.init.factor = 1e6;  // the second moment overflows at some hundred layers, and not at eight
+  config.run.seeds = 4;
+  config.layers = {2, 4, 8};
+  const gradients::DepthResult result = gradients::gradient_depth(config, progress);
+  const gradients::DepthLaw& law = result.laws.at(0);
+  CHECK(law.refusal.empty());
+  CHECK(std::isnan(law.limit));
+  CHECK(law.predicted.value.size() >= 3);
+  CHECK(law.predicted.value.size() < result.theory_layers.size());
+  CHECK(law.exponent.verdict != Verdict::not_checked);
+  const gradients::GradientOutcome outcome = gradients::depth_outcome(config, result);
+  CHECK(outcome.data->json()["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
+}
+
+TEST_CASE("attenuation: one layer has no rate of its matrices, and is no reason to lose what was measured") {
+  gradients::GradientConfig config = small({"post"});
+  config.base.model.layers = 1;
+  config.run.seeds = 4;
+  const std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
+  CHECK(results.at(0).down_rate.verdict == Verdict::not_checked);
+  CHECK(gradients::verdict_words(results[0].down_rate) == "not-checked (one layer has no rate)");
+  CHECK(results[0].stream_rate.verdict != Verdict::not_checked);
+  CHECK_FALSE(gradients::attenuation_outcome(config, results).table.empty());
+}
+
+TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
+  gradients::GradientConfig config = small({"pre"});
+  config.base.input.second_moment = 1e-80;
+  config.run.dtype = DType::f32;
+  config.run.seeds = 4;
+  const std::vector<gradients::ScorePath> paths = gradients::score_path(config, progress).stacks;
+  CHECK(paths.at(0).refusal == "second_moment x_out[0] is predicted to be 1e-80: too small for f32");
+  CHECK_FALSE(gradients::score_path_outcome(config, paths).rejected);
+}
+
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const gradients::GradientConfig config = small({"post"});
   std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;

@@ -97,6 +97,23 @@ class Certify(FolderTest):
         self.assertGreaterEqual(output["bound"], output["measured"])
         self.assertFalse(any(v["everywhere"] for v in result["verdicts"].values()))
 
+    def test_a_run_that_overflows_its_own_format_violates_no_bound(self):
+        keys = ["model.placement={beta = 1e30}", "model.layers=2", "init.scheme=lecun", "input.kind=tokens"]
+        huge = ["--config", self.config, *(x for k in keys for x in ("--set", k)), "--measure"]
+        result, code = self.certify(*huge, "--dtype", "f32")
+        self.assertEqual((code, result["exceeded"]), (0, None))
+        self.assertEqual(result["overflowed"], "hidden, layer 0 MLP, feature 2")
+        self.assertIn("FP32 overflowed at hidden, layer 0 MLP, feature 2, as its certificate allows",
+                      run("certify", *huge, "--dtype", "f32").stderr)
+        result, code = self.certify(*huge, "--dtype", "f64")
+        self.assertEqual((code, result["exceeded"], result["overflowed"]), (0, None, None))
+
+    def test_an_input_that_a_format_does_not_reach(self):
+        gaussian = ["--config", self.config, "--set", "input.kind=gaussian", "--set", "model.embedding_norm=true"]
+        for largest, certified in ((100, True), (65504, True), (65520, False), (1e150, False), (1e160, False)):
+            result, code = self.certify(*gaussian, "--input-maximum", largest)
+            self.assertEqual((code, result["verdicts"]["fp16"]["stream"]), (0, certified), largest)
+
     def test_requirements(self):
         # Gains of 3000 put the stream beyond FP16, not the inside of the modules.
         large = ["--config", self.config, "--set", "model.gamma=3000.0", "--set", "model.qk_norm=head"]

@@ -236,6 +236,20 @@ class Probe(Checkpoints):
         self.assertFalse(r["growth"]["violated"])
         self.assertEqual(run("probe", self.checkpoint, "--quiet", *arguments, "--fail-on-divergence").returncode, 5)
 
+    def test_what_is_not_finite_behind_the_stream_counts_as_divergence(self):
+        shape, values = self.tensors["model.norm.weight"]
+        spoilt = self.tensors | {"model.norm.weight": (shape, [float("nan"), *values[1:]])}
+        tiny_checkpoint.write(self.checkpoint, tensors=spoilt)
+        arguments = ("--tokens", TOKENS, "--no-theory")
+        r = self.probe(*arguments)
+        self.assertNotIn("diverged_at", r)
+        self.assertEqual(r["not_finite"], "output")
+        self.assertIsNone(r["loss"])
+        done = run("probe", self.checkpoint, *arguments, "--fail-on-divergence")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("not finite: output\n", done.stderr)
+        self.assertEqual(run("probe", self.checkpoint, *arguments).returncode, 0)
+
     def test_result_file_and_table(self):
         done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder)
         self.assertEqual((done.returncode, done.stdout), (0, ""))

@@ -68,5 +68,30 @@ TEST_CASE("a level that grows is the level that began with as many chains; level
   CHECK(top(other) != top(whole));
 }
 
+TEST_CASE("standard errors over chains by hand: n - 1, within every sequence, and of sequences left out") {
+  const auto curve_of = [](const std::vector<std::vector<double>>& sequences, std::size_t population) {
+    std::vector<ProfileMoments> inputs(sequences.size());
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      for (const double value : sequences[i]) {
+        Profile chain;
+        chain.curves[{Statistic::second_moment, Signal::x_out}] = {{value}, {}};
+        inputs[i].add(chain);
+      }
+    }
+    return *combined(inputs, population).find(Statistic::second_moment, Signal::x_out);
+  };
+  // 2, 4, 9: mean 5, squares 9 + 1 + 16 = 26, so 26/(3·2) of the mean.
+  const Curve one = curve_of({{2.0, 4.0, 9.0}}, 1);
+  CHECK(one.value[0] == doctest::Approx(5.0).epsilon(1e-12));
+  CHECK(one.standard_error[0] == doctest::Approx(std::sqrt(26.0 / 6.0)).epsilon(1e-12));
+  // Means 2 and 6 of two sequences, whose squared errors are 2/(2·1) and 8/(2·1): a quarter of their sum.
+  const Curve two = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 2);
+  CHECK(two.value[0] == doctest::Approx(4.0).epsilon(1e-12));
+  CHECK(two.standard_error[0] == doctest::Approx(std::sqrt(1.25)).epsilon(1e-12));
+  // Two of four sequences: the variance of their means, 8/1, times 1/2 − 1/4 besides.
+  const Curve some = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 4);
+  CHECK(some.standard_error[0] == doctest::Approx(std::sqrt(1.25 + 2.0)).epsilon(1e-12));
+}
+
 }  // namespace
 }  // namespace periscope::theory

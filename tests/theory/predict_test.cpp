@@ -54,21 +54,21 @@ TEST_CASE("another seed is another sample of the same prediction") {
   CHECK(a.value.back() == doctest::Approx(b.value.back()).epsilon(0.02));
 }
 
-/// Spread over 64 replicates of the recursion's second moment after the first attention.
+/// Spread over 256 replicates of the recursion's second moment after the first attention.
 double replicate_variance(int samples) {
   std::vector<double> values;
-  for (std::uint64_t r = 0; r < 64; ++r) {
+  for (std::uint64_t r = 0; r < 256; ++r) {
     const ForwardChain chain{.ids = {}, .samples = samples, .seed = 5, .replicate = r};
     values.push_back(predicted(softmax_stack("pre"), Statistic::second_moment, Signal::x_out, chain)[1]);
   }
-  return 64.0 * std::pow(testing::estimate(values).standard_error, 2);
+  return 256.0 * std::pow(testing::estimate(values).standard_error, 2);
 }
 
 TEST_CASE("T20: sixteen times the patterns, a sixteenth of the variance") {
   const double ratio = replicate_variance(2) / replicate_variance(32);
-  // F with (63, 63) degrees of freedom lies in [1/3.6, 3.6] but for 1e-6.
-  CHECK(ratio > 16.0 / 3.6);
-  CHECK(ratio < 16.0 * 3.6);
+  // F with (255, 255) degrees of freedom lies in [1/1.85, 1.85] but for 1e-6.
+  CHECK(ratio > 16.0 / 1.85);
+  CHECK(ratio < 16.0 * 1.85);
 }
 
 TEST_CASE("predictions are unbiased, and vary by their stated standard errors") {
@@ -286,6 +286,15 @@ TEST_CASE("theory refuses where its numbers overflow, and says at which depth") 
   CHECK(p.refusal.find("overflows at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK(p.finite_width.empty());
+}
+
+TEST_CASE("theory says of an underflow that it is one") {
+  StackSpec spec = softmax_stack("b-only");
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 1e-100;
+  spec.model.norm_eps = 1e300;
+  const Prediction p = predict(spec, {}, {.most_samples = 8});
+  CHECK(p.refusal == "the predicted second moment underflows before depth 3");
 }
 
 TEST_CASE("a deep stack with norms is no reason to refuse") {

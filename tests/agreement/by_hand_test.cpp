@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/agreement/compared_cells.h"
+#include "experiments/agreement/findings.h"
+
+/// Verdicts and their parts against numbers that were worked out by hand.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+/// One number of one curve, measured by 16 seeds and predicted by 8 replicates, of a stack in f64.
+struct OneNumber {
+  Statistic statistic;
+  Signal signal;
+  double measured, measured_error, predicted, predicted_error;
+  double finite_width = 0.0;
+
+  [[nodiscard]] Agreement judged() const {
+    StackSpec spec;
+    spec.model.layers = 1;
+    Profile profile;
+    profile.curves[{statistic, signal}] = {{measured}, {measured_error}};
+    theory::Prediction prediction;
+    prediction.profile.curves[{statistic, signal}] = {{predicted}, {predicted_error}};
+    prediction.finite_width.assign(3, finite_width);
+    prediction.replicates = 8;
+    return judge({{spec, profile, 16, 0, DType::f64, prediction}},
+                 {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
+        .front();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
+  // c·w = 1.0·0.05, of 1 and not of the prediction: (0.1 − 0.05)/0.02 = 2.5 beyond it; t with 15 degrees of freedom
+  // rejects at 2.947.
+  for (const double sign : {-1.0, 1.0}) {
+    const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
+    const Agreement a = edge.judged();
+    CHECK(a.cells.at(0).allowance == Approx(0.05).epsilon(1e-9));
+    CHECK(a.cells.at(0).excess() == Approx(2.5).epsilon(1e-6));
+    CHECK(a.cells.at(0).scale == 1.0);
+    CHECK(a.rejected == 0);
+  }
+  const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
+  CHECK(zero.judged().cells.at(0).excess() == Approx(3.0).epsilon(1e-6));
+  CHECK(zero.judged().verdict == Verdict::disagrees);
+  // Exactly the edge, as of tokens that are all one, and a hundredth beside it: neither has any noise.
+  const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
+  CHECK(exact.judged().verdict == Verdict::agrees);
+  const OneNumber beside{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
+  CHECK(beside.judged().verdict == Verdict::disagrees);
+  CHECK(std::isinf(beside.judged().cells.at(0).excess()));
+}
+
+TEST_CASE("two errors add in squares, and their degrees of freedom by Welch and Satterthwaite") {
+  // √(0.3² + 0.4²) = 0.5; shares 0.36 and 0.64 of the variance: 1/(0.36²/15 + 0.64²/7) = 14.891.
+  const Cell cell = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().cells.at(0);
+  CHECK(cell.error() == Approx(0.5).epsilon(1e-12));
+  CHECK(cell.z() == Approx(0.6).epsilon(1e-12));
+  CHECK(cell.degrees() == Approx(14.891).epsilon(1e-4));
+  // One error alone has the degrees of its own numbers: 16 seeds 15, 8 replicates 7.
+  const Cell seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().cells.at(0);
+  CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
+  const Agreement replicates = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
+  CHECK(replicates.cells.at(0).degrees() == Approx(7.0).epsilon(1e-12));
+  CHECK(replicates.critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
+  CHECK(replicates.rejected == 0);
+  const Agreement beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
+  CHECK(beyond.rejected == 1);  // 3.6 of 3.4995: with 8 degrees, 3.355, 3.4 would be rejected, with 6, 3.707, this not
+  CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
+}
+
+TEST_CASE("the second stream of ResiDual decides too") {
+  const Agreement a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
+  CHECK(a.verdict == Verdict::disagrees);
+  CHECK(a.by == "second_moment r_out[0]");
+  CHECK(a.cells.at(0).z() == Approx(10.0));
+  CHECK(OneNumber{Statistic::second_moment, Signal::r_out, 1.01, 0.01, 1.0, 0.0}.judged().verdict == Verdict::agrees);
+}
+
+TEST_CASE("familywise levels and limits: Sidak and Student, by tables") {
+  CHECK(sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
+  CHECK(sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
+  CHECK(sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
+  CHECK(critical_excess(15, 0.01) == Approx(2.9467).epsilon(1e-4));
+  CHECK(critical_excess(7, 0.05) == Approx(2.3646).epsilon(1e-4));
+  CHECK(critical_excess(1, 0.05) == Approx(12.7062).epsilon(1e-5));
+}
+
+TEST_CASE("means over seeds and their standard errors, n - 1") {
+  // 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14, variance 14/2, error √(7/3).
+  const Estimate mean = mean_over_seeds({1.0, 2.0, 6.0});
+  CHECK(mean.value == Approx(3.0).epsilon(1e-12));
+  CHECK(mean.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
+  CHECK(std::isnan(mean_over_seeds({4.0}).error));
+  CHECK(std::isnan(mean_over_seeds({}).value));
+  CHECK(std::isnan(mean_over_seeds({1.0, std::nan(""), 2.0}).value));
+  // 2a − b of rows (1, 2), (3, 5), (2, 8): 0, 1, −4, so −1, squares 1 + 4 + 9.
+  SeedRows rows;
+  rows.add({1.0, 2.0});
+  rows.add({3.0, 5.0});
+  rows.add({2.0, 8.0});
+  const Estimate sum = rows.sum({2.0, -1.0});
+  CHECK(sum.value == Approx(-1.0).epsilon(1e-12));
+  CHECK(sum.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
+  CHECK(rows.curve().value == std::vector<double>{2.0, 5.0});
+  CHECK(rows.curve().standard_error[0] == Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-12));
+  CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // squares 9 + 0 + 9
+}
+
+TEST_CASE("the larger of two numbers keeps what is no number") {
+  const double nan = std::nan("");
+  CHECK(std::isnan(larger(1.0, nan)));
+  CHECK(std::isnan(larger(nan, 1.0)));
+  CHECK(larger(1.0, 2.0) == 2.0);
+  CHECK(larger(2.0, 1.0) == 2.0);
+}
+
+TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small or large") {
+  const auto reason = [](double value, DType dtype) {
+    Profile predicted;
+    predicted.curves[{Statistic::second_moment, Signal::x_out}] = {{1.0, value}, {0.0, 0.0}};
+    return out_of_range(StackSpec(), predicted, dtype);
+  };
+  CHECK(reason(1e-139, DType::f64).empty());
+  CHECK(reason(1e-141, DType::f64) == "second_moment x_out[1] is predicted to be 1e-141: too small for f64");
+  CHECK(reason(1e141, DType::f64) == "second_moment x_out[1] is predicted to be 1e+141: too large for f64");
+  CHECK(reason(1e139, DType::f64).empty());
+  CHECK(reason(1e-69, DType::f32).empty());
+  CHECK(reason(1e-71, DType::f32) == "second_moment x_out[1] is predicted to be 1e-71: too small for f32");
+  CHECK(reason(0.0, DType::f32).empty());  // exactly zero, and so is what is measured
+  // Squares that theory works with are zero, or not normal, where the scales themselves are not.
+  StackSpec spec;
+  spec.model.gamma = 1e-200;
+  CHECK(out_of_range(spec, {}, DType::f64) == "model.gamma is 1e-200: its square is too small for f64");
+  spec.model.gamma = 0.0;
+  CHECK(out_of_range(spec, {}, DType::f64).empty());
+  spec.init.std = 1e200;
+  CHECK(out_of_range(spec, {}, DType::f64) == "the standard deviation of q is 1e+200: its square is too large for f64");
+}
+
+}  // namespace periscope

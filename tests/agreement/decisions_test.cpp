@@ -1,0 +1,306 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "experiments/common/stack_result.h"
+#include "experiments/converge/converge.h"
+#include "experiments/gradients/crossover.h"
+#include "experiments/gradients/depth.h"
+#include "experiments/ladder/ladder.h"
+#include "experiments/power/false_alarms.h"
+#include "experiments/probe/probe.h"
+#include "experiments/verify/statements.h"
+#include "experiments/verify/verify.h"
+#include "tests/support/targets.h"
+
+/// What a program exits with is a function of its result: planted results, right and wrong, and their decisions.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+using Values = std::vector<double>;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// A stack's bias c·D^exponent with a relative error, and noise 0.1·n^slope.
+converge::Convergence planted(double exponent, double slope, double error = 0.02) {
+  converge::Convergence c;
+  c.spec.model.placement = *find_placement("pre");
+  for (const double width : {32.0, 64.0, 128.0, 256.0}) {
+    c.width.push_back(width);
+    c.bias.push_back(0.5 * std::pow(width / 32.0, exponent));
+    c.bias_error.push_back(error * c.bias.back());
+  }
+  for (const double n : {1.0, 2.0, 4.0, 8.0}) {
+    c.seeds.push_back(n);
+    c.noise.push_back(0.1 * std::pow(n, slope));
+    c.noise_error.push_back(0.05 * c.noise.back());
+  }
+  return c;
+}
+
+converge::Convergence judged(converge::Convergence c, bool disagrees) {
+  converge::ConvergeResult result{.fits = {std::move(c)}};
+  converge::judge(result, 0.01);
+  // Two tests at 1 − √0.99 = 0.50126 % each, two-sided.
+  CHECK(result.critical == Approx(2.8062).epsilon(1e-4));
+  CHECK(any_disagrees(result) == disagrees);
+  return result.fits.front();
+}
+
+/// χ² of the law x^p with its best amplitude, from its definition.
+double chi_squared(const Values& x, const Values& y, const Values& error, double p) {
+  double yf = 0.0;
+  double ff = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double f = std::pow(x[i], p);
+    yf += y[i] * f / (error[i] * error[i]);
+    ff += f * f / (error[i] * error[i]);
+  }
+  double sum = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += std::pow((y[i] - yf / ff * std::pow(x[i], p)) / error[i], 2);
+  return sum;
+}
+
+/// A quantity m∞ + b/D at four widths, each with the same error, against a prediction.
+ladder::LadderQuantity followed(double limit, double error, double predicted) {
+  ladder::LadderQuantity q;
+  for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
+  q.predicted = {predicted, 0.0};
+  q.replicates = 8;
+  q.allowance = 1e-6;
+  return q;
+}
+
+ladder::LadderResult judged_ladder(std::vector<ladder::LadderQuantity> quantities, const std::string& refusal = "") {
+  ladder::LadderStack stack{.spec = {}, .refusal = refusal, .quantities = std::move(quantities)};
+  ladder::LadderResult result{.stacks = {std::move(stack)}, .widths = {32, 64, 96, 128}};
+  ladder::judge(result, 64, {});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("converge: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
+  const converge::Convergence right = judged(planted(-1.0, -0.5), false);
+  CHECK(right.bias_verdict == Verdict::agrees);
+  CHECK(right.noise_verdict == Verdict::agrees);
+  CHECK(right.bias_fit.exponent == Approx(-1.0).epsilon(1e-6));
+  CHECK(right.noise_fit.exponent == Approx(-0.5).epsilon(1e-6));
+  const converge::Convergence constant = judged(planted(0.0, -0.5), true);
+  CHECK(constant.bias_verdict == Verdict::disagrees);
+  CHECK(constant.noise_verdict == Verdict::agrees);
+  const converge::Convergence correlated = judged(planted(-1.0, 0.0), true);
+  CHECK(correlated.bias_verdict == Verdict::agrees);
+  CHECK(correlated.noise_verdict == Verdict::disagrees);
+  // Points on D^−0.8 have χ² = 0 there; that of D^−1 falls with the square of the errors. Just inside the limit and
+  // just outside.
+  converge::Convergence edge = planted(-0.8, -0.5);
+  const double at = chi_squared(edge.width, edge.bias, edge.bias_error, -1.0);
+  for (const double aside : {0.999, 1.001}) {
+    converge::Convergence c = planted(-0.8, -0.5, 0.02 * std::sqrt(at) / 2.80624 * aside);
+    CHECK(judged(c, aside < 1.0).bias_verdict == (aside < 1.0 ? Verdict::disagrees : Verdict::agrees));
+  }
+}
+
+TEST_CASE("converge: what says nothing of an exponent is not checked, and says why") {
+  const converge::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
+  CHECK(unseen.bias_verdict == Verdict::not_checked);
+  CHECK(unseen.bias_reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
+  CHECK(unseen.noise_verdict == Verdict::agrees);
+  for (const bool of_bias : {false, true}) {
+    converge::Convergence c = planted(0.0, 0.0);
+    (of_bias ? c.bias : c.noise)[2] = nan;
+    const converge::Convergence lost = judged(c, false);
+    CHECK(lost.bias_reason == "not finite");
+    CHECK(lost.bias_verdict == Verdict::not_checked);
+    CHECK(lost.noise_verdict == Verdict::not_checked);
+  }
+  converge::Convergence fixed = planted(0.0, 0.0);
+  for (double& noise : fixed.noise) noise = 1e-7;
+  CHECK(judged(fixed, false).bias_reason == "fixed by the placement: no noise to fit");
+  converge::Convergence refused = planted(0.0, 0.0);
+  refused.bias_reason = "because";
+  CHECK(judged(refused, false).bias_reason == "because");
+  converge::ConvergeResult nothing;
+  converge::judge(nothing, 0.01);
+  CHECK_FALSE(any_disagrees(nothing));
+}
+
+TEST_CASE("ladder: the limit of infinite width decides") {
+  const auto first = [](const ladder::LadderResult& r) { return r.stacks[0].quantities[0]; };
+  const ladder::LadderResult right = judged_ladder({followed(1.0, 1e-3, 1.0)});
+  CHECK(right.stacks[0].verdict == Verdict::agrees);
+  CHECK(right.tests == 1);
+  CHECK_FALSE(any_disagrees(right));
+  CHECK(first(right).fit.limit.value == Approx(1.0).epsilon(1e-9));
+  CHECK(first(right).fit.slope.value == Approx(3.0).epsilon(1e-6));
+  const ladder::LadderResult wrong = judged_ladder({followed(1.0, 1e-3, 1.5)});
+  CHECK(first(wrong).verdict == Verdict::disagrees);
+  CHECK(wrong.stacks[0].verdict == Verdict::disagrees);
+  CHECK(any_disagrees(wrong));
+  // The excess is (|m∞ − theory| − allowance)/error, its limit Student's: just inside and just outside.
+  const double error = first(right).fit.limit.error;
+  const double critical = critical_excess(first(right).degrees(), 0.01);
+  for (const double aside : {0.999, 1.001}) {
+    const ladder::LadderResult edge = judged_ladder({followed(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
+    CHECK(any_disagrees(edge) == (aside > 1.0));
+  }
+}
+
+TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, and says why") {
+  const auto reason = [](const ladder::LadderResult& r) {
+    CHECK_FALSE(any_disagrees(r));
+    return r.stacks[0].quantities[0].reason;
+  };
+  const ladder::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
+  CHECK(reason(weak).find("could be off by") == 0);
+  CHECK(weak.stacks[0].verdict == Verdict::inconclusive);
+  ladder::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
+  bent.measured[1].value += 0.5;
+  CHECK(reason(judged_ladder({bent})).find("no parabola in 1/D passes through the points") == 0);
+  ladder::LadderQuantity lost = followed(1.0, 1e-3, 1.5);
+  lost.measured[2].value = nan;
+  ladder::LadderQuantity without_error = followed(1.0, 1e-3, 1.5);
+  without_error.measured[0].error = nan;
+  for (const ladder::LadderQuantity& q : {lost, without_error, followed(1.0, 1e-3, nan)}) {
+    const ladder::LadderResult r = judged_ladder({q});
+    CHECK(reason(r) == "not finite");
+    CHECK(r.stacks[0].verdict == Verdict::not_checked);
+    CHECK(r.tests == 0);
+  }
+  CHECK(reason(judged_ladder({followed(1.0, 1e-3, 1.5)}, "because")) == "because");
+  CHECK(judged_ladder({}).stacks[0].verdict == Verdict::not_checked);
+  // A rejection outranks what is inconclusive, and that agreement.
+  const ladder::LadderQuantity good = followed(1.0, 1e-3, 1.0);
+  CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == Verdict::inconclusive);
+  CHECK(judged_ladder({followed(1.0, 1e-3, 2.0), followed(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
+        Verdict::disagrees);
+}
+
+TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number is shown as none") {
+  gradients::GradientConfig config;
+  config.inputs = {InputKind::gaussian};
+  config.placements = {*find_placement("pre"), *find_placement("none")};
+  gradients::Crossover c;
+  c.spec.model.placement = *find_placement("none");
+  for (const double seed : {0.0, 0.1}) {
+    c.log_ratio.add({1.0 + seed, nan});
+    c.log_rms_a.add({0.0, 1.0});
+    c.log_law.add({1.0, 2.0});
+  }
+  c.ratio_predicted = c.rms_a_predicted = {{1.0, 2.0}, {0.0, 0.0}};
+  c.ratios = {Finding{.verdict = Verdict::agrees}, Finding{.verdict = Verdict::inconclusive, .reason = "weak"}};
+  const auto outcome = [&] {
+    gradients::CrossoverResult result{.factors = {0.1, 1.0}, .placements = {c}, .order = {}, .condition = {}};
+    return gradients::crossover_outcome(config, result);
+  };
+  CHECK_FALSE(outcome().rejected);
+  CHECK(outcome().table.find("no number") != std::string::npos);
+  CHECK(outcome().table.find("nan") == std::string::npos);
+  c.crossing.verdict = Verdict::disagrees;
+  CHECK(outcome().rejected);
+  c.crossing.verdict = Verdict::agrees;
+  c.ratios[1].verdict = Verdict::disagrees;
+  CHECK(outcome().rejected);
+}
+
+TEST_CASE("probe: any signal, gradient or loss that is not finite counts as divergence") {
+  using testing::truth;
+  const auto seen = [](std::initializer_list<std::pair<Emission, Values>> signals) {
+    probe::FiniteRecorder recorder(truth());
+    for (const auto& [at, values] : signals) {
+      recorder.on_signal(at, truth().from_host(1, static_cast<Tensor::Index>(values.size()), DType::f64, values));
+    }
+    probe::ProbeResult r{};
+    r.at_init.model.layers = 2;
+    r.not_finite = recorder.first();
+    r.measured.loss = 1.0;
+    return not_finite(r);
+  };
+  constexpr Emission x_out{1, Signal::x_out, Pass::forward};
+  constexpr Emission output{4, Signal::output, Pass::forward};
+  constexpr Emission gradient{3, Signal::up, Pass::backward};
+  CHECK(seen({{x_out, {1.0, -2.0}}, {output, {1e300, 0.0}}}).empty());
+  CHECK(seen({{x_out, {1.0, nan}}, {output, {nan, nan}}}) == "x_out of sublayer 1");
+  CHECK(seen({{x_out, {1.0, 2.0}}, {output, {0.0, -INFINITY}}}) == "output");
+  CHECK(seen({{x_out, {1.0, 2.0}}, {gradient, {nan, 0.0}}}) == "gradient of up of sublayer 3");
+  CHECK(seen({{{1, Signal::x_out, Pass::recomputation}, {nan}}}).empty());
+  probe::ProbeResult r{};
+  r.measured.loss = nan;
+  r.input.labels = {no_label, no_label};
+  CHECK(not_finite(r).empty());  // nothing to predict
+  r.input.labels = {3, no_label};
+  CHECK(not_finite(r) == "loss");
+}
+
+TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
+  std::vector<StackResult> stacks(3);
+  for (const Verdict v : {Verdict::agrees, Verdict::inconclusive, Verdict::not_checked}) {
+    stacks[1].agreement.verdict = v;
+    CHECK_FALSE(any_disagrees(stacks));
+  }
+  stacks[1].agreement.verdict = Verdict::disagrees;
+  CHECK(any_disagrees(stacks));
+  CHECK_FALSE(any_disagrees(std::vector<StackResult>{}));
+
+  const auto row = [](bool is_true, std::initializer_list<Verdict> verdicts) {
+    power::PowerRow r{.theory = {}, .is_true = is_true, .settings = {}, .config = {}, .stacks = {}};
+    for (const Verdict v : verdicts) r.stacks.emplace_back().verdict = v;
+    return r;
+  };
+  const auto as_it_should = [](std::vector<power::PowerRow> rows) {
+    power::PowerResult result;
+    result.rows = std::move(rows);
+    return all_as_they_should_be(result);
+  };
+  const power::PowerRow right = row(true, {Verdict::agrees, Verdict::inconclusive});
+  const power::PowerRow refused = row(false, {Verdict::agrees, Verdict::disagrees});
+  CHECK(as_it_should({right, refused}));
+  CHECK_FALSE(as_it_should({right, row(false, {Verdict::agrees, Verdict::inconclusive})}));
+  CHECK_FALSE(as_it_should({row(true, {Verdict::disagrees, Verdict::agrees}), refused}));
+  const auto alarms = [](int rejected) {
+    power::FalseAlarmResult result;
+    result.configs = {{.config = {}, .runs = 64, .rejected = 0, .allowed = 3},
+                      {.config = {}, .runs = 64, .rejected = rejected, .allowed = 3}};
+    return too_many(result);
+  };
+  CHECK_FALSE(alarms(3));
+  CHECK(alarms(4));
+}
+
+TEST_CASE("verify passes if no statement, attack, growth or refutation fails") {
+  using verify::VerifyResult;
+  const auto clean = [] {
+    VerifyResult r;
+    r.tallies.resize(verify::statements().size());
+    verify::BoundAttackResult& attack = r.attacks.emplace_back();
+    attack.limit = 2.0;
+    attack.required = 0.9;
+    attack.reached = 1.9;
+    r.refutations = {{.id = {}, .claim = {}, .refuted = true, .evidence = {}, .counterexample = {}}};
+    return r;
+  };
+  CHECK(clean().passed());
+  const auto with = [&](const auto& plant) {
+    VerifyResult r = clean();
+    plant(r);
+    return r.passed();
+  };
+  for (std::size_t k = 0; k < verify::statements().size(); ++k) {
+    const bool passed = with([&](VerifyResult& r) { r.tallies[k].violations = 1; });
+    CHECK(passed == (verify::statements()[k].kind == verify::StatementKind::refutable));
+  }
+  CHECK_FALSE(with([](VerifyResult& r) { r.violations.emplace_back(); }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = 2.1; }));
+  CHECK(with([](VerifyResult& r) { r.attacks[0].reached = 2.0; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = 1.7; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = nan; }));
+  CHECK(with([](VerifyResult& r) { r.growth.worst = 1e-12; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.growth.worst = 1e-11; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.growth.worst = nan; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.refutations[0].refuted = false; }));
+}
+
+}  // namespace periscope

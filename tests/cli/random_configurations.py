@@ -1,0 +1,161 @@
+"""Whatever is configured ends with a documented verdict, or is refused at the start, and its result is in the file.
+Usage: random_configurations.py BINARY [FIRST COUNT]: other configurations, and more of them."""
+
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import unittest
+
+FIRST, COUNT = (int(x) for x in sys.argv[2:4]) if len(sys.argv) > 3 else (0, 60)
+del sys.argv[2:]
+
+from periscope_process import run, run_json  # noqa: E402 - it takes its argument from what is left
+
+VERDICTS = {"agrees", "disagrees", "inconclusive", "not-checked"}
+NAMES = ["none", "post", "pre", "peri", "b-only", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "residual-dual"]
+GRADIENTS = ["depth", "attenuation", "identity-path", "score-path", "crossover"]
+COMMANDS = ["propagate"] * 4 + ["theory", "converge", "ladder", "certify"] + GRADIENTS
+SCALES = [0.0, 1e-200, 1e-30, 1e-3, 1.0, 3.0, 1e30, 1e150]
+
+
+def placement(r):
+    if r.random() < 0.6:
+        return '"%s"' % r.choice(NAMES)
+    norms = [f"{k} = {r.choice(['true', 'false'])}" for k in "ABC"]
+    return "{%s, alpha = %r, beta = %r}" % (", ".join(norms), r.choice([0.0, 1.0, 1e-30, 1e30]), r.choice([0.0, 1.0, -2.0]))
+
+
+def configuration(r, command):
+    """Settings that are valid but for a few combinations; many are at the edge of what can be computed."""
+    heads, head_dim = r.choice([1, 2]), r.choice([2, 4])
+    width = heads * head_dim
+    c = {
+        "model.width": width, "model.heads": heads, "model.head_dim": head_dim, "model.layers": r.choice([1, 2, 3]),
+        "model.mlp": r.choice(["relu", "gelu", "swiglu", "geglu_tanh"]), "model.mlp_width": r.choice([1, 8]),
+        "model.norm": r.choice(["rms", "layer"]), "model.vocab": r.choice([1, 2, 16]),
+        "model.placement": placement(r), "init.scheme": r.choice(["normal", "lecun", "he", "scaled"]),
+        "input.kind": r.choice(["gaussian", "tokens"]), "input.tokens": r.choice([1, 2, 5]),
+        "run.seeds": r.randint(1, 8), "run.dtype": r.choice(["f32", "f64"]),
+        "theory.tolerance": 0.5, "theory.gradient_tolerance": 1.0,
+    }  # fmt: skip
+    may = {
+        "model.norm_eps": [0.0, 1e-300, 1.0, 1e300], "model.gamma": SCALES, "model.final_norm": ["true", "false"],
+        "model.embedding_norm": ["true"], "model.unembedding": ["false"], "model.causal": ["false"],
+        "model.qk_norm": ["head", "full"], "init.std": SCALES, "init.factor": SCALES, "init.qk_factor": SCALES,
+        "init.down_factor": SCALES, "input.second_moment": [1e-300, 1e-60, 1e4, 1e60, 1e300],
+        "input.correlation": [0.999999, 1.0], "theory.replicates": [2, 16], "agreement.familywise_error": [1e-300, 1e-6],
+        "agreement.finite_width": [0.0, 100.0], "agreement.power_limit.log_grad_sq": [1e-3, 10.0],
+    }  # fmt: skip
+    for key, values in may.items():
+        if r.random() < 0.25:
+            c[key] = r.choice(values)
+    if command in ("converge", "ladder"):
+        c["converge.widths"] = c["ladder.widths"] = [width, 2 * width, 3 * width, 4 * width]
+        c["converge.seeds"], c["ladder.seeds"] = 16, 8
+        c = {k: v for k, v in c.items() if not k.startswith("converge" if command == "ladder" else "ladder")}
+    if command == "crossover":
+        c["model.placement"] = '["pre", %s]' % r.choice(['"post"', '"peri"', '"none"'])
+        c["gradients.down_factors"] = r.choice([[0.1, 1.0, 10.0], [1e-150, 1.0], [1e-30, 1e30]])
+    if command == "depth":
+        c["gradients.layers"] = [1, 2, 3]
+    return c
+
+
+def arguments(command, settings):
+    words = [["gradients"], []][command not in GRADIENTS] + [command]
+    if command in ("propagate", "theory"):
+        words.append("--backward")
+    if command == "certify":
+        words += ["--measure", "--attack", 2] + (["--input-maximum", 3] if settings["input.kind"] == "gaussian" else [])
+    for key, value in settings.items():
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+def verdicts_of(result):
+    """Every verdict of a result, wherever it is; of a gradient experiment there is a list of them."""
+    if isinstance(result, list):
+        return [v for entry in result for v in verdicts_of(entry)]
+    if not isinstance(result, dict):
+        return []
+    found = [v for key, value in result.items() if key != "provenance" for v in verdicts_of(value)]
+    verdict = result.get("verdict", [])
+    return found + ([verdict] if isinstance(verdict, str) else verdict)
+
+
+class RandomConfigurations(unittest.TestCase):
+    def check(self, name, words):
+        """The finished process, or None of what was refused at the start."""
+        with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+            done = run(*words, "--threads", 2, "--out", folder, "--json")
+            command = "periscope " + " ".join(str(w) if " " not in str(w) else f"'{w}'" for w in words)
+            if done.returncode in (2, 3):
+                self.assertEqual(done.stderr.count("\n"), 1, f"{command}\nrefused after work was done:\n{done.stderr}")
+                return None
+            self.assertIn(done.returncode, (0, 4), f"{command}\n{done.stderr}")
+            self.assertTrue([f for f in os.listdir(folder) if f.endswith(".nc")], f"{command}: no result file")
+            lines = [line for line in done.stderr.splitlines() if re.search(r"(?<![a-z])nan(?![a-z])", line)]
+            self.assertEqual(lines, [], f"{command}: a table shows nan")
+            self.assertLessEqual(set(verdicts_of(json.loads(done.stdout))), VERDICTS, command)
+            if done.returncode == 4:
+                self.assertRegex(done.stderr, "disagrees|BOUND EXCEEDED", command)
+            return done
+
+    def test_random(self):
+        kept = 0
+        for i in range(FIRST, FIRST + COUNT):
+            r = random.Random(i)
+            command = COMMANDS[i % len(COMMANDS)]
+            done = self.check(f"configuration {i}", arguments(command, configuration(r, command)))
+            kept += done is not None
+            # Theory is right of every stack: noise, rounding, overflow and underflow may not speak against it.
+            if done is not None and done.returncode == 4:
+                self.fail(f"configuration {i} ({command}) rejects theory:\n{done.stderr}")
+        self.assertGreater(kept, COUNT // 2, "most are refused: the generator is no test")
+
+    SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "input.tokens=4"]
+
+    def settings(self, *settings):
+        return [word for s in [*self.SMALL, *settings] for word in ("--set", s)]
+
+    def test_found(self):
+        """What random configurations have found, by name."""
+        for name, words in {
+            "theory refuses greater depths than were measured": ["gradients", "depth", *self.settings(
+                "model.placement=none", "init.scheme=he", "gradients.layers=[1, 2, 40]", "run.seeds=4")],
+            "one layer has no slope": ["gradients", "attenuation", *self.settings("model.layers=1", "run.seeds=4")],
+            "a module's squares overflow in f64": ["propagate", "--backward", *self.settings(
+                "model.mlp=geglu", "init.scheme=lecun", "init.down_factor=1e150", "run.dtype=f64", "model.placement=post")],
+            "a ladder's input underflows in f32": ["ladder", *self.settings(
+                "model.norm=layer", "init.scheme=lecun", "input.second_moment=1e-300", "input.correlation=1.0",
+                "ladder.widths=[8, 16, 24, 32]", "ladder.seeds=8", "model.width=8", "model.placement=residual-dual")],
+            "an eps beside which all signals vanish": ["converge", *self.settings(
+                "model.norm=layer", "model.norm_eps=1e30", "init.scheme=scaled", "init.factor=0.0", "model.width=8",
+                "input.second_moment=1e-6", "converge.widths=[8, 16, 24]", "converge.seeds=16", "model.placement=post")],
+        }.items():  # fmt: skip
+            done = self.check(name, words)
+            self.assertIsNotNone(done, f"{name}: refused")
+            self.assertEqual(done.returncode, 0, f"{name}\n{done.stderr}")
+
+    def test_verdicts_without_content(self):
+        """Where the numbers cannot decide, no verdict does."""
+        for settings, verdict, reason in [
+            (["model.vocab=32", "run.seeds=24", "run.dtype=f64", "init.std=1e-30"], "inconclusive", "too small for f64"),
+            (["model.placement=none", "model.mlp=relu", "model.layers=100", "init.scheme=he", "run.dtype=f64"],
+             "inconclusive", "could be off by"),
+            (["model.placement=none", "model.mlp=relu", "model.layers=100", "init.scheme=he"], "not-checked", "diverged"),
+        ]:  # fmt: skip
+            with self.subTest(settings):
+                result, code = run_json("propagate", *self.settings(*settings), "--quiet")
+                self.assertEqual((code, verdicts_of(result)), (0, [verdict]))
+                self.assertIn(reason, result["cells"][0]["reason"])
+        done = run("propagate", *self.settings("model.placement=none", "model.layers=100", "init.scheme=he"))
+        self.assertRegex(done.stderr, r"none +gaussian .* diverged at sublayer \d+ ")
+        self.assertIsNone(re.search("nan", done.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()
