@@ -9,6 +9,7 @@
 #include "experiments/catalog/list.h"
 #include "experiments/command/command.h"
 #include "experiments/results/export_csv.h"
+#include "experiments/results/standard_streams.h"
 #include "experiments/toy/toy_vector.h"
 #include "sim/spec/error.h"
 #include "sim/spec/shown.h"
@@ -19,15 +20,15 @@ namespace {
 ExitCode run_toy(const CommonOptions& options) {
   static_cast<void>(options.load());  // refuses what no command takes
   const toy::ToyVector toy = toy::toy_vector();
+  if (!options.quiet) print_message(toy_table(toy));
   if (options.json) print_json(toy_json(toy));
-  if (!options.quiet) fmt::print(stderr, "{}", toy_table(toy));
   return ExitCode::ok;
 }
 
 ExitCode run_list(const CommonOptions& options, bool columns) {
   static_cast<void>(options.load());  // refuses what no command takes
   if (options.json) print_json(columns ? columns_json() : list_json());
-  if (!options.quiet && !options.json) fmt::print("{}", columns ? columns_text() : list_text());
+  if (!options.quiet && !options.json) print_result(columns ? columns_text() : list_text());
   return ExitCode::ok;
 }
 

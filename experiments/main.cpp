@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -11,6 +12,7 @@
 #include "experiments/commands.h"
 #include "experiments/results/build_info.h"
 #include "experiments/results/provenance.h"
+#include "experiments/results/standard_streams.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -18,7 +20,7 @@ namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
 4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence, 75 stopped by a signal, the same command goes on from there,
-130, 143 stopped by SIGINT, SIGTERM with nothing to go on from.)";
+129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to go on from.)";
 
 /// glibc hands arrays of more than 128 KB, a matrix of 128 tokens, back to the system whenever they are freed, and the
 /// next one costs its page faults again: a fifth of a prediction's time. So it keeps what it has.
@@ -40,10 +42,15 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (const std::string unknown = unknown_command(app, {argv + 1, argv + argc}); !unknown.empty()) {
-      fmt::print(stderr, "{}\n", unknown);
+      print_message(unknown + "\n");
       return static_cast<int>(ExitCode::configuration);
     }
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::configuration);
+    std::ostringstream asked_for;
+    std::ostringstream complaint;
+    const bool is_help = app.exit(error, asked_for, complaint) == 0;
+    print_message(complaint.str());
+    print_result(asked_for.str());
+    return is_help ? 0 : static_cast<int>(ExitCode::configuration);
   }
   return code;
 }
@@ -53,18 +60,19 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    periscope::prepare_standard_streams();
     periscope::install_stop_signals();
     periscope::keep_freed_memory();
     periscope::set_argv({argv, argv + argc});
     return periscope::run(argc, argv);
   } catch (const periscope::Error& error) {
-    fmt::print(stderr, "periscope: {}\n", error.what());
+    periscope::print_message(fmt::format("periscope: {}\n", error.what()));
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "periscope: out of memory\n");
+    periscope::print_message("periscope: out of memory\n");
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "periscope: {}\n", error.what());
+    periscope::print_message(fmt::format("periscope: {}\n", error.what()));
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   }
 }

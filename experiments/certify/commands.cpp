@@ -93,7 +93,7 @@ ExitCode run_certify(const CommonOptions& options, const CertifyOptions& own) {
   config.headroom = own.headroom;
   config.force = options.force;
   return run_whole(
-      options, [&](Progress& progress) { return run(config, progress); },
+      options, "certify", config.run.out, [&](Progress& progress) { return run(config, progress); },
       [&](const CertifyResult& result) { return publish_verdicts(options, config, result, requirements); });
 }
 

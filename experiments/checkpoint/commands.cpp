@@ -8,6 +8,7 @@
 #include "experiments/checkpoint/info.h"
 #include "experiments/command/command.h"
 #include "experiments/estimate/fits.h"
+#include "experiments/results/standard_streams.h"
 
 namespace periscope::checkpoint {
 namespace {
@@ -16,7 +17,7 @@ ExitCode run_info(const CommonOptions& options, const std::string& folder) {
   static_cast<void>(options.load());  // refuses what no command takes
   const Checkpoint checkpoint(folder);
   if (options.json) print_json(info_json(checkpoint));
-  if (!options.quiet && !options.json) fmt::print("{}", info_text(checkpoint));
+  if (!options.quiet && !options.json) print_result(info_text(checkpoint));
   return ExitCode::ok;
 }
 
@@ -25,10 +26,10 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   const ModelSpec& m = config.base.model;
   Need need;  // a matrix, and what is written of it; tables are matrices here
   need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
-  within_memory(need, options.force, options.quiet, [&] { write_random_checkpoint(config, family); });
+  within_memory(need, options.force, options.quiet, [&] { write_random_checkpoint(config, family, options.force); });
   const Checkpoint checkpoint(config.run.out);
+  if (!options.quiet) print_message(fmt::format("{}wrote {}\n", info_text(checkpoint), config.run.out));
   if (options.json) print_json(info_json(checkpoint));
-  if (!options.quiet) fmt::print(stderr, "{}wrote {}\n", info_text(checkpoint), config.run.out);
   return ExitCode::ok;
 }
 

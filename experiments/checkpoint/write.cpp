@@ -10,7 +10,7 @@
 
 namespace periscope::checkpoint {
 
-void write_random_checkpoint(const Config& config, const std::string& name) {
+void write_random_checkpoint(const Config& config, const std::string& name, bool overwrite) {
   const Family* family = family_named(name);
   if (family == nullptr) {
     std::vector<std::string_view> names;
@@ -31,7 +31,7 @@ void write_random_checkpoint(const Config& config, const std::string& name) {
   const DType dtype = config.run.dtype;
   const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
   write_checkpoint(config.run.out, layout, *backend, weights,
-                   dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32);
+                   dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32, overwrite);
 }
 
 }  // namespace periscope::checkpoint

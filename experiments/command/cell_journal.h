@@ -31,6 +31,8 @@ class CellJournal {
   /// Keeps a finished cell.
   void keep(const std::string& key, const nlohmann::ordered_json& cell);
   [[nodiscard]] const std::string& path() const { return journal_.path(); }
+  /// True if there is a finished cell.
+  [[nodiscard]] bool has_kept() const { return resumable_.has_value(); }
   /// The result is written: the journal's file is removed.
   void remove() const;
 

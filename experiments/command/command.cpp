@@ -4,8 +4,10 @@
 
 #include <memory>
 
-#include "experiments/results/atomic_file.h"
 #include "experiments/results/json_text.h"
+#include "experiments/results/netcdf_file.h"
+#include "experiments/results/standard_streams.h"
+#include "sim/checkpoint/output_file.h"
 
 namespace periscope {
 
@@ -20,6 +22,10 @@ CLI::App* add(CLI::App& app, int& code, const std::string& name, const std::stri
   if (compares) options->add_theory_set_to(*command);
   command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
+}
+
+std::string result_file(const std::string& out, const std::string& name, const std::string& extension) {
+  return fmt::format("{}/{}.{}", out, name, extension);
 }
 
 }  // namespace
@@ -44,7 +50,25 @@ CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& nam
   return add(app, code, name, about, std::move(body), true, true);
 }
 
-void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json_text(json)); }
+void require_place_for_results(const std::string& name, const std::string& out) {
+  if (out.empty()) return;
+  for (const char* extension : {"nc", "json"}) const OutputFile trial(result_file(out, name, extension));
+}
+
+ExitCode telling_of(const std::optional<CellJournal>& journal, const std::function<ExitCode()>& run) {
+  try {
+    return run();
+  } catch (const Stopped&) {
+    throw;
+  } catch (...) {
+    if (journal && journal->has_kept()) {
+      print_message(fmt::format("{} keeps what is finished; the same command goes on from there\n", journal->path()));
+    }
+    throw;
+  }
+}
+
+void print_json(const nlohmann::ordered_json& json) { print_result(json_text(json) + "\n"); }
 
 ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
                  const std::string& table, ExitCode code, bool json_file) {
@@ -55,21 +79,20 @@ ExitCode publish(const std::string& name, const CommonOptions& options, const st
     json["theory_told"] = json["provenance"]["theory_told"];
   }
   const auto wrote = [&](const std::string& path) {
-    if (!options.quiet) fmt::print(stderr, "wrote {}\n", path);
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", path));
   };
   if (!out.empty()) {
-    const std::string path = fmt::format("{}/{}.", out, name);
     NetcdfDataset file = result.dataset();
     add_outcome(file, code, table);
-    write_netcdf(path + "nc", file);
-    wrote(path + "nc");
+    write_netcdf(result_file(out, name, "nc"), file);
+    wrote(result_file(out, name, "nc"));
     if (json_file) {
-      write_text_file(path + "json", json_text(json, 1) + "\n");
-      wrote(path + "json");
+      write_file(result_file(out, name, "json"), json_text(json, 1) + "\n");
+      wrote(result_file(out, name, "json"));
     }
   }
+  if (!options.quiet) print_message(table);
   if (options.json) print_json(json);
-  if (!options.quiet) fmt::print(stderr, "{}", table);
   return code;
 }
 

@@ -32,41 +32,58 @@ CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& nam
 /// Runs `body`; returns its exit code, or 75, 130 or 143 if it was stopped.
 int exit_code_of(const std::function<ExitCode()>& body);
 
-/// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
-/// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
-/// run.out a journal in that folder keeps finished cells, from which the same command goes on. With --skip-finished
-/// nothing is run whose result is there (finished_run).
+/// Does nothing if `out` is "". Otherwise throws, before anything is computed, what publishing NAME.nc and NAME.json in
+/// that folder would throw after it, the disk's room aside.
+void require_place_for_results(const std::string& name, const std::string& out);
+
+/// Runs an experiment with `journal`, which may be null, and publishes a complete result.
 template <class F, class Publish>
-ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
-                   const Resolved& resolved, const F& f, const Publish& publish) {
-  if (const auto code = finished_run(options, name, out, resolved)) return *code;
-  std::optional<CellJournal> journal;
-  if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
+ExitCode run_and_publish(const CommonOptions& options, CellJournal* journal, const F& f, const Publish& publish) {
   const auto result = [&] {
-    Progress progress(options.quiet, stop_signalled, journal ? &*journal : nullptr);
+    Progress progress(options.quiet, stop_signalled, journal);
     return f(progress);
   }();
   if (result.stopped_early) return stopped();
   forget_stop_signal();
   const ExitCode code = publish(result);
-  if (journal) journal->remove();
+  if (journal != nullptr) journal->remove();
   return code;
+}
+
+/// Calls `run`; if it throws, says where finished cells are kept.
+ExitCode telling_of(const std::optional<CellJournal>& journal, const std::function<ExitCode()>& run);
+
+/// Runs an experiment, `f(progress)`, whose result says whether it was stopped_early, and hands a complete result to
+/// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
+/// run.out a journal in that folder keeps finished cells, from which the same command goes on; it stays, and a message
+/// says where, if the run or `publish` fails. NAME is that of the result files, whose place is tried first. With
+/// --skip-finished nothing is run whose result is there (finished_run).
+template <class F, class Publish>
+ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
+                   const Resolved& resolved, const F& f, const Publish& publish) {
+  if (const auto code = finished_run(options, name, out, resolved)) return *code;
+  require_place_for_results(name, out);
+  std::optional<CellJournal> journal;
+  if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
+  return telling_of(journal, [&] { return run_and_publish(options, journal ? &*journal : nullptr, f, publish); });
 }
 
 /// The same of an experiment that keeps nothing.
 template <class F, class Publish>
-ExitCode run_whole(const CommonOptions& options, const F& f, const Publish& publish) {
-  CommonOptions keeps_nothing = options;
-  keeps_nothing.skip_finished = false;
-  return run_cells(keeps_nothing, "", "", {}, f, publish);
+ExitCode run_whole(const CommonOptions& options, const std::string& name, const std::string& out, const F& f,
+                   const Publish& publish) {
+  require_place_for_results(name, out);
+  return run_and_publish(options, nullptr, f, publish);
 }
 
-/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced.
+/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
+/// print_result does.
 void print_json(const nlohmann::ordered_json& json);
 
-/// What a command does with its result: NAME.nc in the folder `out` unless that is "", JSON on standard output with
-/// --json, and the table for people on standard error without --quiet. `json_file`: NAME.json too. `code`, which is
-/// returned, says what the result means; the file keeps it (add_outcome).
+/// What a command does with its result: NAME.nc in the folder `out` unless that is "", the table for people on standard
+/// error without --quiet, and JSON on standard output with --json, in this order: nothing that is only shown can cost
+/// the files. `json_file`: NAME.json too. `code`, which is returned, says what the result means; the file keeps it
+/// (add_outcome).
 ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
                  const std::string& table, ExitCode code, bool json_file = false);
 

@@ -9,6 +9,7 @@
 
 #include "experiments/results/json_text.h"
 #include "experiments/results/sha256.h"
+#include "experiments/results/standard_streams.h"
 
 namespace periscope {
 namespace {
@@ -108,11 +109,12 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const std::st
     reason = error.what();
   }
   if (!reason.empty()) {
-    if (!options.quiet) fmt::print(stderr, "runs again, {} is there but does not count: {}\n", path, reason);
+    if (!options.quiet) print_message(fmt::format("runs again, {} is there but does not count: {}\n", path, reason));
     return std::nullopt;
   }
   if (!options.quiet) {
-    fmt::print(stderr, "skipped: {} is the result of this configuration and program\n{}", path, text_of(data, "table"));
+    print_message(
+        fmt::format("skipped: {} is the result of this configuration and program\n{}", path, text_of(data, "table")));
   }
   return static_cast<ExitCode>(data.attributes.at("exit_code").get<int>());
 }

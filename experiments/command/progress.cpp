@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include "experiments/results/standard_streams.h"
 
 namespace periscope {
 
@@ -13,7 +13,7 @@ Progress::Progress(bool quiet, std::function<bool()> stop, CellJournal* journal)
 Progress::~Progress() { clear(); }
 
 void Progress::clear() const {
-  if (!quiet_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (!quiet_ && terminal_) print_message("\r\033[K");
 }
 
 void Progress::begin(const std::string& what, int steps) {
@@ -40,12 +40,11 @@ void Progress::draw(const std::string& label) {
     last_draw_ = now;
     constexpr int width = 24;
     const int filled = static_cast<int>(static_cast<long>(width) * done_ / steps_);
-    fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {}/{}  {:.1f}/s  {:.0f} s left  {}", what_, "", filled, "",
-               width - filled, done_, steps_, rate, left, label);
-    std::fflush(stderr);
+    print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {}/{}  {:.1f}/s  {:.0f} s left  {}", what_, "", filled, "",
+                              width - filled, done_, steps_, rate, left, label));
   } else if (const long tenth = 10L * done_ / steps_; tenth >= next_line_) {
     next_line_ = static_cast<int>(tenth) + 1;
-    fmt::print(stderr, "{}: {}/{} ({}), {:.1f}/s, {:.0f} s left\n", what_, done_, steps_, label, rate, left);
+    print_message(fmt::format("{}: {}/{} ({}), {:.1f}/s, {:.0f} s left\n", what_, done_, steps_, label, rate, left));
   }
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "sim/checkpoint/temporary_files.h"
+
 namespace periscope {
 namespace {
 
@@ -35,11 +37,17 @@ std::int64_t milliseconds_now() {
 /// Two signals within this time count as one, because a launcher may signal the process and then its group.
 constexpr std::int64_t same_request = 100;  // milliseconds
 
+/// Safe in a signal handler.
+[[noreturn]] void end_now() {
+  remove_temporary_files();
+  _exit(note_and_code());
+}
+
 extern "C" void ask_to_stop(int number) {
-  if (number == SIGALRM) _exit(note_and_code());
+  if (number == SIGALRM) end_now();
   if (signal_that_came != 0) {
     if (milliseconds_now() - came_at < same_request) return;
-    _exit(note_and_code());
+    end_now();
   }
   came_at = milliseconds_now();
   signal_that_came = number;
@@ -53,10 +61,10 @@ void install_stop_signals() {
   action.sa_handler = ask_to_stop;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGINT, SIGTERM, SIGALRM}) {
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGALRM}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
-    // A shell starts background jobs with SIGINT ignored, which this leaves as it is.
+    // A shell starts background jobs with SIGINT ignored, and nohup commands with SIGHUP, which this leaves as it is.
     if (before.sa_handler != SIG_IGN || number == SIGALRM) sigaction(number, &action, nullptr);
   }
 }

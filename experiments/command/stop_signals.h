@@ -4,9 +4,9 @@
 
 #include "sim/spec/error.h"
 
-/// SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within two seconds, or sees
-/// a second signal a tenth of a second later or more, is ended. A stopped process returns 75, 130 or 143; one that was
-/// complete before it was asked returns its own code.
+/// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within two seconds,
+/// or sees a second signal a tenth of a second later or more, is ended, its temporary files removed. A stopped process
+/// returns 75, 129, 130 or 143; one that was complete before it was asked returns its own code.
 namespace periscope {
 
 /// Called once, at the start of main.
@@ -15,7 +15,7 @@ void install_stop_signals();
 /// True once a signal has come. For Progress.
 [[nodiscard]] bool stop_signalled();
 
-/// 75 if finished cells are kept, else 130 or 143; `ok` if no signal has come. Prints the note of Resumable.
+/// 75 if finished cells are kept, else 129, 130 or 143; `ok` if no signal has come. Prints the note of Resumable.
 [[nodiscard]] ExitCode stopped();
 
 /// While this lives, a stopped process returns 75; `note` says where the finished cells are and, unless empty, is

@@ -13,6 +13,7 @@
 #include <limits>
 #include <optional>
 
+#include "experiments/results/standard_streams.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -112,7 +113,8 @@ void require_fits(const Need& need, bool force, bool quiet) {
   constexpr double worth_saying = 60.0;
   const double seconds = seconds_of(need, threads);
   if (seconds > worth_saying && !quiet) {
-    fmt::print(stderr, "estimate: {} of memory, about {}\n", words_of_bytes(need.bytes), words_of_seconds(seconds));
+    print_message(
+        fmt::format("estimate: {} of memory, about {}\n", words_of_bytes(need.bytes), words_of_seconds(seconds)));
   }
 }
 

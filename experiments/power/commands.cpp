@@ -9,6 +9,7 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/power/false_alarms.h"
 #include "experiments/power/power.h"
+#include "experiments/results/standard_streams.h"
 
 namespace periscope::power {
 namespace {
@@ -18,7 +19,7 @@ ExitCode run_false_alarms(const PowerRun& run, const CommonOptions& options, int
     Progress progress(options.quiet, stop_signalled);
     return count_false_alarms(run, master_seeds, progress);
   }();
-  if (!options.quiet) fmt::print(stderr, "{}", false_alarm_table(result));
+  if (!options.quiet) print_message(false_alarm_table(result));
   if (result.stopped_early) return stopped();
   if (options.json) print_json(false_alarm_json(result));
   return too_many(result) ? ExitCode::check_failed : ExitCode::ok;

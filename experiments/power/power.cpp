@@ -10,6 +10,7 @@
 #include "experiments/common/told.h"
 #include "experiments/ladder/ladder.h"
 #include "experiments/propagate/propagate.h"
+#include "experiments/results/standard_streams.h"
 #include "sim/spec/error.h"
 
 namespace periscope::power {
@@ -255,8 +256,8 @@ PowerResult run(const PowerRun& run, Progress& progress) {
                              : confront_with(wrong, run.told[i], stage(), progress);
       }));
       if (!progress.quiet()) {
-        fmt::print(stderr, "{}: {} {}\n", listed.name, wrong.name,
-                   result.rows.back().rejected() ? "is rejected" : "PASSES");
+        print_message(fmt::format("{}: {} {}\n", listed.name, wrong.name,
+                                  result.rows.back().rejected() ? "is rejected" : "PASSES"));
       }
     }
   };

@@ -14,6 +14,7 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/probe/generate.h"
 #include "experiments/probe/probe.h"
+#include "experiments/results/standard_streams.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 
@@ -78,7 +79,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
   config.dump = own.dump;
   config.force = options.force;
   return run_whole(
-      options, [&](Progress& progress) { return run(config, progress); },
+      options, "probe", config.run.out, [&](Progress& progress) { return run(config, progress); },
       [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
 }
 
@@ -118,7 +119,7 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     json["tokenizer"] = input.tokenizer_name;
     print_json(json);
   }
-  if (!options.quiet) fmt::print(stderr, "{}\n{}\n", fmt::join(ids, " "), text);
+  if (!options.quiet) print_message(fmt::format("{}\n{}\n", fmt::join(ids, " "), text));
   return ExitCode::ok;
 }
 

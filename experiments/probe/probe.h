@@ -86,7 +86,7 @@ struct ProbeConfig : Config {
   bool with_theory = true;  ///< theory at initialisation, too
   int top = 10;             ///< largest entries of the stream per depth
   std::string dump;         ///< folder for activations and gradients; "": none
-  bool force = false;       ///< --force
+  bool force = false;       ///< --force: over a dump that is there, beyond the estimated memory
 };
 
 extern const Section<ProbeConfig> section;

@@ -27,9 +27,9 @@ std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const Mod
 
 }  // namespace
 
-ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, ModelPass pass, const std::string& path) {
+ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, ModelPass pass, OutputFile& output) {
   const bool has_loss = std::ranges::any_of(pass.labels, [](int label) { return label != no_label; });
-  TensorFile file(c.ops, path, entries_of(checkpoint, pass, has_loss));
+  TensorFile file(c.ops, output, entries_of(checkpoint, pass, has_loss));
   StreamDump streams(file);
   CheckpointGradients gradients(c.ops, checkpoint.map(), checkpoint.model(),
                                 [&](const std::string& tensor, const std::vector<double>& gradient) {

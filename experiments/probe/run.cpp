@@ -8,11 +8,11 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
-#include "experiments/results/atomic_file.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/sha256.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/output_folder.h"
 #include "sim/spec/error.h"
 
 namespace periscope::probe {
@@ -53,8 +53,9 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   if (own.dump.empty()) {
     reading = read_model(context, pass);
   } else {
-    write_atomically(own.dump + "/activations.safetensors",
-                     [&](const std::string& path) { reading = dump_model(context, checkpoint, pass, path); });
+    OutputFolder files(own.dump, {"activations.safetensors"}, own.force);
+    reading = dump_model(context, checkpoint, pass, files.file(0));
+    files.commit();
   }
   not_finite = finite.first();
   return reading;

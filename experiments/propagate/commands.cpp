@@ -11,6 +11,7 @@
 #include "experiments/common/told.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/propagate/propagate.h"
+#include "experiments/results/standard_streams.h"
 
 namespace periscope::propagate {
 namespace {
@@ -41,8 +42,9 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) 
   }
   return within_memory(need, options.force, options.quiet, [&] {
     if (!own.dump.empty()) {
-      dump(config, own.dump);
-      if (!options.quiet) fmt::print(stderr, "wrote {}\n", own.dump);
+      require_place_for_results("propagate", config.run.out);
+      dump(config, own.dump, options.force);
+      if (!options.quiet) print_message(fmt::format("wrote {}\n", own.dump));
     }
     return run_cells(
         options, "propagate", config.run.out, resolved(config),
@@ -63,7 +65,7 @@ ExitCode run_theory(const CommonOptions& options, bool backward) {
   const Need need = stacks_need(config, config.theory.finite_width.value_or(false), false, omp_get_max_threads());
   return within_memory(need, options.force, options.quiet, [&] {
     return run_whole(
-        options, [&](Progress& progress) { return predict(config, progress); },
+        options, "theory", config.run.out, [&](Progress& progress) { return predict(config, progress); },
         [&](const PropagateResult& result) { return report("theory", options, config, result.stacks, ExitCode::ok); });
   });
 }

@@ -3,10 +3,10 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/propagate/propagate.h"
-#include "experiments/results/atomic_file.h"
 #include "experiments/results/json_text.h"
 #include "experiments/results/tensor_dump.h"
 #include "sim/backends.h"
+#include "sim/checkpoint/output_folder.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
@@ -47,12 +47,12 @@ class GradientDump final : public GradientRecorder {
   TensorFile& file_;
 };
 
-void write_model(const StackContext& c, const StackSpec& spec, const std::string& path) {
+void write_model(const StackContext& c, const StackSpec& spec, OutputFile& output) {
   Entries entries;
   for (const ParameterId& id : parameters_of(spec)) {
     entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
-  TensorFile file(c.ops, path, entries);
+  TensorFile file(c.ops, output, entries);
   for (const ParameterId& id : parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
   file.close();
 }
@@ -75,8 +75,8 @@ Entries activation_entries(const StackSpec& spec, bool backward) {
 }
 
 void write_activations(const StackContext& c, const StackSpec& spec, DType dtype, const RunOptions& run,
-                       const std::string& path) {
-  TensorFile file(c.ops, path, activation_entries(spec, run.backward));
+                       OutputFile& output) {
+  TensorFile file(c.ops, output, activation_entries(spec, run.backward));
   StreamDump streams(file);
   GradientDump gradients(file);
   const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
@@ -101,21 +101,22 @@ void write_activations(const StackContext& c, const StackSpec& spec, DType dtype
 
 }  // namespace
 
-void dump(const Config& config, const std::string& folder) {
+void dump(const Config& config, const std::string& folder, bool overwrite) {
   const std::vector<StackSpec> stacks = config.stacks();
   if (stacks.size() != 1) {
     throw ConfigError(
         fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks.size()));
   }
   const StackSpec& spec = stacks.front();
+  OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);
   const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
-  write_text_file(folder + "/config.json", json_text(resolved_json(spec), 2) + "\n");
-  write_atomically(folder + "/model.safetensors", [&](const std::string& path) { write_model(context, spec, path); });
-  write_atomically(folder + "/activations.safetensors",
-                   [&](const std::string& path) { write_activations(context, spec, dtype, config.run, path); });
+  write_model(context, spec, files.file(0));
+  write_activations(context, spec, dtype, config.run, files.file(1));
+  files.file(2).write_at(0, json_text(resolved_json(spec), 2) + "\n");
+  files.commit();
 }
 
 }  // namespace periscope::propagate

@@ -26,8 +26,9 @@ PropagateResult run(const Config& config, Progress& progress);
 /// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
 /// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
 /// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
-/// Throws ConfigError if the configuration has more than one stack.
-void dump(const Config& config, const std::string& folder);
+/// Throws ConfigError if the configuration has more than one stack, and for files that are there already unless
+/// `overwrite`.
+void dump(const Config& config, const std::string& folder, bool overwrite);
 
 /// The result of propagate and theory as columns on the dimensions (input, placement, …).
 const Schema& schema();

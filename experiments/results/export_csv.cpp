@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "experiments/results/atomic_file.h"
 #include "experiments/results/netcdf_file.h"
+#include "experiments/results/standard_streams.h"
+#include "sim/checkpoint/destination.h"
+#include "sim/checkpoint/output_file.h"
 
 namespace periscope {
 namespace {
@@ -53,9 +55,18 @@ void append_rows(std::string& text, const NetcdfDataset& data, const NetcdfVaria
   }
 }
 
+/// What would be in the way of writing is said before anything is read.
+void require_place(const std::string& file, const std::string& csv) {
+  if (same_file(file, csv)) {
+    throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
+  }
+  if (!destination_of(csv).is_stream) const OutputFile trial(csv);
+}
+
 }  // namespace
 
 ExitCode export_csv(const std::string& file, const std::string& csv) {
+  if (csv != "-") require_place(file, csv);
   const NetcdfDataset data = read_netcdf(file);
   std::string text = "variable";
   for (const auto& [name, length] : data.dimensions) text += ',' + name;
@@ -65,9 +76,9 @@ ExitCode export_csv(const std::string& file, const std::string& csv) {
     if (!is_coordinate) append_rows(text, data, variable);
   }
   if (csv == "-") {
-    fmt::print("{}", text);
+    print_result(text);
   } else {
-    write_text_file(csv, text);
+    write_file_or_stream(csv, text);
   }
   return ExitCode::ok;
 }

@@ -4,10 +4,7 @@
 #include <netcdf.h>
 
 #include <algorithm>
-#include <map>
 
-#include "experiments/results/atomic_file.h"
-#include "experiments/results/json_text.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -26,74 +23,9 @@ class Handle {
   int id_;
 };
 
-void check_write(int status, const std::string& path) {
-  if (status != NC_NOERR) {
-    throw Error(ExitCode::runtime_failure, fmt::format("cannot write {}: {}", path, nc_strerror(status)));
-  }
-}
-
 void check_read(int status, const std::string& path) {
   if (status != NC_NOERR) {
     throw InputError(fmt::format("{}: expected a NetCDF-4 file of Periscope: {}", path, nc_strerror(status)));
-  }
-}
-
-void put_text(int file, int variable, const char* name, const std::string& text, const std::string& path) {
-  check_write(nc_put_att_text(file, variable, name, text.size(), text.c_str()), path);
-}
-
-void put_attributes(int file, const nlohmann::ordered_json& attributes, const std::string& path) {
-  for (const auto& [name, value] : attributes.items()) {
-    if (value.is_number_integer()) {
-      const long long number = value.get<long long>();
-      check_write(nc_put_att_longlong(file, NC_GLOBAL, name.c_str(), NC_INT64, 1, &number), path);
-    } else if (value.is_number()) {
-      const double number = value.get<double>();
-      check_write(nc_put_att_double(file, NC_GLOBAL, name.c_str(), NC_DOUBLE, 1, &number), path);
-    } else {
-      put_text(file, NC_GLOBAL, name.c_str(),
-               value.is_string() ? valid_utf8(value.get<std::string>()) : json_text(value), path);
-    }
-  }
-}
-
-/// With explicit lengths, which make unlimited dimensions as long as they are.
-void put_values(int file, int id, const NetcdfVariable& variable, const std::vector<std::size_t>& shape,
-                const std::string& path) {
-  const std::vector<std::size_t> start(shape.size(), 0);
-  if (const auto* numbers = std::get_if<std::vector<double>>(&variable.values)) {
-    check_write(nc_put_vara_double(file, id, start.data(), shape.data(), numbers->data()), path);
-    return;
-  }
-  std::vector<const char*> words;
-  for (const std::string& word : std::get<std::vector<std::string>>(variable.values)) words.push_back(word.c_str());
-  check_write(nc_put_vara_string(file, id, start.data(), shape.data(), words.data()), path);
-}
-
-void write_content(int file, const NetcdfDataset& dataset, const std::string& path) {
-  std::map<std::string, int> dimension_ids;
-  std::map<std::string, std::size_t> length_of;
-  for (const auto& [name, length] : dataset.dimensions) {
-    const bool free = std::ranges::find(dataset.unlimited, name) != dataset.unlimited.end();
-    check_write(nc_def_dim(file, name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]), path);
-    length_of[name] = length;
-  }
-  put_attributes(file, dataset.attributes, path);
-  std::vector<int> ids;
-  for (const NetcdfVariable& v : dataset.variables) {
-    std::vector<int> dims;
-    for (const std::string& name : v.dimensions) dims.push_back(dimension_ids.at(name));
-    const nc_type type = std::holds_alternative<std::vector<double>>(v.values) ? NC_DOUBLE : NC_STRING;
-    ids.push_back(0);
-    check_write(nc_def_var(file, v.name.c_str(), type, static_cast<int>(dims.size()), dims.data(), &ids.back()), path);
-    put_text(file, ids.back(), "units", v.units, path);
-    put_text(file, ids.back(), "long_name", v.long_name, path);
-  }
-  check_write(nc_enddef(file), path);
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::vector<std::size_t> shape;
-    for (const std::string& name : dataset.variables[i].dimensions) shape.push_back(length_of.at(name));
-    put_values(file, ids[i], dataset.variables[i], shape, path);
   }
 }
 
@@ -164,16 +96,6 @@ NetcdfVariable read_variable(int file, int id, const NetcdfDataset& dataset, con
 const NetcdfVariable* NetcdfDataset::find(const std::string& name) const {
   const auto it = std::ranges::find(variables, name, &NetcdfVariable::name);
   return it == variables.end() ? nullptr : &*it;
-}
-
-void write_netcdf(const std::string& path, const NetcdfDataset& dataset) {
-  write_atomically(path, [&](const std::string& temporary) {
-    int id = 0;
-    check_write(nc_create(temporary.c_str(), NC_NETCDF4 | NC_CLOBBER, &id), path);
-    const Handle file(id);
-    write_content(file.id(), dataset, path);
-    check_write(nc_sync(file.id()), path);
-  });
 }
 
 NetcdfDataset read_netcdf(const std::string& path) {

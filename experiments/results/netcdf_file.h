@@ -27,8 +27,7 @@ struct NetcdfDataset {
   [[nodiscard]] const NetcdfVariable* find(const std::string& name) const;
 };
 
-/// Writes under a temporary name beside `path`, syncs, renames: `path` is complete or absent. Throws Error
-/// (run-time failure) naming the path.
+/// Makes the file in memory and writes it as write_file does: `path` is whole, or as it was. Throws as OutputFile does.
 void write_netcdf(const std::string& path, const NetcdfDataset& dataset);
 
 /// Throws InputError naming the path for anything that is not a NetCDF file.

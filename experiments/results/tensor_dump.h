@@ -15,8 +15,9 @@ namespace periscope {
 /// Writes a safetensors file's tensors as they arise, all in f64 but ids.
 class TensorFile {
  public:
-  TensorFile(const Backend& ops, const std::string& path, const std::vector<SafetensorsEntry>& entries)
-      : ops_(ops), writer_(path, entries) {}
+  /// `file` is the caller's to commit.
+  TensorFile(const Backend& ops, OutputFile& file, const std::vector<SafetensorsEntry>& entries)
+      : ops_(ops), writer_(file, entries) {}
   void put(const std::string& name, const Tensor& x) { writer_.put(name, ops_.to_host(x)); }
   void put(const std::string& name, const std::vector<double>& x) { writer_.put(name, x); }
   void put(const std::string& name, double x) { writer_.put(name, std::span<const double>(&x, 1)); }

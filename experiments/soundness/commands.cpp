@@ -64,7 +64,7 @@ ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) 
   need.add(128.0 * static_cast<double>(own.checkpoints), "--checkpoints");  // a line of the summary each
   return within_memory(need, options.force, options.quiet, [&] {
     return run_whole(
-        options,
+        options, "soundness", run.out,
         [&](Progress& progress) {
           return own.only ? soundness::run(config, static_cast<std::uint32_t>(*own.only), progress)
                           : soundness::run(config, progress);

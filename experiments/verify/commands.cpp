@@ -6,6 +6,7 @@
 
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/command/command.h"
+#include "experiments/results/standard_streams.h"
 #include "experiments/verify/report.h"
 
 namespace periscope::verify {
@@ -20,8 +21,8 @@ struct VerifyFlags {
 
 ExitCode run_replay(const CommonOptions& options, const VerifyFlags& own) {
   const Replay result = replay(own.replay, own.scale);
+  if (!options.quiet) print_message(describe(result, own.scale));
   if (options.json) print_json(replay_json(result, own.scale));
-  if (!options.quiet) fmt::print(stderr, "{}", describe(result, own.scale));
   return result.violations.empty() ? ExitCode::ok : ExitCode::check_failed;
 }
 
@@ -45,7 +46,7 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   all.add(section, config);
   if (const auto code = finished_run(options, "verify", run.out, all, true)) return *code;
   return run_whole(
-      options, [&](Progress& progress) { return verify::run(config, progress); },
+      options, "verify", run.out, [&](Progress& progress) { return verify::run(config, progress); },
       [&](const VerifyResult& result) {
         return publish("verify", options, run.out, columns(result, provenance(run, all)), table(result, use_colour()),
                        result.passed() ? ExitCode::ok : ExitCode::check_failed, true);

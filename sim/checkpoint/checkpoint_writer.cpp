@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 
+#include "sim/checkpoint/output_folder.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
 
@@ -59,50 +56,36 @@ void put(SafetensorsWriter& writer, const std::string& tensor, const std::vector
   writer.put(tensor, std::vector<float>(values.begin(), values.end()));
 }
 
-void write_weights(const std::string& path, const CheckpointLayout& layout, const Backend& backend,
+void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backend& backend,
                    const WeightSource& weights, SafetensorsType type) {
   const auto tensors = layout.map.uses(layout.model);
   std::vector<SafetensorsEntry> entries;
   for (const auto& [tensor, uses] : tensors) entries.push_back({tensor, type, stored_shape(uses)});
-  SafetensorsWriter writer(path, entries, {{"format", "pt"}});
+  SafetensorsWriter writer(file, entries, {{"format", "pt"}});
   for (const auto& [tensor, uses] : tensors) {
     StoredTensor stored(stored_shape(uses));
     for (const ParameterMap::Use& use : uses) {
       if (stored.put(use, values_of(use, layout.model, backend, weights))) continue;
-      throw Error(ExitCode::runtime_failure, fmt::format("{}: tensor \"{}\" is also {}, but the weights differ", path,
-                                                         tensor, name_of(use.parameter)));
+      throw Error(ExitCode::runtime_failure, fmt::format("{}: tensor \"{}\" is also {}, but the weights differ",
+                                                         file.path(), tensor, name_of(use.parameter)));
     }
     put(writer, tensor, stored.values(), type);
   }
   writer.close();
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw Error(ExitCode::runtime_failure, "cannot write " + path + ": " + std::strerror(errno));
-}
-
 }  // namespace
 
 void write_checkpoint(const std::string& folder, const CheckpointLayout& layout, const Backend& backend,
-                      const WeightSource& weights, SafetensorsType type) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
+                      const WeightSource& weights, SafetensorsType type, bool overwrite) {
+  OutputFolder files(folder, {"model.safetensors", "config.json"}, overwrite);
   nlohmann::json config = layout.config;
   for (const char* key : {"dtype", "torch_dtype"}) {
     if (config.contains(key)) config[key] = type == SafetensorsType::f64 ? "float64" : "float32";
   }
-  // Each file has its name only when it is whole.
-  const auto finish = [&](const std::string& name, const auto& write) {
-    const std::string path = folder + "/" + name;
-    write(path + ".part");
-    std::filesystem::rename(path + ".part", path, failed);
-    if (failed) throw Error(ExitCode::runtime_failure, "cannot write " + path + ": " + failed.message());
-  };
-  finish("model.safetensors", [&](const std::string& path) { write_weights(path, layout, backend, weights, type); });
-  finish("config.json", [&](const std::string& path) { write_text(path, config.dump(1) + "\n"); });
+  write_weights(files.file(0), layout, backend, weights, type);
+  files.file(1).write_at(0, config.dump(1) + "\n");
+  files.commit();
 }
 
 }  // namespace periscope

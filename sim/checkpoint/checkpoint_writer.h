@@ -26,9 +26,10 @@ struct CheckpointLayout {
 
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; a bias that the
 /// layout has and the weights do not is 0. Gains that are stored as w of 1 + w lose the bits that 1 + w rounds away;
-/// all else comes back to the bit if `type` holds what the weights are computed in. Throws Error (run-time failure)
-/// for a folder that cannot be written, and for one tensor that is two different matrices.
+/// all else comes back to the bit if `type` holds what the weights are computed in. Throws as OutputFolder does, for a
+/// model that is there without `overwrite` among others, and Error (run-time failure) for one tensor that is two
+/// different matrices.
 void write_checkpoint(const std::string& folder, const CheckpointLayout& layout, const Backend& backend,
-                      const WeightSource& weights, SafetensorsType type);
+                      const WeightSource& weights, SafetensorsType type, bool overwrite = false);
 
 }  // namespace periscope

@@ -1,12 +1,9 @@
 #include "sim/checkpoint/safetensors_writer.h"
 
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-
-#include "sim/spec/error.h"
+#include <string_view>
 
 namespace periscope {
 namespace {
@@ -25,9 +22,20 @@ std::uint64_t bytes_of(const SafetensorsEntry& entry) {
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries,
+SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<SafetensorsEntry>& entries,
                                      const std::map<std::string, std::string>& metadata)
-    : path_(std::move(path)), file_(path_, std::ios::binary) {
+    : file_(file) {
+  begin(entries, metadata);
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
+                                     const std::map<std::string, std::string>& metadata)
+    : own_(std::in_place, path), file_(*own_) {
+  begin(entries, metadata);
+}
+
+void SafetensorsWriter::begin(const std::vector<SafetensorsEntry>& entries,
+                              const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!metadata.empty()) json[metadata_key] = metadata;
   std::uint64_t end = 0;
@@ -42,8 +50,9 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<Safeten
   std::string header = json.dump();
   header.resize((header.size() + alignment - 1) / alignment * alignment, ' ');
   const std::uint64_t length = header.size();
-  file_.write(reinterpret_cast<const char*>(&length), sizeof(length));
-  file_ << header;
+  file_.reserve(sizeof(length) + length + end);
+  file_.write_at(0, {reinterpret_cast<const char*>(&length), sizeof(length)});
+  file_.write_at(sizeof(length), header);
   for (auto& [name, slot] : slots_) slot.offset += sizeof(length) + length;
 }
 
@@ -72,16 +81,14 @@ void SafetensorsWriter::put_checked(const std::string& name, std::optional<Safet
     throw std::logic_error("safetensors: " + name + " has another type or size, or was written already");
   }
   slot.written = true;
-  file_.seekp(static_cast<std::streamoff>(slot.offset));
-  file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file_.write_at(slot.offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 void SafetensorsWriter::close() {
   for (const auto& [name, slot] : slots_) {
     if (!slot.written) throw std::logic_error("safetensors: " + name + " was not written");
   }
-  file_.close();
-  if (!file_) throw Error(ExitCode::runtime_failure, "cannot write " + path_ + ": " + std::strerror(errno));
+  if (own_) own_->commit();
 }
 
 }  // namespace periscope

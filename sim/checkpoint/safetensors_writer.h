@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "sim/checkpoint/output_file.h"
 #include "sim/checkpoint/safetensors_type.h"
 
 namespace periscope {
@@ -26,9 +26,13 @@ struct SafetensorsEntry {
 /// have the wider types first.
 class SafetensorsWriter {
  public:
-  /// Writes the header. `metadata` is for other programs; some want {"format", "pt"}. Throws std::logic_error for a
-  /// name that comes twice or is "__metadata__", and for a tensor that ends within a byte.
-  SafetensorsWriter(std::string path, const std::vector<SafetensorsEntry>& entries,
+  /// Reserves the file's room and writes the header into `file`, which is the caller's to commit and outlives this.
+  /// `metadata` is for other programs; some want {"format", "pt"}. Throws std::logic_error for a name that comes twice
+  /// or is "__metadata__", and for a tensor that ends within a byte; Error as OutputFile does.
+  SafetensorsWriter(OutputFile& file, const std::vector<SafetensorsEntry>& entries,
+                    const std::map<std::string, std::string>& metadata = {});
+  /// The same for a file of its own, which appears under `path` by close().
+  SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
 
   /// Writes one tensor. Throws std::logic_error for a name, type or size that the header does not have, and
@@ -39,8 +43,7 @@ class SafetensorsWriter {
   /// The same for a tensor of any type, given as the file is to hold it: row-major, little-endian.
   void put_bytes(const std::string& name, std::span<const std::byte> bytes);
 
-  /// Ends the file. Throws std::logic_error if a tensor is missing, Error (run-time failure) naming the path
-  /// if writing failed.
+  /// Ends the file. Throws std::logic_error if a tensor is missing; Error as OutputFile does.
   void close();
 
  private:
@@ -50,10 +53,11 @@ class SafetensorsWriter {
     std::uint64_t offset;  ///< from the beginning of the file
     bool written;
   };
+  void begin(const std::vector<SafetensorsEntry>& entries, const std::map<std::string, std::string>& metadata);
   void put_checked(const std::string& name, std::optional<SafetensorsType> type, std::span<const std::byte> bytes);
 
-  std::string path_;
-  std::ofstream file_;
+  std::optional<OutputFile> own_;
+  OutputFile& file_;
   std::map<std::string, Slot> slots_;
 };
 

@@ -278,7 +278,7 @@ class ConfigErrors(FolderTest):
         blocker = self.folder / "file"
         blocker.write_text("")
         done = run("theory", "--config", self.config, "--out", blocker / "sub", environment=dict(os.environ))
-        self.check(done, 1, ["cannot write", str(blocker)])
+        self.check(done, 2, ["cannot write", str(blocker), "expected a folder"])
 
 
 if __name__ == "__main__":

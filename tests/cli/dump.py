@@ -17,7 +17,8 @@ class Dump(FolderTest):
         """-> config, model, activations"""
         target = self.folder / "dump"
         flags = [f for s in settings for f in ("--set", s)] + (["--backward"] if backward else [])
-        done = run("propagate", "--config", self.config, "--quiet", "--seeds", 1, "--dump", target, *flags)
+        done = run("propagate", "--config", self.config, "--quiet", "--seeds", 1, "--dump", target, "--force",
+                   *flags)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
         self.assertEqual(sorted(p.name for p in target.iterdir()),
                          ["activations.safetensors", "config.json", "model.safetensors"])

@@ -267,7 +267,7 @@ class Probe(Checkpoints):
         self.assertEqual((code, len(r["ids"]), r["ids"][:2], r["prompt_tokens"]), (0, 6, [5, 9], 2))
         for n in range(2, 6):
             ids = ",".join(map(str, r["ids"][:n]))
-            self.probe("--tokens", ids, "--dump", self.folder, "--no-theory")
+            self.probe("--tokens", ids, "--dump", self.folder, "--force", "--no-theory")
             logits = read_safetensors(self.folder / "activations.safetensors")["logits"][1][-256:]
             self.assertEqual(max(range(256), key=lambda v: logits[v]), r["ids"][n])
         self.refused(2, "token 0 is 256", "--tokens", "256", command="generate")

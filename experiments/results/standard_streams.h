@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string_view>
+
+namespace periscope {
+
+/// Called once, before any file is opened. Puts something on those of the descriptors 0, 1 and 2 that are closed, so
+/// that no file gets one of them and then what is meant for people; reading 0 and writing to 1 and 2 fails as before. A
+/// pipe that nobody reads, and a file longer than allowed, become errors of the write instead of ending the process.
+void prepare_standard_streams();
+
+/// Writes to standard output, at once. Throws Error (run-time failure) if it does not take everything.
+void print_result(std::string_view text);
+
+/// Writes to standard error: progress, tables, messages. What it does not take is lost, and harms nothing.
+void print_message(std::string_view text) noexcept;
+
+}  // namespace periscope

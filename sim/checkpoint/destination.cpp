@@ -1,0 +1,137 @@
+#include "sim/checkpoint/destination.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+namespace periscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What Linux follows before it gives up.
+constexpr int most_links = 40;
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return "a regular file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISBLK(mode)) return "a block device";
+  return S_ISCHR(mode) ? "a character device" : "a socket";
+}
+
+/// N if the path is that of this process's descriptor N in /proc, to which /dev/fd and /dev/stdout lead.
+std::optional<int> descriptor_named(const fs::path& path) {
+  std::error_code failed;
+  const std::string folder = fs::canonical(folder_of(path.string()), failed).string();
+  const bool is_own = folder.starts_with(fmt::format("/proc/{}/", ::getpid())) && folder.ends_with("/fd");
+  if (failed || !is_own) return std::nullopt;
+  const std::string name = path.filename().string();
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size() && number >= 0;
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+Destination descriptor_at(const std::string& path, int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) throw cannot_write(path, EBADF);
+  return {.path = path, .is_stream = true, .descriptor = descriptor};
+}
+
+/// One step along a symbolic link; the path itself if it is none.
+fs::path step(const fs::path& path) {
+  std::error_code failed;
+  const fs::path target = fs::read_symlink(path, failed);
+  if (failed) return path;
+  return target.is_absolute() ? target : fs::path(folder_of(path.string())) / target;
+}
+
+}  // namespace
+
+Error cannot_write(const std::string& path, int error) {
+  return {ExitCode::runtime_failure, fmt::format("cannot write {}: {}", path, std::strerror(error))};
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+Destination destination_of(const std::string& path) {
+  if (path.empty()) throw ConfigError("cannot write to \"\": expected the name of a file");
+  fs::path at = path;
+  // Beyond these, stat says that they go in a circle.
+  for (int links = 0; links < most_links; ++links) {
+    if (const auto descriptor = descriptor_named(at)) return descriptor_at(path, *descriptor);
+    const fs::path next = step(at);
+    if (next == at) break;
+    at = next;
+  }
+  struct stat status {};
+  if (::stat(at.c_str(), &status) != 0) {
+    // What is missing can be made; create_folders says what is in its way.
+    if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
+    if (!at.has_filename()) throw ConfigError(fmt::format("{}: expected the name of a file, not of a folder", path));
+    return {.path = at.string(), .is_stream = false, .descriptor = {}};
+  }
+  if (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) {
+    throw ConfigError(
+        fmt::format("{}: expected a file to replace, or a new name; found {}", path, kind_of(status.st_mode)));
+  }
+  return {.path = at.string(), .is_stream = !S_ISREG(status.st_mode), .descriptor = {}};
+}
+
+std::string replaceable_file(const std::string& path) {
+  const Destination to = destination_of(path);
+  if (!to.is_stream) return to.path;
+  struct stat status {};
+  const bool is_known = !to.descriptor && ::stat(to.path.c_str(), &status) == 0;
+  throw ConfigError(fmt::format("{}: expected a file to replace, or a new name; found {}", path,
+                                is_known ? kind_of(status.st_mode) : "an open descriptor"));
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  if (::stat(a.c_str(), &first) != 0 || ::stat(b.c_str(), &second) != 0) return false;
+  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+void sync_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw cannot_write(folder, errno);
+  // EINVAL: a file system whose folders need no syncing.
+  const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(descriptor);
+  if (error != 0) throw cannot_write(folder, error);
+}
+
+void create_folders(const std::string& folder, const std::string& path) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) return;
+    throw ConfigError(
+        fmt::format("cannot write {}: {}: expected a folder, found {}", path, folder, kind_of(status.st_mode)));
+  }
+  if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
+  const std::string above = folder_of(folder);
+  create_folders(above, path);
+  // Another process may have made it in the meantime.
+  if (::mkdir(folder.c_str(), 0777) != 0) {
+    const int error = errno;
+    std::error_code unknown;
+    if (error == EEXIST && fs::is_directory(folder, unknown)) return;
+    throw cannot_write(path, error);
+  }
+  sync_folder(above);
+}
+
+}  // namespace periscope

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "sim/spec/error.h"
+
+namespace periscope {
+
+/// "cannot write PATH: " and what the system says of `error`, a value of errno. To be thrown.
+[[nodiscard]] Error cannot_write(const std::string& path, int error);
+
+/// Where something written to a path arrives, symbolic links followed.
+struct Destination {
+  std::string path;               ///< of a regular file, of nothing yet, or of what `is_stream` says
+  bool is_stream = false;         ///< a FIFO, a character device or a socket: written into, never replaced
+  std::optional<int> descriptor;  ///< the path means this process's open descriptor, as /dev/stdout does
+};
+
+/// Throws ConfigError for an empty path, a folder and a block device, Error (run-time failure) for a path that the
+/// system does not follow.
+[[nodiscard]] Destination destination_of(const std::string& path);
+
+/// The same for results that are files: ConfigError for a stream or a descriptor too. Returns the path to replace.
+[[nodiscard]] std::string replaceable_file(const std::string& path);
+
+/// True if both paths lead to one file.
+[[nodiscard]] bool same_file(const std::string& a, const std::string& b);
+
+/// Creates the folder and those above it, and makes their names last. Throws ConfigError if something else has the
+/// name, Error (run-time failure) naming `path`, for which it is wanted, if the system refuses.
+void create_folders(const std::string& folder, const std::string& path);
+
+/// Makes the names in a folder last. Throws Error (run-time failure).
+void sync_folder(const std::string& folder);
+
+/// The folder that a path is in: "." for a mere name.
+[[nodiscard]] std::string folder_of(const std::string& path);
+
+}  // namespace periscope

@@ -1,0 +1,175 @@
+#include "sim/checkpoint/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "sim/checkpoint/destination.h"
+
+namespace periscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view suffix = ".tmp";
+constexpr std::size_t digits = 16;
+constexpr std::size_t longest_name = 255;  // of a file, on Linux's file systems
+
+/// What temporary names of a target begin with: NAME. or, where that would be too long, what there is room for.
+std::string beginning_of(const std::string& target) {
+  const std::string name = fs::path(target).filename().string();
+  return name.substr(0, longest_name - 1 - digits - suffix.size()) + '.';
+}
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  while (::getrandom(&word, sizeof(word), 0) != static_cast<ssize_t>(sizeof(word))) {
+  }
+  return word;
+}
+
+bool is_temporary_name(std::string_view name, std::string_view beginning) {
+  if (name.size() != beginning.size() + digits + suffix.size()) return false;
+  if (!name.starts_with(beginning) || !name.ends_with(suffix)) return false;
+  return name.substr(beginning.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// True if both are one file.
+bool is_file_at(int descriptor, const std::string& path) {
+  struct stat open {};
+  struct stat named {};
+  if (::fstat(descriptor, &open) != 0 || ::lstat(path.c_str(), &named) != 0) return false;
+  return S_ISREG(open.st_mode) && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+/// Removes a temporary file whose writer is dead: a living one holds its lock.
+void remove_if_left(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_file_at(descriptor, path)) ::unlink(path.c_str());
+  ::close(descriptor);
+}
+
+void remove_left_overs(const std::string& target) {
+  std::error_code ignored;
+  const std::string beginning = beginning_of(target);
+  for (fs::directory_iterator entry(folder_of(target), ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (is_temporary_name(entry->path().filename().string(), beginning)) remove_if_left(entry->path().string());
+  }
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(replaceable_file(path_)) {
+  create_folders(folder_of(target_), path_);
+  remove_left_overs(target_);
+  create();
+  struct stat before {};
+  if (::stat(target_.c_str(), &before) == 0) {
+    // Who may read and write the old file may do so with the new one. A file system without modes refuses; that harms
+    // nothing.
+    [[maybe_unused]] const int refused = ::fchmod(descriptor_, before.st_mode & 0777);
+  }
+}
+
+void OutputFile::create() {
+  while (descriptor_ < 0) {
+    temporary_ = fmt::format("{}/{}{:016x}{}", folder_of(target_), beginning_of(target_), random_word(), suffix);
+    removed_.emplace(temporary_);
+    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) {
+      if (errno == EEXIST) continue;
+      throw cannot_write(path_, errno);
+    }
+    // Between these two lines another writer may have taken the file for one that was left, and removed it. Where there
+    // are no locks (errno is not EWOULDBLOCK) nobody removes anything.
+    const bool is_locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (is_locked && is_file_at(descriptor_, temporary_)) return;
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ < 0) return;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  ::close(descriptor_);
+}
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  while (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;
+    throw cannot_write(path_, errno);
+  }
+}
+
+void OutputFile::write_at(std::uint64_t position, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw cannot_write(path_, written == 0 ? ENOSPC : errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    position += static_cast<std::uint64_t>(written);
+  }
+}
+
+void OutputFile::sync() {
+  if (::fsync(descriptor_) != 0) throw cannot_write(path_, errno);
+}
+
+void OutputFile::publish() {
+  // The lock is held until the name is gone, so that nobody takes the file for one that was left.
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw cannot_write(path_, errno);
+  temporary_.clear();
+  removed_.reset();
+}
+
+void OutputFile::commit() {
+  sync();
+  publish();
+  sync_folder(folder_of(target_));
+}
+
+int write_all(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write_at(0, bytes);
+  file.commit();
+}
+
+void write_file_or_stream(const std::string& path, std::string_view bytes) {
+  const Destination to = destination_of(path);
+  if (!to.is_stream) return write_file(path, bytes);
+  const int descriptor = to.descriptor ? *to.descriptor : ::open(to.path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) throw cannot_write(path, errno);
+  const int error = write_all(descriptor, bytes);
+  if (!to.descriptor) ::close(descriptor);
+  if (error != 0) throw cannot_write(path, error);
+}
+
+}  // namespace periscope

@@ -1,0 +1,320 @@
+"""Where results go: what is no file is not replaced, a full disk and a closed or broken stream are said, and nothing that
+was computed is lost for a message. Usage: outputs.py BINARY DISK_FAULTS, the library of tests/outputs/disk_faults.cpp"""
+
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import threading
+import unittest
+
+DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
+
+import tiny_checkpoint
+from periscope_process import BINARY, FolderTest, run
+
+SMALL = ("--set", "model.layers=1", "--set", "model.placement=pre", "--set", "run.seeds=2")
+CHECKPOINT = ("--family", "llama", "--set", "model.width=8", "--set", "model.heads=2", "--set", "model.layers=1",
+              "--set", "model.placement=pre", "--set", "model.vocab=16", "--set", "model.mlp=swiglu")
+
+
+def periscope(*arguments, **how):
+    return subprocess.run([str(BINARY), *map(str, arguments)], check=False, timeout=300, **{"stderr": subprocess.PIPE, **how})
+
+
+class Outputs(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.small = ("--config", self.config, *SMALL)
+
+    def said(self, done, code, *words, lines=1):
+        """Exit code and words of a message of one line."""
+        error = done.stderr if isinstance(done.stderr, str) else done.stderr.decode()
+        self.assertEqual(done.returncode, code, error)
+        for word in words:
+            self.assertIn(word, error)
+        self.assertEqual(error.count("\n"), lines, error)
+
+    def result(self):
+        """A result file."""
+        out = self.folder / "given"
+        if not (out / "theory.nc").exists():
+            self.assertEqual(run("theory", *self.small, "--quiet", "--out", out).returncode, 0)
+        return out / "theory.nc"
+
+    def commands(self, out):
+        """Every command that writes files, into the folder `out`, and one of the files."""
+        tiny = self.folder / "tiny"
+        if not tiny.exists():
+            tiny_checkpoint.write(tiny)
+        probe = ("probe", tiny, "--tokens", "1,2,3", "--no-theory")
+        return {"propagate": (("propagate", *self.small, "--out", out), "propagate.nc"),
+                "theory": (("theory", *self.small, "--out", out), "theory.nc"),
+                "verify": (("verify", "--cases", 20, "--out", out), "verify.nc"),
+                "soundness": (("soundness", "--checkpoints", 2, "--out", out), "soundness.nc"),
+                "certify": (("certify", tiny, "--out", out), "certify.nc"),
+                "probe": ((*probe, "--out", out), "probe.nc"),
+                "converge": (("converge", *self.small, "--set", "converge.widths=[32, 64, 96]", "--set",
+                              "converge.seeds=16", "--out", out), "converge.nc"),
+                "ladder": (("ladder", *self.small, "--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
+                            "--set", "model.width=16", "--set", "model.kv_heads=2", "--set", "model.mlp_width=16",
+                            "--out", out), "ladder.nc"),
+                "gradients": (("gradients", "identity-path", *self.small, "--out", out), "identity_path.nc"),
+                "propagate --dump": (("propagate", *self.small, "--dump", out), "model.safetensors"),
+                "probe --dump": ((*probe, "--dump", out), "activations.safetensors"),
+                "write-checkpoint": (("write-checkpoint", *CHECKPOINT, "--out", out), "model.safetensors"),
+                "export": (("export", self.result(), "--csv", out / "result.csv"), "result.csv")}
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def test_text_is_written_into_what_is_no_file(self):
+        expected = run("export", self.result(), "--csv", "-").stdout
+        self.assertGreater(len(expected), 1000)
+        self.assertEqual(periscope("export", self.result(), "--csv", "/dev/null").returncode, 0)
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode), "a device is no file to replace")
+
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        read = []
+        reader = threading.Thread(target=lambda: read.append(fifo.read_text()))
+        reader.start()
+        done = periscope("export", self.result(), "--csv", fifo)
+        self.assertTrue(fifo.is_fifo(), done.stderr)
+        reader.join()
+        self.assertEqual((read, done.returncode), ([expected], 0))
+
+        for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            with self.subTest(name=name):
+                self.assertEqual(periscope("export", self.result(), "--csv", name, stdout=subprocess.PIPE).stdout.decode(),
+                                 expected)
+                log = self.folder / "log"
+                with open(log, "w") as file:
+                    file.write("before\n")
+                    file.flush()
+                    inode = os.fstat(file.fileno()).st_ino
+                    self.assertEqual(periscope("export", self.result(), "--csv", name, stdout=file).returncode, 0)
+                self.assertEqual((log.read_text(), log.stat().st_ino), ("before\n" + expected, inode))
+        self.said(periscope("export", self.result(), "--csv", "/dev/full"), 1, "/dev/full", "No space left on device")
+        self.said(periscope("export", self.result(), "--csv", self.folder), 2, str(self.folder), "found a folder")
+
+    def test_a_link_stays(self):
+        (self.folder / "far").mkdir()
+        link = self.folder / "link.csv"
+        link.symlink_to("far/result.csv")
+        self.assertEqual(run("export", self.result(), "--csv", link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(link.read_text(), run("export", self.result(), "--csv", "-").stdout)
+        self.assertEqual(os.listdir(self.folder / "far"), ["result.csv"])
+
+    def test_a_result_is_not_exported_onto_itself(self):
+        result = self.result()
+        before = result.read_bytes()
+        link, hard = self.folder / "link.nc", self.folder / "hard.nc"
+        link.symlink_to(result)
+        os.link(result, hard)
+        for name in (result, result.parent / ".." / "given" / "theory.nc", link, hard):
+            for read, written in ((result, name), (name, result)):
+                self.said(run("export", read, "--csv", written), 2, str(written), "the result file itself")
+        self.assertEqual(result.read_bytes(), before)
+
+    def test_results_do_not_replace_what_is_no_file(self):
+        """And it is said before anything is computed."""
+        out = self.folder / "out"
+        for name, (command, file) in self.commands(out).items():
+            if file.endswith(".csv"):
+                continue
+            with self.subTest(command=name):
+                out.mkdir(exist_ok=True)
+                os.mkfifo(out / file)
+                # A model that is there at all is refused without --force.
+                force = ("--force",) if file.endswith(".safetensors") else ()
+                self.said(periscope(*command, *force), 2, str(out / file), "found a FIFO")
+                self.assertTrue((out / file).is_fifo())
+                self.assertEqual(os.listdir(out), [file], "and nothing is left beside it")
+                (out / file).unlink()
+        os.mkfifo(out / "verify.json")
+        self.said(periscope(*self.commands(out)["verify"][0]), 2, "verify.json", "found a FIFO")
+
+    def test_what_is_in_the_way_is_said_at_the_start(self):
+        blocker = self.folder / "file"
+        blocker.write_text("")
+        for folder, code, words in ((blocker, 2, (f"{blocker}: expected a folder, found a regular file",)),
+                                    (blocker / "below", 2, (f"{blocker}: expected a folder, found a regular file",)),
+                                    (pathlib.Path("/proc"), 1, ("cannot write /proc/", "No such file or directory")),
+                                    (pathlib.Path("/proc/no/such"), 1, ("cannot write /proc/no/such", "No such file or directory")),
+                                    (self.folder / ("n" * 300), 1, ("File name too long",))):
+            for name, (command, _) in self.commands(folder).items():
+                with self.subTest(command=name, folder=folder):
+                    # One line: no progress was shown, so nothing was computed.
+                    self.said(periscope(*command), code, *words)
+        self.assertEqual(blocker.read_text(), "")
+
+    def test_a_model_is_not_overwritten_unasked(self):
+        for name, (command, _) in self.commands(self.folder / "model").items():
+            if "dump" not in name and name != "write-checkpoint":
+                continue
+            with self.subTest(command=name):
+                out = self.folder / name.replace(" ", "")
+                command = [out if a == self.folder / "model" else a for a in command]
+                self.assertEqual(periscope(*command, "--quiet").returncode, 0)
+                files = {path.name: path.read_bytes() for path in out.iterdir()}
+                self.assertTrue(files)
+                # Each of the files by itself is enough to refuse.
+                for kept in files:
+                    for file in files:
+                        (out / file).unlink(missing_ok=True)
+                    (out / kept).write_text("mine")
+                    self.said(periscope(*command, "--quiet"), 2, str(out / kept), "--force")
+                    self.assertEqual([(path.name, path.read_text()) for path in out.iterdir()], [(kept, "mine")])
+                self.assertEqual(periscope(*command, "--quiet", "--force").returncode, 0)
+                self.assertEqual({path.name: path.read_bytes() for path in out.iterdir()}, files)
+
+    def test_a_repeated_run_replaces_its_result(self):
+        result = self.result()
+        before = result.stat().st_ino
+        self.assertEqual(run("theory", *self.small, "--quiet", "--out", result.parent).returncode, 0)
+        self.assertNotEqual(result.stat().st_ino, before, "replaced, not written into")
+        self.assertEqual(os.listdir(result.parent), ["theory.nc"])
+
+    def test_any_bytes_in_the_name_of_a_folder(self):
+        out = os.fsencode(self.folder) + b"/caf\xe9"
+        for name, (command, file) in self.commands(pathlib.Path(os.fsdecode(out))).items():
+            if name == "export":
+                command, file = (*command[:-1], os.fsdecode(out + b"/\xff.csv")), os.fsdecode(b"\xff.csv")
+            else:
+                command = (*command, "--force")
+            with self.subTest(command=name):
+                done = periscope(*command)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(os.fsencode(file), os.listdir(out))
+
+    # -- a full disk --------------------------------------------------------------------------------------------------
+
+    def on_a_full_disk(self, command, room, log=None):
+        environment = {**os.environ, "LD_PRELOAD": str(DISK_FAULTS)}
+        if room is not None:
+            environment["DISK_ROOM"] = str(room)
+        if log is not None:
+            environment["DISK_LOG"] = str(log)
+        return periscope(*command, env=environment, stdout=subprocess.PIPE)
+
+    def test_a_full_disk_is_said_as_such(self):
+        for name, (command, file) in self.commands(self.folder / "out").items():
+            if name in ("propagate", "converge", "ladder", "gradients"):
+                continue  # their journal is full first; see below
+            with self.subTest(command=name):
+                out = self.folder / "out"
+                command = (*command, "--force") if file.endswith(".safetensors") else command
+                quiet = () if name == "export" else ("--quiet",)
+                self.assertEqual(periscope(*command, *quiet).returncode, 0)
+                old = {path.name: path.read_bytes() for path in out.iterdir()}
+                size = (out / file).stat().st_size
+                for room in (0, 1, size // 2, size - 1):
+                    done = self.on_a_full_disk((*command, *quiet), room)
+                    self.said(done, 1, f"cannot write {out}/", "No space left on device")
+                    self.assertEqual({path.name: path.read_bytes() for path in out.iterdir()}, old)
+
+    def test_files_are_synced_before_they_are_renamed(self):
+        for name, (command, file) in self.commands(self.folder / "out").items():
+            with self.subTest(command=name):
+                log = self.folder / "disk.log"
+                log.write_text("")
+                self.assertEqual(self.on_a_full_disk(command, None, log).returncode, 0)
+                lines = re.sub(r"[0-9a-f]{16}\.tmp", "tmp", log.read_text()).splitlines()
+                path = f"{self.folder}/out/{file}"
+                renamed = lines.index(f"rename {path}.tmp {path}")
+                self.assertIn(f"sync {path}.tmp", lines[:renamed])
+                self.assertIn(f"sync {self.folder}/out", lines[renamed:])
+                for file in (self.folder / "out").iterdir():
+                    file.unlink()
+
+    def test_a_result_that_does_not_fit_is_kept_in_the_journal(self):
+        out = self.folder / "out"
+        command = ("propagate", *self.small, "--set", "run.seeds=8", "--out", out)
+        with open("/dev/full", "w") as full:
+            self.assertEqual(periscope(*command, "--json", stdout=full).returncode, 1)
+        journal, = out.glob("*.journal")
+        # Room for the journal, but not for the result beside it.
+        room = journal.stat().st_size + (out / "propagate.nc").stat().st_size // 2
+        for file in out.iterdir():
+            file.unlink()
+        done = self.on_a_full_disk((*command, "--quiet"), room)
+        journal, = out.glob("*.journal")
+        self.said(done, 1, f"cannot write {out}/propagate.nc: No space left on device",
+                  f"{journal} keeps what is finished; the same command goes on from there", lines=2)
+        self.assertEqual(list(out.iterdir()), [journal])
+        done = periscope(*command)
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn(b"seed", done.stderr.split(b"wrote")[0], "all seeds came from the journal")
+        self.assertEqual(os.listdir(out), ["propagate.nc"])
+
+    # -- standard streams ---------------------------------------------------------------------------------------------
+
+    PRINTING = (("--version",), ("--help",), ("propagate", "--help"), ("list",), ("list", "--json"), ("list", "--columns"),
+                ("toy", "--json", "--quiet"))
+
+    def printing(self):
+        tiny = self.folder / "tiny"
+        if not tiny.exists():
+            tiny_checkpoint.write(tiny)
+        return (*self.PRINTING, ("info", tiny), ("info", tiny, "--json"), ("export", self.result(), "--csv", "-"),
+                ("theory", *self.small, "--json", "--quiet"), ("propagate", *self.small, "--json", "--quiet"))
+
+    def test_standard_output_that_is_full_or_closed_or_broken(self):
+        read, write = os.pipe()
+        os.close(read)
+        with open("/dev/full", "w") as full, os.fdopen(write, "w") as broken:
+            for how, words in (({"stdout": full}, "No space left on device"), ({"stdout": broken}, "Broken pipe"),
+                               ({"preexec_fn": lambda: os.close(1)}, "Bad file descriptor")):
+                for command in self.printing():
+                    with self.subTest(command=command, words=words):
+                        self.said(periscope(*command, **how), 1, f"cannot write to standard output: {words}")
+
+    def test_a_result_is_written_whatever_happens_to_its_messages(self):
+        expected = run("propagate", *self.small, "--json", "--quiet", "--out", self.folder / "expected")
+        self.assertEqual(expected.returncode, 0)
+
+        def closed(*descriptors):
+            return {"preexec_fn": lambda: [os.close(descriptor) for descriptor in descriptors]}
+        for i, how in enumerate((closed(0), closed(1), closed(2), closed(0, 2), closed(0, 1, 2), "full", "broken")):
+            with self.subTest(how=i):
+                out = self.folder / f"out{i}"
+                fails = i in (1, 4, 5, 6)
+                if isinstance(how, str):
+                    read, write = os.pipe()
+                    os.close(read)
+                    stream = open("/dev/full", "w") if how == "full" else os.fdopen(write, "w")
+                    self.addCleanup(stream.close)
+                    how = {"stdout": stream, "stderr": stream}
+                else:
+                    how = {"stdout": subprocess.PIPE, **how}
+                done = periscope("propagate", *self.small, "--json", "--out", out, "--dump", out / "dump", **how)
+                self.assertEqual(done.returncode, 1 if fails else 0)
+                if not fails:
+                    self.assertEqual(json.loads(done.stdout)["cells"], json.loads(expected.stdout)["cells"])
+                for file in ("model.safetensors", "activations.safetensors"):
+                    self.check_safetensors(out / "dump" / file)
+                written = run("export", out / "propagate.nc", "--csv", "-")
+                self.assertEqual(written.stdout, run("export", self.folder / "expected/propagate.nc", "--csv", "-").stdout)
+                # What could not be printed can still be had without computing it again.
+                self.assertEqual(len(list(out.glob("*.journal"))), 1 if fails else 0)
+
+    def check_safetensors(self, path):
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        self.assertEqual(max(t["data_offsets"][1] for t in header.values()), len(data) - 8 - length)
+
+    def test_a_file_longer_than_allowed(self):
+        import resource
+        out = self.folder / "out"
+        limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
+        self.said(periscope("theory", *self.small, "--quiet", "--out", out, **limit), 1, "theory.nc: File too large")
+        self.assertEqual(os.listdir(out), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

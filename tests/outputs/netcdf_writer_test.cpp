@@ -1,0 +1,74 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "experiments/results/netcdf_file.h"
+#include "sim/spec/error.h"
+#include "tests/outputs/disk_faults.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+NetcdfDataset small_dataset() {
+  NetcdfDataset data;
+  data.dimensions = {{"seed", 2}, {"depth", 3}};
+  data.unlimited = {"seed"};
+  // Neither in the order of the alphabet nor against it.
+  data.variables = {{"variance", {"seed", "depth"}, std::vector<double>{1, 2, 3, 4, 5, 6}, "1", "of the stream"},
+                    {"depth", {"depth"}, std::vector<double>{0, 1, 2}, "1", "sublayers passed"},
+                    {"placement", {"depth"}, std::vector<std::string>{"pre", "", "peri"}, "", "which"}};
+  data.attributes = {{"zeta", 1}, {"alpha", 0.5}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
+  return data;
+}
+
+TEST_CASE("what is written is what is read: order, long attributes, any bytes in the path") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("caf\xe9/\xff.nc");
+  const NetcdfDataset written = small_dataset();
+  write_netcdf(path, written);
+  const NetcdfDataset read = read_netcdf(path);
+  CHECK(read.dimensions == written.dimensions);
+  CHECK(read.unlimited == written.unlimited);
+  CHECK(read.attributes.dump() == written.attributes.dump());
+  REQUIRE(read.variables.size() == written.variables.size());
+  for (std::size_t i = 0; i < read.variables.size(); ++i) {
+    const NetcdfVariable& r = read.variables[i];
+    const NetcdfVariable& w = written.variables[i];
+    CAPTURE(w.name);
+    CHECK(r.name == w.name);
+    CHECK(r.dimensions == w.dimensions);
+    CHECK(r.units == w.units);
+    CHECK(r.long_name == w.long_name);
+    CHECK((r.values == w.values));
+  }
+}
+
+TEST_CASE("a disk that is full anywhere in a result: the old one stays, and the message says so") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("result.nc");
+  NetcdfDataset data = small_dataset();
+  data.attributes.erase("long");
+  write_netcdf(path, data);
+  const std::string old = bytes_of_file(path);
+  // Not every byte, as a file takes a millisecond to make; 11 comes to any place of a block in the end.
+  for (std::size_t room = 0; room < old.size(); room += 11) {
+    CAPTURE(room);
+    const DiskWithRoom disk(static_cast<std::int64_t>(room));
+    CHECK_THROWS_WITH_AS(write_netcdf(path, data), ("cannot write " + path + ": No space left on device").c_str(),
+                         Error);
+    REQUIRE(bytes_of_file(path) == old);
+    REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+  }
+}
+
+TEST_CASE("what NetCDF cannot hold is a message that names the file, and leaves none") {
+  const TemporaryFolder folder;
+  NetcdfDataset data = small_dataset();
+  data.variables[2].name = "variance";
+  CHECK_THROWS_WITH_AS(write_netcdf(folder.path("a.nc"), data), doctest::Contains(folder.path("a.nc").c_str()), Error);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace periscope::testing

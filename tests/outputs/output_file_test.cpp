@@ -1,0 +1,228 @@
+#include "sim/checkpoint/output_file.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "sim/checkpoint/destination.h"
+#include "sim/checkpoint/safetensors_writer.h"
+#include "sim/spec/error.h"
+#include "tests/outputs/disk_faults.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+Names names_in(const std::string& folder) {
+  Names names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST_CASE("a disk that is full at any byte: the old file stays, and the message says so") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("result.json", "the old file");
+  const std::string text(300, 'x');
+  for (std::size_t room = 0; room <= text.size(); ++room) {
+    CAPTURE(room);
+    const DiskWithRoom disk(static_cast<std::int64_t>(room));
+    if (room < text.size()) {
+      CHECK_THROWS_WITH_AS(write_file(path, text), ("cannot write " + path + ": No space left on device").c_str(),
+                           Error);
+      REQUIRE(bytes_of_file(path) == "the old file");
+    } else {
+      write_file(path, text);
+      CHECK(bytes_of_file(path) == text);
+    }
+    REQUIRE(names_in(folder.path()) == Names{"result.json"});
+  }
+}
+
+TEST_CASE("a disk that is full at any byte of a safetensors file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a.safetensors", "the old file");
+  const auto write = [&] {
+    SafetensorsWriter writer(path, {{"x", SafetensorsType::f64, {3}}, {"ids", SafetensorsType::i64, {2}}});
+    writer.put("ids", std::vector<std::int64_t>{1, 2});
+    writer.put("x", std::vector<double>{1.0, 2.0, 3.0});
+    writer.close();
+  };
+  std::int64_t room = 0;
+  for (bool is_whole = false; !is_whole; ++room) {
+    CAPTURE(room);
+    REQUIRE(room < 1000);
+    const DiskWithRoom disk(room);
+    try {
+      write();
+      is_whole = true;
+    } catch (const Error& error) {
+      REQUIRE(std::string(error.what()) == "cannot write " + path + ": No space left on device");
+      REQUIRE(bytes_of_file(path) == "the old file");
+    }
+    REQUIRE(names_in(folder.path()) == Names{"a.safetensors"});
+  }
+  CHECK(static_cast<std::int64_t>(bytes_of_file(path).size()) == room - 1);
+  const DiskWithRoom disk(room - 2, true);
+  CHECK_THROWS_WITH_AS(SafetensorsWriter(path, {{"x", SafetensorsType::f64, {3}}, {"ids", SafetensorsType::i64, {2}}}),
+                       doctest::Contains("No space left on device"), Error);
+}
+
+TEST_CASE("what the system takes bit by bit arrives whole") {
+  const TemporaryFolder folder;
+  std::string text(1000, 'x');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
+  const ShortWrites short_writes(7);
+  write_file(folder.path("file"), text);
+  CHECK(bytes_of_file(folder.path("file")) == text);
+  const std::string log = folder.path("log");
+  const int descriptor = ::open(log.c_str(), O_WRONLY | O_CREAT, 0600);
+  CHECK(write_all(descriptor, text) == 0);
+  ::close(descriptor);
+  CHECK(bytes_of_file(log) == text);
+}
+
+TEST_CASE("a file is synced before it gets its name, and the folder afterwards") {
+  const TemporaryFolder folder;
+  const DiskLog log(folder.path() + "/");
+  write_file(folder.path("a/result.json"), "text");
+  CHECK(log.lines() == Names{"sync " + folder.path(), "sync a/result.json.*.tmp",
+                             "rename a/result.json.*.tmp a/result.json", "sync a"});
+}
+
+TEST_CASE("a symbolic link stays, and what it leads to is replaced") {
+  const TemporaryFolder folder;
+  const std::string target = folder.write("far/target.json", "old");
+  fs::create_symlink("far/target.json", folder.path("link.json"));
+  fs::create_symlink(folder.path("link.json"), folder.path("link to link.json"));
+  write_file(folder.path("link to link.json"), "new");
+  CHECK(bytes_of_file(target) == "new");
+  CHECK(fs::is_symlink(folder.path("link.json")));
+  CHECK(fs::is_symlink(folder.path("link to link.json")));
+  CHECK(names_in(folder.path("far")) == Names{"target.json"});
+
+  fs::create_symlink("far/not yet.json", folder.path("dangling.json"));
+  write_file(folder.path("dangling.json"), "made");
+  CHECK(bytes_of_file(folder.path("far/not yet.json")) == "made");
+  CHECK(fs::is_symlink(folder.path("dangling.json")));
+
+  fs::create_symlink("loop.json", folder.path("loop.json"));
+  CHECK_THROWS_WITH_AS(write_file(folder.path("loop.json"), "x"), doctest::Contains("symbolic links"), Error);
+}
+
+TEST_CASE("what is no file is not replaced") {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  fs::create_symlink("/dev/null", folder.path("to null"));
+  const auto check_refused = [](const std::string& path, const std::string& what) {
+    CAPTURE(path);
+    CHECK_THROWS_WITH_AS(OutputFile{path}, doctest::Contains(what.c_str()), ConfigError);
+  };
+  check_refused(fifo, "found a FIFO");
+  check_refused(folder.path("to null"), "found a character device");
+  check_refused("/dev/full", "found a character device");
+  check_refused(folder.path(), "found a folder");
+  check_refused(folder.path() + "/", "found a folder");
+  check_refused(folder.path("absent/"), "not of a folder");
+  check_refused(folder.write("file", "") + "/result.nc", "file: expected a folder, found a regular file");
+  check_refused("/dev/stdout", "found an open descriptor");
+  check_refused("", "expected the name of a file");
+  CHECK(fs::is_fifo(fifo));
+  CHECK(names_in(folder.path()) == Names{"fifo", "file", "to null"});
+}
+
+TEST_CASE("text is written into what is no file") {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_or_stream(fifo, "into the FIFO");
+  std::array<char, 64> read{};
+  CHECK(::read(reader, read.data(), read.size()) == 13);
+  CHECK(std::string(read.data()) == "into the FIFO");
+  ::close(reader);
+  CHECK(fs::is_fifo(fifo));
+
+  // At the position of the descriptor, which others may have written before.
+  const std::string log = folder.write("log", "");
+  const int descriptor = ::open(log.c_str(), O_WRONLY);
+  CHECK(write_all(descriptor, "before, ") == 0);
+  write_file_or_stream("/dev/fd/" + std::to_string(descriptor), "and after");
+  ::close(descriptor);
+  CHECK(bytes_of_file(log) == "before, and after");
+  CHECK_THROWS_WITH_AS(write_file_or_stream("/dev/fd/" + std::to_string(descriptor), ""),
+                       doctest::Contains("Bad file descriptor"), Error);
+
+  CHECK_NOTHROW(write_file_or_stream("/dev/null", "nothing"));
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK_THROWS_WITH_AS(write_file_or_stream("/dev/full", "something"),
+                       "cannot write /dev/full: No space left on device", Error);
+  CHECK_THROWS_AS(write_file_or_stream(folder.path(), ""), ConfigError);
+}
+
+TEST_CASE("what a killed writer left is removed, what a living one writes is not") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("result.nc");
+  folder.write("result.nc.0123456789abcdef.tmp", "left");
+  const Names others{"others.nc.0123456789abcdef.tmp", "result.nc.0123456789abcde.tmp",
+                     "result.nc.0123456789abcdeg.tmp", "result.nc.tmp"};
+  for (const std::string& name : others) folder.write(name, "not ours");
+  {
+    OutputFile living(path);
+    CHECK(names_in(folder.path()).size() == others.size() + 1);
+    living.write_at(0, "first");
+    write_file(path, "second");
+    CHECK(bytes_of_file(path) == "second");
+    living.commit();
+    CHECK(bytes_of_file(path) == "first");
+  }
+  Names expected = others;
+  expected.push_back("result.nc");
+  std::ranges::sort(expected);
+  CHECK(names_in(folder.path()) == expected);
+}
+
+TEST_CASE("a signal handler removes the temporary files of the process") {
+  const TemporaryFolder folder;
+  const OutputFile one(folder.path("one"));
+  const OutputFile two(folder.path("two"));
+  { const OutputFile gone(folder.path("gone")); }
+  write_file(folder.path("whole"), "");
+  CHECK(names_in(folder.path()).size() == 3);
+  remove_temporary_files();
+  CHECK(names_in(folder.path()) == Names{"whole"});
+}
+
+TEST_CASE("a replaced file keeps its mode, a new one follows the umask") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("secret", "");
+  fs::permissions(path, fs::perms::owner_read);
+  write_file(path, "new");
+  CHECK(fs::status(path).permissions() == fs::perms::owner_read);
+  const mode_t before = ::umask(027);
+  write_file(folder.path("fresh"), "");
+  ::umask(before);
+  CHECK(static_cast<unsigned>(fs::status(folder.path("fresh")).permissions()) == 0640);
+}
+
+TEST_CASE("names of any bytes, and as long as a name can be") {
+  const TemporaryFolder folder;
+  for (const std::string& name : {std::string("caf\xe9/\xff\x01\n.nc"), std::string(255, 'n')}) {
+    write_file(folder.path(name), "x");
+    CHECK(bytes_of_file(folder.path(name)) == "x");
+  }
+  CHECK_THROWS_WITH_AS(write_file(folder.path(std::string(256, 'n')), ""), doctest::Contains("File name too long"),
+                       Error);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,81 @@
+#include "sim/checkpoint/output_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "sim/spec/error.h"
+#include "tests/outputs/disk_faults.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+void write_set(const std::string& folder, const std::string& text, bool overwrite) {
+  OutputFolder files(folder, {"tensors", "config"}, overwrite);
+  files.file(0).write_at(0, text);
+  files.file(1).write_at(0, text);
+  files.commit();
+}
+
+TEST_CASE("all files are on disk before the first has its name, and the marker comes last") {
+  const TemporaryFolder folder;
+  const DiskLog log(folder.path() + "/");
+  write_set(folder.path("a"), "new", false);
+  CHECK(log.lines() == Lines{"sync " + folder.path(), "sync a/tensors.*.tmp", "sync a/config.*.tmp", "unlink a/config",
+                             "rename a/tensors.*.tmp a/tensors", "sync a", "rename a/config.*.tmp a/config", "sync a"});
+}
+
+TEST_CASE("where an older set is replaced, its marker goes first") {
+  const TemporaryFolder folder;
+  write_set(folder.path("a"), "old", false);
+  const DiskLog log(folder.path() + "/");
+  write_set(folder.path("a"), "new", true);
+  CHECK(log.lines() == Lines{"sync a/tensors.*.tmp", "sync a/config.*.tmp", "unlink a/config", "sync a",
+                             "rename a/tensors.*.tmp a/tensors", "sync a", "rename a/config.*.tmp a/config", "sync a"});
+  CHECK(bytes_of_file(folder.path("a/tensors")) == "new");
+  CHECK(bytes_of_file(folder.path("a/config")) == "new");
+}
+
+TEST_CASE("what is there is not overwritten unasked, whichever of the files it is") {
+  for (const std::string name : {"tensors", "config"}) {
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    const std::string path = folder.write("a/" + name, "old");
+    CHECK_THROWS_WITH_AS(write_set(folder.path("a"), "new", false), doctest::Contains(path.c_str()), ConfigError);
+    CHECK(bytes_of_file(path) == "old");
+    CHECK(std::distance(std::filesystem::directory_iterator(folder.path("a")), {}) == 1);
+    write_set(folder.path("a"), "new", true);
+    CHECK(bytes_of_file(path) == "new");
+  }
+}
+
+TEST_CASE("one writer at a time") {
+  const TemporaryFolder folder;
+  {
+    const OutputFolder first(folder.path("a"), {"tensors", "config"}, false);
+    CHECK_THROWS_WITH_AS(write_set(folder.path("a"), "second", true),
+                         doctest::Contains("another process is writing into this folder"), ConfigError);
+  }
+  CHECK(std::filesystem::is_empty(folder.path("a")));
+  write_set(folder.path("a"), "third", false);
+}
+
+TEST_CASE("a disk that is full at any byte: all files of the old set stay") {
+  const TemporaryFolder folder;
+  write_set(folder.path("a"), "old", false);
+  const std::string text(50, 'x');
+  for (std::size_t room = 0; room < 2 * text.size(); ++room) {
+    CAPTURE(room);
+    const DiskWithRoom disk(static_cast<std::int64_t>(room));
+    CHECK_THROWS_WITH_AS(write_set(folder.path("a"), text, true), doctest::Contains("No space left on device"), Error);
+    REQUIRE(bytes_of_file(folder.path("a/tensors")) == "old");
+    REQUIRE(bytes_of_file(folder.path("a/config")) == "old");
+    REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path("a")), {}) == 2);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing
