@@ -302,6 +302,17 @@ class Outputs(FolderTest):
                 # What could not be printed can still be had without computing it again.
                 self.assertEqual(len(list(out.glob("*.journal"))), 1 if fails else 0)
 
+    def test_progress_goes_into_no_file(self):
+        """While probe writes it shows progress, and the file must not have got the descriptor of standard error."""
+        command, file = self.commands(self.folder / "expected")["probe --dump"]
+        self.assertEqual(periscope(*command).returncode, 0)
+        command, _ = self.commands(self.folder / "out")["probe --dump"]
+        for closed in ((2,), (0, 2), (1, 2), (0, 1, 2)):
+            with self.subTest(closed=closed):
+                done = periscope(*command, "--force", preexec_fn=lambda closed=closed: [os.close(d) for d in closed])
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual((self.folder / "out" / file).read_bytes(), (self.folder / "expected" / file).read_bytes())
+
     def check_safetensors(self, path):
         data = path.read_bytes()
         length = int.from_bytes(data[:8], "little")

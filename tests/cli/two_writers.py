@@ -28,6 +28,10 @@ def content_of(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir()} if folder.exists() else {}
 
 
+def content_names(folder):
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
 class TwoWriters(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -93,6 +97,24 @@ class TwoWriters(unittest.TestCase):
         self.assertEqual(content_of(out), models[0])
         print(f"{name}: {counts}", file=sys.stderr)
         self.assertTrue(all(counts.values()), f"{name}: {counts}: every ending was seen")
+
+    def test_what_is_ended_at_once_leaves_nothing(self):
+        """Two signals end the process where it is; the handler removes its files."""
+        out = self.folder / "out"
+        command = ("write-checkpoint", "--family", "llama", "--set", "model.width=512", "--set", "model.layers=8",
+                   "--set", "model.placement=pre", "--threads", "1", "--quiet", "--out")
+        for kill, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            with self.subTest(kill=kill):
+                writer = self.start(command, out, 1)
+                deadline = time.monotonic() + 60
+                while not content_names(out):
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.001)
+                writer.send_signal(kill)
+                time.sleep(0.12)  # less than a tenth of a second apart they count as one
+                writer.send_signal(kill)
+                error = writer.communicate(timeout=60)[1]
+                self.assertEqual((writer.returncode, content_names(out)), (code, []), error)
 
     def test_checkpoints(self):
         self.rounds("write-checkpoint")
