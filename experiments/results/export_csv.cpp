@@ -1,57 +1,140 @@
 #include "experiments/results/export_csv.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 
-#include "experiments/results/netcdf_file.h"
+#include "experiments/results/netcdf_reader.h"
 #include "experiments/results/standard_streams.h"
 #include "sim/checkpoint/destination.h"
+#include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/output_file.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
 
 /// RFC 4180: quotes where the text needs them.
 std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';
 }
 
-std::string value_at(const NetcdfVariable& variable, std::size_t i) {
-  if (const auto* numbers = std::get_if<std::vector<double>>(&variable.values)) return fmt::format("{}", (*numbers)[i]);
-  return field(std::get<std::vector<std::string>>(variable.values)[i]);
+std::vector<std::string> fields_of(const NetcdfVariable& variable) {
+  std::vector<std::string> fields;
+  if (const auto* numbers = std::get_if<std::vector<double>>(&variable.values)) {
+    for (const double number : *numbers) fields.push_back(fmt::to_string(number));
+  } else {
+    for (const std::string& word : std::get<std::vector<std::string>>(variable.values)) fields.push_back(field(word));
+  }
+  return fields;
 }
 
-/// The coordinate of position `i` on `dimension`: its variable's value, or the position itself.
-std::string coordinate(const NetcdfDataset& data, const std::string& dimension, std::size_t i) {
-  const NetcdfVariable* variable = data.find(dimension);
-  return variable == nullptr ? fmt::to_string(i) : value_at(*variable, i);
-}
+/// A dimension of the file: what its column of CSV says at each position, the value of its coordinate or else the
+/// position itself.
+struct Axis {
+  std::string name;
+  std::size_t length;
+  std::vector<std::string> coordinates;
 
-std::size_t length_of(const NetcdfDataset& data, const std::string& dimension) {
-  return std::ranges::find(data.dimensions, dimension, &std::pair<std::string, std::size_t>::first)->second;
-}
+  [[nodiscard]] std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const std::string& c : coordinates) sum += c.size();
+    return sum;
+  }
+};
 
-void append_rows(std::string& text, const NetcdfDataset& data, const NetcdfVariable& variable) {
-  std::size_t size = 1;
-  for (const std::string& d : variable.dimensions) size *= length_of(data, d);
-  for (std::size_t flat = 0; flat < size; ++flat) {
-    std::vector<std::string> columns(data.dimensions.size());
-    std::size_t rest = flat;
-    for (std::size_t k = variable.dimensions.size(); k-- > 0;) {
-      const std::string& dimension = variable.dimensions[k];
-      const std::size_t length = length_of(data, dimension);
-      const auto column = std::ranges::find(data.dimensions, dimension, &std::pair<std::string, std::size_t>::first);
-      columns[static_cast<std::size_t>(column - data.dimensions.begin())] = coordinate(data, dimension, rest % length);
-      rest /= length;
+std::vector<Axis> axes_of(const NetcdfDataset& data) {
+  std::vector<Axis> axes;
+  for (const auto& [name, length] : data.dimensions) {
+    Axis axis{.name = name, .length = length, .coordinates = {}};
+    if (const NetcdfVariable* variable = data.find(name)) {
+      axis.coordinates = fields_of(*variable);
+    } else {
+      for (std::size_t i = 0; i < length; ++i) axis.coordinates.push_back(fmt::to_string(i));
     }
-    text += variable.name;
-    for (const std::string& column : columns) text += ',' + column;
-    text += ',' + value_at(variable, flat) + '\n';
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+bool is_coordinate(const NetcdfVariable& v) { return v.dimensions.size() == 1 && v.dimensions[0] == v.name; }
+
+/// The columns, among those of all axes, that a variable's own dimensions have.
+std::vector<std::size_t> columns_of(const NetcdfVariable& variable, const std::vector<Axis>& axes) {
+  std::vector<std::size_t> columns;
+  for (const std::string& d : variable.dimensions) {
+    columns.push_back(static_cast<std::size_t>(std::ranges::find(axes, d, &Axis::name) - axes.begin()));
+  }
+  return columns;
+}
+
+/// What the rows of a variable come to, within a percent: as a number of the double type, which does not overflow.
+double bytes_of_rows(const NetcdfVariable& variable, const std::vector<Axis>& axes) {
+  double rows = 1.0;
+  double each = static_cast<double>(variable.name.size() + axes.size() + 2);
+  for (const std::size_t column : columns_of(variable, axes)) {
+    const Axis& axis = axes[column];
+    rows *= static_cast<double>(axis.length);
+    if (axis.length > 0) each += static_cast<double>(axis.bytes()) / static_cast<double>(axis.length);
+  }
+  constexpr double number = 24.0;  // of the longest double
+  double values = rows * number;
+  if (const auto* words = std::get_if<std::vector<std::string>>(&variable.values)) {
+    values = 0.0;
+    for (const std::string& word : *words) values += static_cast<double>(word.size());
+  }
+  return rows * each + values;
+}
+
+/// The bytes of a variable's values as this process holds them.
+double bytes_held(const NetcdfVariable& variable) {
+  const auto* words = std::get_if<std::vector<std::string>>(&variable.values);
+  if (words == nullptr) return 8.0 * static_cast<double>(std::get<std::vector<double>>(variable.values).size());
+  double bytes = 0.0;
+  for (const std::string& word : *words) bytes += 8.0 + static_cast<double>(word.size());
+  return bytes;
+}
+
+/// A row repeats its variable's name and coordinates. Of a result that makes some 15 times the size of its values; a
+/// file that somebody made for it, with a long word as a coordinate, could make the square.
+void refuse_swelling(const std::string& file, const NetcdfDataset& data, const std::vector<Axis>& axes) {
+  constexpr double most_growth = 100.0;
+  constexpr double harmless = 1e8;
+  double held = 0.0;
+  double written = 0.0;
+  for (const NetcdfVariable& v : data.variables) {
+    held += bytes_held(v);
+    written += bytes_of_rows(v, axes);
+    if (written > harmless + most_growth * held) {
+      throw InputError(
+          fmt::format("{}: variable {}: with it the CSV would have {:.1e} bytes for {:.1e} bytes of values", file,
+                      in_quotes(v.name), written, held));
+    }
+  }
+}
+
+void append_rows(std::string& text, const NetcdfVariable& variable, const std::vector<Axis>& axes) {
+  const std::vector<std::size_t> columns = columns_of(variable, axes);
+  const std::vector<std::string> values = fields_of(variable);
+  const std::string name = field(variable.name);
+  std::vector<const std::string*> row(axes.size(), nullptr);
+  for (std::size_t flat = 0; flat < values.size(); ++flat) {
+    std::size_t rest = flat;
+    for (std::size_t k = columns.size(); k-- > 0;) {
+      const Axis& axis = axes[columns[k]];
+      row[columns[k]] = &axis.coordinates[rest % axis.length];
+      rest /= axis.length;
+    }
+    text += name;
+    for (const std::string* coordinate : row) {
+      text += ',';
+      if (coordinate != nullptr) text += *coordinate;
+    }
+    text += ',' + values[flat] + '\n';
   }
 }
 
@@ -65,18 +148,24 @@ void require_place(const std::string& file, const std::string& csv) {
 
 }  // namespace
 
-ExitCode export_csv(const std::string& file, const std::string& csv) {
-  if (csv != "-") require_place(file, csv);
+std::string csv_of(const std::string& file) {
   const NetcdfDataset data = read_netcdf(file);
+  const std::vector<Axis> axes = axes_of(data);
+  refuse_swelling(file, data, axes);
   std::string text = "variable";
-  for (const auto& [name, length] : data.dimensions) text += ',' + name;
+  for (const Axis& axis : axes) text += ',' + field(axis.name);
   text += ",value\n";
   for (const NetcdfVariable& variable : data.variables) {
-    const bool is_coordinate = variable.dimensions.size() == 1 && variable.dimensions[0] == variable.name;
-    if (!is_coordinate) append_rows(text, data, variable);
+    if (!is_coordinate(variable)) append_rows(text, variable, axes);
   }
+  return text;
+}
+
+ExitCode export_csv(const std::string& file, const std::string& csv) {
+  if (csv != "-") require_place(file, csv);
+  const std::string text = csv_of(file);
   if (csv == "-") {
-    print_result(text);
+    print_result(isatty(STDOUT_FILENO) == 1 ? printable(text, Layout::lines) : text);
   } else {
     write_file_or_stream(csv, text);
   }

@@ -30,7 +30,4 @@ struct NetcdfDataset {
 /// Makes the file in memory and writes it as write_file does: `path` is whole, or as it was. Throws as OutputFile does.
 void write_netcdf(const std::string& path, const NetcdfDataset& dataset);
 
-/// Throws InputError naming the path for anything that is not a NetCDF file.
-NetcdfDataset read_netcdf(const std::string& path);
-
 }  // namespace periscope

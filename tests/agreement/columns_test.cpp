@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "experiments/catalog/list.h"
+#include "experiments/results/netcdf_reader.h"
 #include "experiments/results/text_table.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,0 +1,117 @@
+#include "experiments/results/netcdf_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "experiments/results/child_process.h"
+#include "experiments/results/netcdf_content.h"
+#include "sim/checkpoint/mapped_file.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+using Json = nlohmann::json;
+
+/// CBOR, because names and words of a foreign file are any bytes, which the text form of JSON refuses.
+std::string packed(const Json& json) {
+  std::string bytes;
+  Json::to_cbor(json, bytes);
+  return bytes;
+}
+
+std::size_t length_of(const NetcdfDataset& data, const std::string& name) {
+  const auto it = std::ranges::find(data.dimensions, name, &std::pair<std::string, std::size_t>::first);
+  if (it == data.dimensions.end()) throw std::length_error("a dimension that is none");
+  return it->second;
+}
+
+void read_head(const Json& head, NetcdfDataset& data) {
+  for (const Json& d : head.at("dimensions")) data.dimensions.emplace_back(d.at(0), d.at(1));
+  data.unlimited = head.at("unlimited").get<std::vector<std::string>>();
+  for (const Json& a : head.at("attributes")) data.attributes[a.at(0).get<std::string>()] = a.at(1);
+}
+
+NetcdfVariable variable_of(const Json& json, const NetcdfDataset& data) {
+  NetcdfVariable v{.name = json.at("name"),
+                   .dimensions = json.at("dimensions"),
+                   .values = {},
+                   .units = json.at("units"),
+                   .long_name = json.at("long_name")};
+  std::size_t count = 1;
+  for (const std::string& name : v.dimensions) count *= length_of(data, name);
+  std::size_t found = 0;
+  if (json.contains("words")) {
+    v.values = json["words"].get<std::vector<std::string>>();
+    found = std::get<std::vector<std::string>>(v.values).size();
+  } else {
+    const Json::binary_t& bytes = json.at("numbers").get_binary();
+    found = bytes.size() / sizeof(double);
+    std::vector<double> numbers(found);
+    std::memcpy(numbers.data(), bytes.data(), found * sizeof(double));
+    v.values = std::move(numbers);
+  }
+  if (found != count) throw std::length_error("another number of values than its dimensions say");
+  return v;
+}
+
+/// Throws Json::exception or std::length_error for an answer that is none: the library in the child may have written
+/// over its own memory without crashing.
+NetcdfDataset dataset_of(std::span<const std::string> messages) {
+  NetcdfDataset data;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Json json = Json::from_cbor(messages[i]);
+    if (i == 0) {
+      read_head(json, data);
+    } else {
+      data.variables.push_back(variable_of(json, data));
+    }
+  }
+  return data;
+}
+
+}  // namespace
+
+NetcdfDataset read_netcdf(const std::string& path) {
+  const MappedFile file(path);
+  constexpr std::string_view hdf5 = "\x89HDF\r\n\x1a\n";
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (!text.starts_with(hdf5)) {
+    throw InputError(fmt::format("{}: expected a NetCDF-4 file of Periscope, found other first bytes", path));
+  }
+  constexpr std::size_t mebibyte = 1U << 20U;
+  // Numbers are held as read, as sent, and as part of a message; a single-byte number becomes a double of eight.
+  const ChildLimits limits{.memory = 256 * mebibyte + 32 * text.size(),
+                           .cpu_seconds = static_cast<unsigned>(2 + text.size() / (8 * mebibyte)),
+                           .answer_size = mebibyte + 16 * text.size()};
+  std::string refusal;
+  const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
+    try {
+      read_netcdf_content(file.bytes(), [&](const Json& json) { send(packed(json)); });
+      send(packed("complete"));
+    } catch (const InputError& error) {
+      send(packed({{"refused", error.what()}}));
+    }
+  });
+  const auto not_read = [&](const std::string& why) {
+    return InputError(fmt::format("{}: the NetCDF library could not read it: {}", path, why));
+  };
+  if (!answer.complete) throw not_read(answer.failure);
+  try {
+    const Json last = answer.messages.empty() ? Json() : Json::from_cbor(answer.messages.back());
+    if (last.is_object()) throw InputError(fmt::format("{}: {}", path, last.at("refused").get<std::string>()));
+    if (last != "complete") throw not_read("it ended early");
+    return dataset_of(std::span(answer.messages).first(answer.messages.size() - 1));
+  } catch (const Json::exception&) {
+    throw not_read("its answer is none");
+  } catch (const std::length_error&) {
+    throw not_read("its answer contradicts itself");
+  }
+}
+
+}  // namespace periscope

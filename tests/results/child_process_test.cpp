@@ -1,0 +1,71 @@
+#include "experiments/results/child_process.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+
+namespace periscope {
+namespace {
+
+constexpr ChildLimits limits{.memory = 64U << 20U, .cpu_seconds = 1, .answer_size = 1U << 20U};
+
+}  // namespace
+
+TEST_CASE("a child's messages arrive as they were sent") {
+  const std::string bytes("a\0\n\xff", 4);
+  const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
+    send(bytes);
+    send("");
+    send(std::string(500'000, 'x'));
+    std::fputs("what a child prints is lost\n", stderr);
+  });
+  CHECK(answer.complete);
+  CHECK(answer.failure.empty());
+  CHECK(answer.messages == std::vector<std::string>{bytes, "", std::string(500'000, 'x')});
+}
+
+TEST_CASE("a child that crashes, throws, hangs, or takes or sends too much is incomplete") {
+  struct Case {
+    std::string what;
+    void (*work)(const SendMessage& send);
+    const char* failure;
+  };
+  for (const Case& c :
+       std::initializer_list<Case>{{"is killed", [](const SendMessage&) { std::raise(SIGKILL); }, "too long"},
+                                   {"crashes", [](const SendMessage&) { std::raise(SIGUSR1); }, "signal"},
+                                   {"throws", [](const SendMessage&) { throw std::runtime_error("no"); }, "failed"},
+                                   {"hangs",
+                                    [](const SendMessage&) {
+                                      for (std::atomic<int> i = 0;; ++i) {
+                                      }
+                                    },
+                                    "too long"},
+                                   {"takes too much",
+                                    [](const SendMessage& send) {
+                                      for (std::vector<std::string> all;; all.push_back(std::string(1U << 20U, 'x')))
+                                        send("");
+                                    },
+                                    "memory"},
+                                   {"sends too much",
+                                    [](const SendMessage& send) {
+                                      while (true) send(std::string(1000, 'x'));
+                                    },
+                                    "more than"}}) {
+    CAPTURE(c.what);
+    const auto start = std::chrono::steady_clock::now();
+    const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
+      send("begun");
+      c.work(send);
+    });
+    CHECK_FALSE(answer.complete);
+    CHECK_MESSAGE(answer.failure.find(c.failure) != std::string::npos, answer.failure);
+    CHECK(answer.messages.front() == "begun");
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  }
+}
+
+}  // namespace periscope
