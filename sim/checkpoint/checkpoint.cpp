@@ -45,7 +45,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 
 Checkpoint::Checkpoint(const std::string& folder)
     : config_path_(folder + "/config.json"),
-      config_(read_strict_json(config_path_)),
+      config_file_(config_path_),
+      config_(read_strict_json(config_file_)),
       family_(&family_of(config_, config_path_)),
       files_(folder) {
   read_config();
@@ -54,6 +55,7 @@ Checkpoint::Checkpoint(const std::string& folder)
 
 void Checkpoint::read_config() {
   ConfigReader reader(config_, config_path_);
+  reader.set_stored(files_.counts());
   const TensorNames names(files_.names(), *family_, folder());
   stack_ = family_->read(reader, names);
   reader.must_be("quantization_config", nullptr);

@@ -32,8 +32,9 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
   /// Keys that config.json leaves out, and the values that stand for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
-  /// config.json.
+  /// config.json, and the file that it was read from.
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
+  [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
 
  private:
   void read_config();
@@ -43,6 +44,7 @@ class Checkpoint {
   void check_copy(const std::string& copy, const std::string& original) const;
 
   std::string config_path_;
+  MappedFile config_file_;
   nlohmann::json config_;
   const Family* family_;
   TensorFiles files_;

@@ -147,6 +147,7 @@ std::vector<std::string> ConfigReader::texts(std::string_view key) {
 ConfigReader ConfigReader::object(std::string_view key) {
   ConfigReader inner(get(key, "an object"), path_, prefix_ + std::string(key) + ".");
   inner.defaults_ = defaults_;
+  inner.stored_ = stored_;
   return inner;
 }
 

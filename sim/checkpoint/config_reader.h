@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,13 @@
 
 namespace periscope {
 
+/// What the files of a checkpoint hold. A config.json is short, and what it claims to describe may be of any size:
+/// what is made in its measure is bounded by what is there.
+struct StoredCounts {
+  std::uint64_t tensors = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< in all of them
+};
+
 /// Reads one object of a checkpoint's config.json. Every key has to be asked for, in one of three ways: it is read,
 /// or must_be the one value that leaves the function as it is, or is harmless; finish() refuses all others by name.
 /// A key that is null counts as absent, but for the two functions that tell them apart.
@@ -24,6 +33,9 @@ class ConfigReader {
   ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// What the files beside it hold, also for the objects within this one.
+  void set_stored(const StoredCounts& stored) { stored_ = stored; }
+  [[nodiscard]] const StoredCounts& stored() const { return stored_; }
   /// Whether the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;
 
@@ -70,6 +82,7 @@ class ConfigReader {
   nlohmann::json object_;
   std::string path_;
   std::string prefix_;
+  StoredCounts stored_;
   std::set<std::string, std::less<>> asked_;
   std::shared_ptr<std::map<std::string, std::string>> defaults_;
 };

@@ -20,6 +20,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
+  [[nodiscard]] const MappedFile& file() const { return file_; }
   [[nodiscard]] const std::map<std::string, SafetensorsView>& tensors() const { return contents_.tensors; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
 

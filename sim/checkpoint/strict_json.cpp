@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "sim/checkpoint/file_error.h"
-#include "sim/checkpoint/mapped_file.h"
 
 namespace periscope {
 namespace {
@@ -78,12 +77,13 @@ Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-Json read_strict_json(const std::string& path, std::size_t limit) {
-  const MappedFile file(path);
+Json read_strict_json(const MappedFile& file, std::size_t limit) {
   if (file.bytes().size() > limit) {
-    throw malformed(path, fmt::format("{} bytes, expected at most {}", file.bytes().size(), limit));
+    throw malformed(file.path(), fmt::format("{} bytes, expected at most {}", file.bytes().size(), limit));
   }
-  return parse_strict_json(file.bytes(), path, "the file");
+  return parse_strict_json(file.bytes(), file.path(), "the file");
 }
+
+Json read_strict_json(const std::string& path, std::size_t limit) { return read_strict_json(MappedFile(path), limit); }
 
 }  // namespace periscope

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "sim/checkpoint/mapped_file.h"
+
 namespace periscope {
 
 /// The one JSON value (RFC 8259) that `text` holds, white space around it allowed. Two readers of one text must not
@@ -18,5 +20,6 @@ namespace periscope {
 /// The same for a whole file, of at most `limit` bytes; a Git LFS pointer is named as such. Throws InputError also
 /// if the file cannot be read.
 [[nodiscard]] nlohmann::json read_strict_json(const std::string& path, std::size_t limit = 100'000'000);
+[[nodiscard]] nlohmann::json read_strict_json(const MappedFile& file, std::size_t limit = 100'000'000);
 
 }  // namespace periscope

@@ -135,6 +135,14 @@ std::vector<std::string> TensorFiles::names() const {
   return names;
 }
 
+StoredCounts TensorFiles::counts() const {
+  StoredCounts counts{.tensors = holders_.size(), .numbers = 0};
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [name, view] : file.tensors()) counts.numbers += count_of(view);
+  }
+  return counts;
+}
+
 const SafetensorsFile& TensorFiles::holder(const std::string& name) const {
   const auto found = holders_.find(name);
   if (found == holders_.end()) throw no_such_tensor(folder_, name, names());

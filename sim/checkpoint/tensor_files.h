@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/checkpoint/config_reader.h"
 #include "sim/checkpoint/safetensors_reader.h"
 
 namespace periscope {
@@ -21,9 +22,14 @@ class TensorFiles {
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
+  /// In the order of their names.
+  [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
+
   /// Sorted.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(const std::string& name) const { return holders_.contains(name); }
+
+  [[nodiscard]] StoredCounts counts() const;
 
   /// Type and shape. Throws InputError naming folder, tensor and the nearest name.
   [[nodiscard]] const SafetensorsView& find(const std::string& name) const;

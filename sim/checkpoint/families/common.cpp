@@ -81,9 +81,23 @@ std::string first_architecture(ConfigReader& config) {
   return all.empty() ? std::string() : all.front();
 }
 
+int read_layers_or(ConfigReader& config, std::string_view key, int fallback) {
+  const int layers = config.integer_or(key, fallback, most_layers);
+  const std::uint64_t tensors = config.stored().tensors;
+  if (config.has(key) && static_cast<std::uint64_t>(layers) > tensors) {
+    throw config.malformed_value(key, fmt::format("at most {}, the tensors that the files hold", tensors));
+  }
+  return layers;
+}
+
+int read_layers(ConfigReader& config, std::string_view key) {
+  (void)config.integer(key, most_layers);  // refuses a config without it
+  return read_layers_or(config, key, 1);
+}
+
 void read_sizes(ConfigReader& config, ModelSpec& m) {
   m.width = config.integer("hidden_size", most_wide);
-  m.layers = config.integer("num_hidden_layers", most_layers);
+  m.layers = read_layers(config, "num_hidden_layers");
   m.heads = config.integer("num_attention_heads", most_wide);
   m.mlp_width = config.integer("intermediate_size", most_wide);
   m.vocab = config.integer("vocab_size", most_tokens);
@@ -115,6 +129,12 @@ void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   if (m.head_dim % 2 != 0) throw config.malformed_value("head_dim", "an even number, because RoPE turns pairs");
   if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
     throw config.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));
+  }
+  const std::uint64_t numbers = config.stored().numbers;
+  if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
+    throw config.malformed_value(
+        "head_dim", fmt::format("no more than the files hold: {} layers with heads of {} are more than {} numbers",
+                                m.layers, m.head_dim, numbers));
   }
 }
 

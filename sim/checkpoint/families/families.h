@@ -38,10 +38,15 @@ std::string architecture_for(const ModelSpec& model, std::string_view with_head,
 /// hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size.
 void read_sizes(ConfigReader& config, ModelSpec& model);
 
+/// The number of layers. A layer has several tensors, so there are no more than the files have tensors.
+int read_layers(ConfigReader& config, std::string_view key);
+int read_layers_or(ConfigReader& config, std::string_view key, int fallback);
+
 /// num_key_value_heads, which divides the heads; absent: `fallback`, or the heads if that is 0; null: the heads.
 void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback = 0);
 
-/// head_dim; absent: `fallback`, or the width over the heads if that is 0. RoPE wants it even.
+/// head_dim; absent: `fallback`, or the width over the heads if that is 0. RoPE wants it even. Every layer has matrices
+/// with more rows than that, so the layers together have no more than the files have numbers.
 void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
 /// Width over heads, for the families that have no key for it.
 int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,

@@ -12,7 +12,7 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
   skip_harmless_keys(config);
   m.placement = *find_placement("peri");
   m.width = config.integer_or("hidden_size", 2304, most_wide);
-  m.layers = config.integer_or("num_hidden_layers", 26, most_layers);
+  m.layers = read_layers_or(config, "num_hidden_layers", 26);
   m.heads = config.integer_or("num_attention_heads", 8, most_wide);
   m.mlp_width = config.integer_or("intermediate_size", 9216, most_wide);
   read_kv_heads(config, m, 4);

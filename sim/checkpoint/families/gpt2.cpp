@@ -52,7 +52,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   m.norm = NormKind::layer;
   m.rope = false;
   m.width = config.integer("n_embd", most_wide, 2);
-  m.layers = config.integer("n_layer", most_layers);
+  m.layers = read_layers(config, "n_layer");
   m.heads = m.kv_heads = config.integer("n_head", most_wide);
   m.head_dim = divided_head_dim(config, m, "n_embd", "n_head");
   m.mlp_width = config.integer_or_none("n_inner", std::nullopt, most_wide).value_or(4 * m.width);

@@ -42,7 +42,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   m.norm_eps = norm_eps;
   m.rope = false;
   m.width = config.integer("hidden_size", most_wide, 2);
-  m.layers = config.integer("num_hidden_layers", most_layers);
+  m.layers = read_layers(config, "num_hidden_layers");
   m.heads = m.kv_heads = config.integer("num_attention_heads", most_wide);
   m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
   m.mlp_width = config.integer("ffn_dim", most_wide);
