@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <filesystem>
+#include <stdexcept>
+#include <string_view>
 
 #include "experiments/results/json_text.h"
+#include "experiments/results/sha256.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -21,9 +26,39 @@ Json header_of(const std::string& name, const Resolved& resolved) {
           {"program_sha256", sha256_of_file("/proc/self/exe")}};
 }
 
+constexpr std::size_t hash_digits = 12;
+constexpr std::string_view ending = ".journal";
+
 std::string path_of(const std::string& folder, const Json& header) {
-  return fmt::format("{}/{}-{}.journal", folder, std::string(header["journal"]),
-                     sha256_hex(header.dump()).substr(0, 12));
+  return fmt::format("{}/{}-{}{}", folder, std::string(header["journal"]),
+                     sha256_hex(header.dump()).substr(0, hash_digits), ending);
+}
+
+/// Says on standard error which files beside `own` have its name but for the hash: they hold what another
+/// configuration, or another build of the program, had finished when it was stopped.
+void name_others(const std::string& own) {
+  const std::filesystem::path path(own);
+  const std::string name = path.filename().string();
+  const std::size_t tail = hash_digits + ending.size();
+  const std::string_view beginning = std::string_view(name).substr(0, name.size() - tail);
+  std::vector<std::string> others;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string other = entry->path().filename().string();
+    if (other == name || other.size() != name.size() || !other.starts_with(beginning) || !other.ends_with(ending)) {
+      continue;
+    }
+    const std::string hash = other.substr(beginning.size(), hash_digits);
+    if (hash.find_first_not_of("0123456789abcdef") == std::string::npos) others.push_back(entry->path().string());
+  }
+  std::ranges::sort(others);
+  for (const std::string& other : others) {
+    fmt::print(stderr,
+               "{}: a stopped run of another configuration or program; it stays until that is repeated. If "
+               "nobody will, delete the file\n",
+               printable(other));
+  }
 }
 
 }  // namespace
@@ -33,7 +68,12 @@ CellJournal::CellJournal(const std::string& folder, const std::string& name, con
 
 CellJournal::CellJournal(const std::string& folder, const Json& header, bool quiet)
     : journal_(path_of(folder, header), header), quiet_(quiet) {
-  for (const Json& record : journal_.records()) cells_[record.at("key")] = record.at("cell");
+  if (!quiet) name_others(journal_.path());
+  for (std::size_t i = 0; i < journal_.records().size(); ++i) {
+    const JournalPart record = journal_.part(i);
+    (void)record.at("cell");
+    cells_[record.at("key").text()] = i;
+  }
   if (!cells_.empty()) has_cells();
 }
 
@@ -42,12 +82,13 @@ CellJournal::~CellJournal() {
 }
 
 void CellJournal::has_cells() {
-  resumable_.emplace(quiet_ ? "" : fmt::format("stopped; the same command goes on from {}\n", path()));
+  resumable_.emplace(quiet_ ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(path())));
 }
 
-const Json* CellJournal::find(const std::string& key) const {
+std::optional<JournalPart> CellJournal::find(const std::string& key) const {
   const auto it = cells_.find(key);
-  return it == cells_.end() ? nullptr : &it->second;
+  if (it == cells_.end()) return std::nullopt;
+  return journal_.part(it->second).at("cell");
 }
 
 void CellJournal::keep(const std::string& key, const Json& cell) {
@@ -68,8 +109,14 @@ std::string bits_of(std::span<const double> values) {
 }
 
 std::vector<double> values_of(const std::string& bits) {
+  if (bits.size() % digits != 0) {
+    throw std::invalid_argument(fmt::format("{} hex digits, expected {} for every number", bits.size(), digits));
+  }
+  if (const std::size_t bad = bits.find_first_not_of("0123456789abcdef"); bad != std::string::npos) {
+    throw std::invalid_argument(fmt::format("character {} is no lower-case hex digit", bad));
+  }
   std::vector<double> values;
-  for (std::size_t i = 0; i + digits <= bits.size(); i += digits) {
+  for (std::size_t i = 0; i < bits.size(); i += digits) {
     std::uint64_t word = 0;
     std::from_chars(bits.data() + i, bits.data() + i + digits, word, 16);
     values.push_back(std::bit_cast<double>(word));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiments/command/journal.h"
+#include "experiments/command/journal_part.h"
 #include "experiments/command/stop_signals.h"
 #include "experiments/results/provenance.h"
 
@@ -15,11 +16,13 @@ namespace periscope {
 /// The finished cells of a run, each under a key that says all that it depends on: a run that was stopped, or killed,
 /// reads them when the same command is given again, and goes on to the same result. The file is
 /// FOLDER/NAME-<hash>.journal; the hash is that of the configuration and of the program, so that nothing is ever read
-/// that another run or another program has written.
+/// that another run or another program has written. A cell is read strictly all the same: the file may come from
+/// anywhere.
 class CellJournal {
  public:
-  /// From the first finished cell on a stopped process is one that can be gone on from (Resumable), and says so unless
-  /// `quiet`.
+  /// From the first finished cell on a stopped process is one that can be gone on from (Resumable). Unless `quiet` it
+  /// says so, and standard error names the journals of NAME in the folder that are of other runs: they stay until
+  /// somebody repeats those or deletes them. Throws InputError for a record that is no cell.
   CellJournal(const std::string& folder, const std::string& name, const Resolved& resolved, bool quiet = true);
   /// Removes a file without cells.
   ~CellJournal();
@@ -27,7 +30,7 @@ class CellJournal {
   CellJournal& operator=(const CellJournal&) = delete;
 
   /// The cell, if it was finished before this journal was opened. Several threads may ask while one tells.
-  [[nodiscard]] const nlohmann::ordered_json* find(const std::string& key) const;
+  [[nodiscard]] std::optional<JournalPart> find(const std::string& key) const;
   /// Keeps a finished cell.
   void keep(const std::string& key, const nlohmann::ordered_json& cell);
   [[nodiscard]] const std::string& path() const { return journal_.path(); }
@@ -41,13 +44,14 @@ class CellJournal {
   void has_cells();
 
   Journal journal_;
-  std::map<std::string, nlohmann::ordered_json> cells_;  ///< as found
+  std::map<std::string, std::size_t> cells_;  ///< as found: their places among the journal's records
   bool quiet_;
   std::optional<Resumable> resumable_;  ///< nothing while there are no cells
 };
 
-/// Numbers to their last bit, NaN and infinities too, as text.
+/// Numbers to their last bit, NaN and infinities too, as text: 16 lower-case hex digits each.
 std::string bits_of(std::span<const double> values);
+/// Throws std::invalid_argument for other digits, and for a number of digits that 16 does not divide.
 std::vector<double> values_of(const std::string& bits);
 
 }  // namespace periscope

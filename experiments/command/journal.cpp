@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "experiments/results/sha256.h"
 #include "sim/spec/error.h"
@@ -25,6 +27,25 @@ using Json = nlohmann::ordered_json;
 
 std::string checksum(const std::string& payload) { return sha256_hex(payload).substr(0, 16); }
 
+/// A record's line, with its end.
+std::string line_of(const Json& record) {
+  const std::string payload = record.dump();
+  return fmt::format("{} {} {}\n", checksum(payload), payload.size(), payload);
+}
+
+/// Nothing for text that is not JSON or is nested deeper than any record: copying it would take the stack.
+std::optional<Json> parsed(const std::string& payload) {
+  constexpr int deepest = 16;
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > deepest;
+    return !too_deep;
+  };
+  Json json = Json::parse(payload, watch, false);
+  if (too_deep || json.is_discarded()) return std::nullopt;
+  return json;
+}
+
 /// The payload of a line, or nothing if the line is not whole.
 std::optional<Json> record_of(const std::string& line) {
   const std::size_t first = line.find(' ');
@@ -33,9 +54,35 @@ std::optional<Json> record_of(const std::string& line) {
   const std::string payload = line.substr(second + 1);
   if (line.substr(0, first) != checksum(payload)) return std::nullopt;
   if (line.substr(first + 1, second - first - 1) != fmt::format("{}", payload.size())) return std::nullopt;
-  Json json = Json::parse(payload, nullptr, false);
-  if (json.is_discarded()) return std::nullopt;
-  return json;
+  return parsed(payload);
+}
+
+/// Whether `text`, which has no line break, may be what is there of a record's line: its checksum, length and payload
+/// as far as they go. Behind them a machine that lost its power may have left zeros.
+bool begins_record(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of('\0') + 1);
+  constexpr std::string_view hex = "0123456789abcdef";
+  constexpr std::size_t checksum_digits = 16;
+  constexpr std::size_t length_digits = 19;
+  const std::string_view sum = text.substr(0, checksum_digits);
+  if (sum.find_first_not_of(hex) != std::string_view::npos) return false;
+  if (text.size() <= checksum_digits) return true;
+  if (text[checksum_digits] != ' ') return false;
+  text.remove_prefix(checksum_digits + 1);
+  const std::string_view length = text.substr(0, text.find(' '));
+  if (length.size() > length_digits || length.find_first_not_of(hex.substr(0, 10)) != std::string_view::npos)
+    return false;
+  if (length.size() == text.size()) return true;
+  const std::string_view payload = text.substr(length.size() + 1);
+  return !length.empty() && payload.size() <= std::stoull(std::string(length)) &&
+         (payload.empty() || payload.front() == '{');
+}
+
+/// Reading anything else could wait for ever.
+void require_regular_file(int file, const std::string& path) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) fail(path, "cannot look at");
+  if (!S_ISREG(status.st_mode)) throw InputError(fmt::format("{}: expected a journal, this is no regular file", path));
 }
 
 std::string whole_file(int file, const std::string& path) {
@@ -64,14 +111,15 @@ Journal::Journal(std::string path, const Json& header) : path_(std::move(path)) 
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   if (file_ < 0) fail(path_, "cannot write");
   try {
+    require_regular_file(file_, path_);
     if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
       throw ConfigError(fmt::format("{}: another process is writing this journal; expected one at a time", path_));
     }
     const std::string text = whole_file(file_, path_);
-    const std::size_t whole = read_whole(text);
+    const std::size_t whole = read_whole(text, header);
     if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) fail(path_, "cannot shorten");
     if (records_.empty()) {
       write(header, true);
@@ -91,20 +139,33 @@ Journal::Journal(std::string path, const Json& header) : path_(std::move(path)) 
 
 Journal::~Journal() { ::close(file_); }
 
-std::size_t Journal::read_whole(const std::string& text) {
+std::size_t Journal::read_whole(const std::string& text, const Json& first) {
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) return begin;  // a line without its end
-    const std::optional<Json> record = record_of(text.substr(begin, end - begin));
-    if (!record) {
-      if (end + 1 == text.size()) return begin;
-      throw InputError(fmt::format("{}: record {} is damaged, and not the last one", path_, records_.size() + 1));
+    if (end == std::string::npos) {
+      const std::string_view rest = std::string_view(text).substr(begin);
+      const bool ours = records_.empty() ? line_of(first).starts_with(rest) : begins_record(rest);
+      if (ours) return begin;
     }
-    records_.push_back(*record);
+    std::optional<Json> record = record_of(text.substr(begin, end - begin));
+    if (end == std::string::npos || !record) {
+      if (records_.empty()) {
+        throw InputError(fmt::format("{}: no journal: its first line is no header; move the file away", path_));
+      }
+      throw InputError(
+          fmt::format("{}: record {} is damaged; without it and what follows it the file can be gone on "
+                      "from",
+                      path_, records_.size() + 1));
+    }
+    records_.push_back(std::move(*record));
     begin = end + 1;
   }
   return begin;
+}
+
+JournalPart Journal::part(std::size_t i) const {
+  return {records_.at(i), fmt::format("{}: record {}", path_, i + 2)};  // the header is the first one
 }
 
 void Journal::append(const Json& record) {
@@ -117,8 +178,7 @@ void Journal::note(const Json& record) {
 }
 
 void Journal::write(const Json& record, bool sync) {
-  const std::string payload = record.dump();
-  const std::string line = fmt::format("{} {} {}\n", checksum(payload), payload.size(), payload);
+  const std::string line = line_of(record);
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t n = ::write(file_, line.data() + done, line.size() - done);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/command/journal_part.h"
+
 namespace periscope {
 
 /// A file to which a long run appends every finished piece of its work, so that being killed loses at most the piece
@@ -13,9 +15,10 @@ namespace periscope {
 /// that says what the run is.
 class Journal {
  public:
-  /// Opens or creates `path` and reads its records. A last line that is not whole was being written when the process
-  /// died: it is cut off. Throws InputError if an earlier line is damaged, ConfigError if the header is another one or
-  /// another process has the journal open, Error if the file cannot be written.
+  /// Opens or creates `path` and reads its records. A last line that is the beginning of a record was being written
+  /// when the process died: it is cut off. Nothing else is: throws InputError, and leaves the file as it is, if it is
+  /// no regular file, does not begin with a header or has another damaged line; ConfigError if the header is another
+  /// one or another process has the journal open; Error if the file cannot be written.
   Journal(std::string path, const nlohmann::ordered_json& header);
   ~Journal();
   Journal(const Journal&) = delete;
@@ -23,6 +26,8 @@ class Journal {
 
   /// The records behind the header, in the order in which they were appended.
   [[nodiscard]] const std::vector<nlohmann::ordered_json>& records() const { return records_; }
+  /// records()[i] for a strict reader, whose messages name the file and the line.
+  [[nodiscard]] JournalPart part(std::size_t i) const;
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Writes a record and returns once it is on the disk.
   void append(const nlohmann::ordered_json& record);
@@ -31,8 +36,8 @@ class Journal {
   void note(const nlohmann::ordered_json& record);
 
  private:
-  /// Reads the records; returns the length of the part of the file that is whole.
-  std::size_t read_whole(const std::string& text);
+  /// Reads the records, the header `first` before all; returns the length of the part of the file that is whole.
+  std::size_t read_whole(const std::string& text, const nlohmann::ordered_json& first);
   void write(const nlohmann::ordered_json& record, bool sync);
 
   std::string path_;

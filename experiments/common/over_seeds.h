@@ -55,25 +55,28 @@ void over_seeds(const StackSpec& spec, int seeds, const Progress& progress, cons
 std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run);
 
 /// over_seeds for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has of `what`
-/// is not measured again. `json_of` and `from_json` write and read a result to its last bit.
-template <class Measure, class JsonOf, class FromJson, class Use>
+/// is not measured again. `json_of` and `from_cell` write and read a result to its last bit; `from_cell` gets a
+/// JournalPart, and throws InputError for one that is no such result.
+template <class Measure, class JsonOf, class FromCell, class Use>
 void over_kept_seeds(std::string_view what, const StackSpec& spec, const RunOptions& run, int seeds,
-                     const Progress& progress, const Measure& measure, const JsonOf& json_of, const FromJson& from_json,
+                     const Progress& progress, const Measure& measure, const JsonOf& json_of, const FromCell& from_cell,
                      const Use& use) {
   CellJournal* journal = progress.journal();
   const std::string key = journal == nullptr ? "" : seeds_key(what, spec, run);
   const auto seed_of = [&](int i) { return run.seed + static_cast<std::uint64_t>(i); };
   const auto key_of = [&](int i) { return key + " seed " + std::to_string(seed_of(i)); };
-  const auto kept = [&](int i) { return journal == nullptr ? nullptr : journal->find(key_of(i)); };
+  const auto kept = [&](int i) -> std::optional<JournalPart> {
+    return journal == nullptr ? std::nullopt : journal->find(key_of(i));
+  };
   int next = 0;
   over_seeds(
       spec, seeds, progress,
       [&](int i) {
-        const auto* cell = kept(i);
-        return cell != nullptr ? from_json(*cell) : measure(seed_of(i));
+        const std::optional<JournalPart> cell = kept(i);
+        return cell ? from_cell(*cell) : measure(seed_of(i));
       },
       [&](const auto& result) {
-        if (journal != nullptr && kept(next) == nullptr) journal->keep(key_of(next), json_of(result));
+        if (journal != nullptr && !kept(next)) journal->keep(key_of(next), json_of(result));
         ++next;
         use(result);
       });

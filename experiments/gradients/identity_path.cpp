@@ -43,10 +43,14 @@ nlohmann::ordered_json json_of(const GradientPathSizes& sizes) {
   return json;
 }
 
-GradientPathSizes sizes_of(const nlohmann::ordered_json& json) {
+GradientPathSizes sizes_of(const JournalPart& cell, const ModelSpec& model) {
   GradientPathSizes sizes;
-  sizes.error = values_of(json.at(0)).at(0);
-  for (std::size_t i = 0; i < lists.size(); ++i) sizes.*lists[i] = values_of(json.at(i + 1));
+  const std::vector<JournalPart> parts = cell.entries(lists.size() + 1);
+  sizes.error = parts[0].values(1).front();
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const bool of_branches = lists[i] == &GradientPathSizes::branch || lists[i] == &GradientPathSizes::branch_cosine;
+    sizes.*lists[i] = parts[i + 1].values(static_cast<std::size_t>(model.sublayers() + (of_branches ? 0 : 1)));
+  }
   return sizes;
 }
 
@@ -123,7 +127,8 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
       path.spec = spec;
       over_kept_seeds(
           "paths", spec, config.run, config.run.seeds, progress,
-          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of, sizes_of,
+          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of,
+          [&](const JournalPart& cell) { return sizes_of(cell, spec.model); },
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
             progress.step(std::string(spec.model.placement.name));

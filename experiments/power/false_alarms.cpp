@@ -1,9 +1,14 @@
 #include "experiments/power/false_alarms.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/math/distributions/binomial.hpp>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include "experiments/command/journal.h"
 #include "experiments/command/progress.h"
@@ -72,10 +77,29 @@ Json header_of(const PowerRun& run) {
           {"configs", all}};
 }
 
-const Json* find(const std::vector<Json>& records, const std::string& name, int master_seed) {
-  const auto it = std::ranges::find_if(
-      records, [&](const Json& r) { return r["config"] == name && r["master_seed"] == master_seed; });
-  return it == records.end() ? nullptr : &*it;
+/// What a run gave, as run_once has it in JSON.
+struct Alarm {
+  Json record;
+  bool rejected, inconclusive;
+};
+
+/// By name of the configuration and master seed. Throws InputError for a record that is no such run.
+using Alarms = std::map<std::pair<std::string, int>, Alarm>;
+Alarms alarms_of(const Journal& journal) {
+  Alarms alarms;
+  for (std::size_t i = 0; i < journal.records().size(); ++i) {
+    const JournalPart record = journal.part(i);
+    constexpr std::array keys{"config",       "master_seed", "seed",   "rejected",
+                              "inconclusive", "worst",       "excess", "critical"};
+    if (record.json().size() != keys.size()) record.refuse(fmt::format("an object of {}", fmt::join(keys, ", ")));
+    if (!record.at("seed").json().is_number_unsigned()) record.at("seed").refuse("a whole number");
+    (void)record.at("worst").text();
+    (void)record.at("excess").number();
+    (void)record.at("critical").number();
+    alarms.try_emplace({record.at("config").text(), record.at("master_seed").whole(0, std::numeric_limits<int>::max())},
+                       Alarm{journal.records()[i], record.at("rejected").flag(), record.at("inconclusive").flag()});
+  }
+  return alarms;
 }
 
 std::string journal_path(const PowerRun& run) {
@@ -94,23 +118,27 @@ int allowed_rejections(int runs, double error) {
 
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
   Journal journal(journal_path(run), header_of(run));
+  Alarms alarms_kept = alarms_of(journal);
   FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
   progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
   const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
     for (int m = 0; m < master_seeds; ++m) {
-      if (find(journal.records(), name, m) == nullptr) {
+      auto kept = alarms_kept.find({name, m});
+      if (kept == alarms_kept.end()) {
         progress.throw_if_stop_requested();
-        journal.append(run_once(config, name, m, progress));
+        const Json record = run_once(config, name, m, progress);
+        journal.append(record);
+        kept = alarms_kept.try_emplace({name, m}, Alarm{record, record["rejected"], record["inconclusive"]}).first;
       }
       if (result.resumable == nullptr) {
         const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal.path());
         result.resumable = std::make_shared<Resumable>(progress.quiet() ? "" : note);
       }
-      const Json& record = *find(journal.records(), name, m);
+      const Alarm& alarm = kept->second;
       ++alarms.runs;
-      alarms.rejected += record["rejected"].get<bool>() ? 1 : 0;
-      alarms.inconclusive += record["inconclusive"].get<bool>() ? 1 : 0;
-      result.records.push_back(record);
+      alarms.rejected += alarm.rejected ? 1 : 0;
+      alarms.inconclusive += alarm.inconclusive ? 1 : 0;
+      result.records.push_back(alarm.record);
       progress.step(name);
     }
   };

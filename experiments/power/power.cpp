@@ -141,26 +141,28 @@ nlohmann::ordered_json json_of(const PowerRow& row) {
   return {{"stacks", stacks}, {"seconds", row.seconds}};
 }
 
-void read_row(const nlohmann::ordered_json& json, PowerRow& row) {
-  for (const auto& c : json.at("stacks")) {
-    const std::vector<double> numbers = values_of(c.at(5));
-    row.stacks.push_back({.placement = c.at(0),
-                          .input = c.at(1),
-                          .verdict = static_cast<Verdict>(c.at(2).get<int>()),
-                          .reason = c.at(3),
-                          .by = c.at(4),
-                          .excess = numbers.at(0),
-                          .critical = numbers.at(1)});
+void read_row(const JournalPart& cell, PowerRow& row) {
+  for (const JournalPart& stack : cell.at("stacks").entries()) {
+    const std::vector<JournalPart> parts = stack.entries(6);
+    const std::vector<double> numbers = parts[5].values(2);
+    row.stacks.push_back({.placement = parts[0].text(),
+                          .input = parts[1].text(),
+                          .verdict = static_cast<Verdict>(parts[2].whole(0, static_cast<int>(Verdict::not_checked))),
+                          .reason = parts[3].text(),
+                          .by = parts[4].text(),
+                          .excess = numbers[0],
+                          .critical = numbers[1]});
   }
-  row.seconds = json.at("seconds");
+  if (row.stacks.empty()) cell.at("stacks").refuse("a list of 1 or more");
+  row.seconds = cell.at("seconds").number();
 }
 
 /// The row of the journal, or else that of `confront`.
 template <class Confront>
 PowerRow kept_or(PowerRow row, const Progress& progress, const Confront& confront) {
   const std::string key = fmt::format("{}: {}", row.config, row.theory);
-  const auto* cell = progress.journal() == nullptr ? nullptr : progress.journal()->find(key);
-  if (cell != nullptr) {
+  const std::optional<JournalPart> cell = progress.journal() == nullptr ? std::nullopt : progress.journal()->find(key);
+  if (cell) {
     read_row(*cell, row);
     return row;
   }

@@ -7,9 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <stdexcept>
 
+#include "experiments/common/kept_reading.h"
 #include "experiments/common/over_seeds.h"
+#include "experiments/common/stacks.h"
 #include "experiments/converge/converge.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {
@@ -31,15 +36,15 @@ TEST_CASE("a cell is found by the same run when it opens the journal again, and 
   const testing::TemporaryFolder folder;
   {
     CellJournal journal(folder.path(), "test", resolved_with(1));
-    CHECK(journal.find("a") == nullptr);
+    CHECK_FALSE(journal.find("a"));
     journal.keep("a", Json{{"x", 1}});
   }
   const CellJournal same(folder.path(), "test", resolved_with(1));
-  REQUIRE(same.find("a") != nullptr);
-  CHECK((*same.find("a"))["x"] == 1);
-  CHECK(same.find("b") == nullptr);
-  CHECK(CellJournal(folder.path(), "test", resolved_with(2)).find("a") == nullptr);
-  CHECK(CellJournal(folder.path(), "other", resolved_with(1)).find("a") == nullptr);
+  REQUIRE(same.find("a"));
+  CHECK(same.find("a")->at("x").whole(0, 9) == 1);
+  CHECK_FALSE(same.find("b"));
+  CHECK_FALSE(CellJournal(folder.path(), "test", resolved_with(2)).find("a"));
+  CHECK_FALSE(CellJournal(folder.path(), "other", resolved_with(1)).find("a"));
   CHECK_MESSAGE(files_in(folder.path()) == 1, "journals without cells leave no file");
   same.remove();
   CHECK(files_in(folder.path()) == 0);
@@ -56,6 +61,77 @@ TEST_CASE("numbers keep every bit") {
   const std::vector<double> back = values_of(bits_of(values));
   REQUIRE(back.size() == values.size());
   CHECK(std::memcmp(back.data(), values.data(), values.size() * sizeof(double)) == 0);
+}
+
+TEST_CASE("digits that are no numbers are refused") {
+  const std::string good = bits_of(std::vector{1.0, 2.0});
+  for (const std::string& bad : {good.substr(1), good + "0", "g" + good.substr(1), "A" + good.substr(1),
+                                 " " + good.substr(1), "-" + good.substr(1), std::string("0x3ff0000000000")}) {
+    CHECK_THROWS_AS_MESSAGE(values_of(bad), std::invalid_argument, bad);
+  }
+  CHECK(values_of("").empty());
+}
+
+TEST_CASE("a part of a record is read strictly, and named where it is not as expected") {
+  const Json record{{"whole", 3},     {"huge", 1e300},  {"text", "a"}, {"bits", "3ff0000000000000"},
+                    {"list", {1, 2}}, {"null", nullptr}};
+  const JournalPart part(record, "file: record 2");
+  CHECK(part.at("whole").whole(3, 3) == 3);
+  CHECK(part.at("bits").values(1) == std::vector{1.0});
+  CHECK(part.at("list").entries(2).at(1).whole(2, 2) == 2);
+  CHECK(std::isnan(part.at("null").number()));
+  const auto message = [](const auto& read) {
+    try {
+      read();
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const auto refused = [&](const auto& read, const std::string& begin) {
+    const std::string found = message(read);
+    CHECK_MESSAGE(found.starts_with("file: record 2" + begin), found);
+  };
+  refused([&] { (void)part.at("none"); }, ": found an object, expected an object with \"none\"");
+  refused([&] { (void)part.at(std::size_t{0}); }, ": found an object, expected a list of 1 or more");
+  refused([&] { (void)part.at("list").at(2); }, ", list: found a list of 2, expected a list of 3 or more");
+  refused([&] { (void)part.at("list").entries(3); }, ", list: found a list of 2, expected a list of 3");
+  refused([&] { (void)part.at("whole").whole(4, 5); }, ", whole: found 3, expected a whole number from 4 to 5");
+  refused([&] { (void)part.at("huge").whole(0, 5); }, ", huge: found 1e+300, expected a whole number from 0 to 5");
+  refused([&] { (void)part.at("text").number(); }, ", text: found \"a\", expected a number");
+  refused([&] { (void)part.at("whole").text(); }, ", whole: found 3, expected text");
+  refused([&] { (void)part.at("whole").flag(); }, ", whole: found 3, expected true or false");
+  refused([&] { (void)part.at("bits").values(2); }, ", bits: found");
+  refused([&] { (void)part.at("text").values(); }, ", text: 1 hex digits");
+}
+
+TEST_CASE("readings of every placement are the same when they come from a journal") {
+  for (const char* placement : {"pre", "peri", "post", "residual", "mix"}) {
+    for (const bool backward : {false, true}) {
+      CAPTURE(std::string(placement));
+      CAPTURE(backward);
+      const testing::TemporaryFolder folder;
+      StackSpec spec;
+      spec.model = {.layers = 2, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
+      spec.model.mlp = backward ? MlpKind::swiglu : MlpKind::relu;
+      spec.model.placement = *find_placement(placement);
+      spec.input.tokens = 3;
+      RunOptions run;
+      run.backward = backward;
+      const auto backend = make_backend("cpu");
+      std::vector<std::vector<Json>> readings;
+      for (int time = 0; time < 2; ++time) {
+        CellJournal journal(folder.path(), "test", resolved_with(1));
+        Progress progress(true, {}, &journal);
+        auto& all = readings.emplace_back();
+        measure_stack(*backend, spec, run, 3, progress, [&](const Reading& r) { all.push_back(kept_json(r)); });
+        CHECK(all.size() == 3);
+        CHECK_MESSAGE(journal.find(seeds_key("reading", spec, run) + " seed 0").has_value() == (time == 1),
+                      "the second time they are not measured");
+      }
+      CHECK(readings[0] == readings[1]);
+    }
+  }
 }
 
 TEST_CASE("the keys of seeds differ in all that a result depends on") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "experiments/results/sha256.h"
 #include "sim/spec/error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -64,6 +65,44 @@ TEST_CASE("a damaged record in the middle is refused, as are another run's journ
   CHECK_THROWS_AS(Journal(path, Json{{"run", "b"}}), ConfigError);
   text[text.find("\"i\":1") + 4] = '7';
   write(path, text);
+  CHECK_THROWS_AS(Journal(path, header), InputError);
+}
+
+TEST_CASE("a file of that name that is no journal is refused and left as it is") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("journal");
+  const std::string whole = filled(path);
+  const std::string first = whole.substr(0, whole.find('\n') + 1);
+  for (const std::string& text :
+       {std::string("notes of mine\n"), std::string("notes of mine"), std::string("\n"), std::string(100, '\0'),
+        first + "and notes", first + "and notes\n", first + "\n", first + "0123456789abcdef 12 no JSON",
+        first + "0123456789abcdef 2 {\"more than said", first + "0123456789abcdeF"}) {
+    CAPTURE(text);
+    write(path, text);
+    CHECK_THROWS_AS(Journal(path, header), InputError);
+    CHECK(testing::bytes_of_file(path) == text);
+  }
+  CHECK_THROWS_AS(Journal(folder.path(), header), Error);
+  CHECK_THROWS_AS(Journal("/dev/null", header), InputError);
+}
+
+TEST_CASE("zeros that a loss of power left behind the last record are cut off") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("journal");
+  const std::string whole = filled(path);
+  for (const std::size_t kept : {std::size_t{0}, std::size_t{5}, std::size_t{17}, std::size_t{25}}) {
+    write(path, whole + whole.substr(0, kept) + std::string(50, '\0'));
+    CHECK(Journal(path, header).records().size() == 3);
+    CHECK(testing::bytes_of_file(path) == whole);
+  }
+}
+
+TEST_CASE("a record that is nested too deep is refused like a damaged one") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("journal");
+  const std::string whole = filled(path);
+  const std::string deep = "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  write(path, whole + sha256_hex(deep).substr(0, 16) + " " + std::to_string(deep.size()) + " " + deep + "\n");
   CHECK_THROWS_AS(Journal(path, header), InputError);
 }
 
