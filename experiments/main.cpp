@@ -14,6 +14,7 @@
 #include "experiments/results/provenance.h"
 #include "experiments/results/standard_streams.h"
 #include "sim/spec/error.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -66,13 +67,13 @@ int main(int argc, char** argv) {
     periscope::set_argv({argv, argv + argc});
     return periscope::run(argc, argv);
   } catch (const periscope::Error& error) {
-    periscope::print_message(fmt::format("periscope: {}\n", error.what()));
+    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     periscope::print_message("periscope: out of memory\n");
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
-    periscope::print_message(fmt::format("periscope: {}\n", error.what()));
+    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "experiments/certify/certify.h"
 #include "experiments/results/text_table.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::certify {
 
@@ -197,7 +198,7 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
 }  // namespace
 
 std::string table(const CertifyResult& r, const std::vector<NumberFormat>& formats, bool colour) {
-  std::string text = fmt::format("{}: bounds for {}; {:.2f} s\n", r.model, input_of(r), r.seconds);
+  std::string text = fmt::format("{}: bounds for {}; {:.2f} s\n", printable(r.model), input_of(r), r.seconds);
   text +=
       classes(r, formats) + verdicts(r, formats, colour) + conditions(r, formats) + attacks(r) + headroom(r, formats);
   return text;

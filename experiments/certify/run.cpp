@@ -154,8 +154,8 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progre
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {
+    result.weights = hashes_of_files(s.checkpoint->files());  // before they are read for long
     result.certificate = theory::certify(m, parameters, result.domain);
-    result.weights = hashes_of_files(s.checkpoint->files());
   } else {
     const HashedParameters hashed(parameters);
     result.certificate = theory::certify(m, hashed, result.domain);
@@ -183,7 +183,7 @@ Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const Ce
   nlohmann::ordered_json formats;
   for (const NumberFormat& f : own.formats) formats.push_back(f.name);
   nlohmann::ordered_json weights;
-  if (s.checkpoint != nullptr) weights["config.json"] = sha256_of_file(own.checkpoint + "/config.json");
+  if (s.checkpoint != nullptr) weights["config.json"] = sha256_of(s.checkpoint->config_file());
   for (const auto& [name, hash] : result.weights) weights[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["certify"].update(

@@ -9,6 +9,7 @@
 #include "experiments/command/command.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/results/standard_streams.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::checkpoint {
 namespace {
@@ -28,7 +29,7 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   within_memory(need, options.force, options.quiet, [&] { write_random_checkpoint(config, family, options.force); });
   const Checkpoint checkpoint(config.run.out);
-  if (!options.quiet) print_message(fmt::format("{}wrote {}\n", info_text(checkpoint), config.run.out));
+  if (!options.quiet) print_message(fmt::format("{}wrote {}\n", info_text(checkpoint), printable(config.run.out)));
   if (options.json) print_json(info_json(checkpoint));
   return ExitCode::ok;
 }

@@ -5,6 +5,7 @@
 
 #include "experiments/checkpoint/facts.h"
 #include "experiments/checkpoint/info.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::checkpoint {
 namespace {
@@ -65,7 +66,7 @@ std::string info_text(const Checkpoint& c) {
   const auto line = [&](std::string_view key, const std::string& value) {
     text += fmt::format("{:<12}{}\n", key, value);
   };
-  line("family", fmt::format("{} ({})", c.family().name, architecture_of(c)));
+  line("family", fmt::format("{} ({})", c.family().name, printable(architecture_of(c))));
   line("placement", fmt::format("{}: {}, x⁺ = {}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
                                 m.final_norm ? ", final norm" : ", no final norm",
                                 m.qk_norm == QkNorm::none   ? ""
@@ -86,18 +87,19 @@ std::string info_text(const Checkpoint& c) {
   for (const bool norms : {true, false}) {
     text += norms ? "\nnorms\n" : "\nmatrices\n";
     for (const NameRow& row : rows) {
-      if (is_norm(row) == norms) text += fmt::format("  {:<35} {}{}\n", row.parameter, row.part.tensor, layout_of(row));
+      if (is_norm(row) == norms)
+        text += fmt::format("  {:<35} {}{}\n", row.parameter, printable(row.part.tensor), layout_of(row));
     }
   }
   if (!c.unused().empty()) {
-    text += fmt::format("\nnot used: {} tensors, such as {}\n", c.unused().size(), c.unused().front());
+    text += fmt::format("\nnot used: {} tensors, such as {}\n", c.unused().size(), printable(c.unused().front()));
   }
   if (!c.defaults().empty()) {
     text += "\nnot in config.json:";
-    for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", key, value);
+    for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
     text.back() = '\n';
   }
-  for (const std::string& warning : c.warnings()) text += "\nwarning: " + warning + "\n";
+  for (const std::string& warning : c.warnings()) text += "\nwarning: " + printable(warning) + "\n";
   return text;
 }
 

@@ -11,6 +11,7 @@
 
 #include "experiments/results/json_text.h"
 #include "experiments/results/sha256.h"
+#include "experiments/results/standard_streams.h"
 #include "sim/spec/printable.h"
 
 namespace periscope {
@@ -54,10 +55,10 @@ void name_others(const std::string& own) {
   }
   std::ranges::sort(others);
   for (const std::string& other : others) {
-    fmt::print(stderr,
-               "{}: a stopped run of another configuration or program; it stays until that is repeated. If "
-               "nobody will, delete the file\n",
-               printable(other));
+    print_message(
+        fmt::format("{}: a stopped run of another configuration or program; it stays until that is repeated. If "
+                    "nobody will, delete the file\n",
+                    printable(other)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "experiments/results/netcdf_file.h"
 #include "experiments/results/standard_streams.h"
 #include "sim/checkpoint/output_file.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 
@@ -79,7 +80,7 @@ ExitCode publish(const std::string& name, const CommonOptions& options, const st
     json["theory_told"] = json["provenance"]["theory_told"];
   }
   const auto wrote = [&](const std::string& path) {
-    if (!options.quiet) print_message(fmt::format("wrote {}\n", path));
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(path)));
   };
   if (!out.empty()) {
     NetcdfDataset file = result.dataset();

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/input_file.h"
 #include "experiments/common/toml_reader.h"
-#include "experiments/results/sha256.h"
 #include "sim/spec/key.h"
 
 /// What is made from the rows of a section (sim/spec/key.h).
@@ -83,7 +83,7 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
     if (for_hash && key.effect == Effect::file) {
       const std::string path = json[std::string(key.name)];
       if (!path.empty())
-        json[std::string(key.name)] = sha256_of_file(path, std::string(section.name) + "." + std::string(key.name));
+        json[std::string(key.name)] = input_file(path, std::string(section.name) + "." + std::string(key.name)).sha256;
     }
   }
   return json;

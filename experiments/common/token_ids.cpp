@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
+#include "experiments/common/input_file.h"
 #include "sim/random/philox.h"
 #include "sim/spec/error.h"
 
@@ -14,17 +13,15 @@ namespace {
 
 /// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
 std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
-  if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("input.path {}: no such file", path));
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(static_cast<std::size_t>(tokens) + 1, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (file.gcount() != static_cast<std::streamsize>(bytes.size())) {
-    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
-                                 file.gcount(), tokens, bytes.size()));
+  const InputFile& file = input_file(path, "input.path");
+  const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
+  if (file.head.size() < needed) {
+    throw InputError(fmt::format("input.path {}: the file has {} bytes; {} tokens and a last label need {}", path,
+                                 file.size, tokens, needed));
   }
   std::vector<int> ids;
   for (int t = 0; t < tokens; ++t)
-    ids.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(t) + first]));
+    ids.push_back(static_cast<unsigned char>(file.head[static_cast<std::size_t>(t) + first]));
   return ids;
 }
 

@@ -1,15 +1,16 @@
 #include "experiments/common/token_input.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
 
+#include "experiments/common/input_file.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"
-#include "sim/checkpoint/mapped_file.h"
 #include "sim/core/backend.h"
 
 namespace periscope {
@@ -20,11 +21,21 @@ namespace fs = std::filesystem;
 /// Beyond this, attention's work is no longer what anybody meant by giving a file.
 constexpr std::size_t most_tokens = 1U << 14U;
 
+/// Whether something has that name; what it is, and whether it can be read, is said when it is opened.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);
+}
+
 constexpr std::string_view separators = " \t\r\n,";
 
-std::string contents(const std::string& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+/// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
+const std::string& contents(const std::string& path) {
+  const InputFile& file = input_file(path);
+  if (file.size > InputFile::most) {
+    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, InputFile::most));
+  }
+  return file.head;
 }
 
 /// A list of ids, wherever it stands: a flag's text or a file's.
@@ -72,7 +83,7 @@ std::vector<int> parse_ids(const IdList& list) {
 IdList id_list(const std::string& flag, const std::string& value) {
   const bool is_list = value.find_first_not_of("0123456789-+[]" + std::string(separators)) == std::string::npos;
   if (is_list) return {flag, false, value};
-  if (!fs::exists(value)) {
+  if (!is_there(value)) {
     throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or a file; no such file", flag, value));
   }
   return {value, true, contents(value)};
@@ -90,7 +101,7 @@ std::string other_tokenizer(const std::string& folder) {
   constexpr std::array names{"tokenizer.json", "tokenizer.model", "vocab.json",
                              "vocab.txt",      "merges.txt",      "spiece.model"};
   for (const char* name : names) {
-    if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+    if (is_there(fs::path(folder) / name)) return (fs::path(folder) / name).string();
   }
   return {};
 }
@@ -105,8 +116,8 @@ std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, con
         "one with --tokenizer, or encode elsewhere and pass --tokens",
         *source.text, folder, model.vocab));
   }
-  if (!fs::exists(*source.text)) throw ConfigError(fmt::format("--text {}: no such file", *source.text));
-  const std::string text = contents(*source.text);
+  if (!is_there(*source.text)) throw ConfigError(fmt::format("--text {}: no such file", *source.text));
+  const std::string& text = contents(*source.text);
   if (text.empty()) throw InputError(fmt::format("{}: no text", *source.text));
   return input.tokenizer->encode(text);
 }
@@ -118,6 +129,13 @@ void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
     throw ConfigError(
         fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
                     positions, positions));
+  }
+  // The scores of one head, T × T doubles, are held as a whole.
+  const double scores = 8.0 * static_cast<double>(count) * static_cast<double>(count);
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (scores > memory) {
+    throw ConfigError(fmt::format("{} tokens: the scores of a head would take {:.2g} GB, this machine has {:.2g} GB",
+                                  count, 1e-9 * scores, 1e-9 * memory));
   }
   if (!chosen && count > most_tokens) {
     throw ConfigError(
@@ -144,9 +162,10 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choi
   if (choice) {
     files.push_back(*choice);
   } else {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::string file = entry.path().filename().string();
-      if (file.starts_with("tok") && file.ends_with(".bin")) files.push_back(entry.path().string());
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      const std::string file = entry->path().filename().string();
+      if (file.starts_with("tok") && file.ends_with(".bin")) files.push_back(entry->path().string());
     }
   }
   std::ranges::sort(files);

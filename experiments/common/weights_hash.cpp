@@ -5,9 +5,8 @@
 
 #include <array>
 #include <filesystem>
-#include <set>
 
-#include "experiments/common/section.h"
+#include "experiments/results/sha256.h"
 
 namespace periscope {
 
@@ -38,11 +37,10 @@ std::size_t bytes_of(const Values& values) {
 }  // namespace
 
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
-  std::set<std::string> paths;
-  for (const std::string& name : files.names()) paths.insert(files.file_of(name));
   std::vector<NamedHash> hashes;
-  for (const std::string& path : paths) {
-    hashes.emplace_back(std::filesystem::path(path).filename().string(), sha256_of_file(path));
+  for (const SafetensorsFile& file : files.files()) {
+    if (file.tensors().empty()) continue;
+    hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), sha256_of(file.file()));
   }
   return hashes;
 }

@@ -13,7 +13,8 @@ namespace periscope {
 /// Name and SHA-256, in hex.
 using NamedHash = std::pair<std::string, std::string>;
 
-/// Of every file that holds a checkpoint's tensors, as sha256sum prints them; sorted by name.
+/// Of every file that holds a checkpoint's tensors, as sha256sum prints them; sorted by name. Of the files that are
+/// open, even if others have taken their names: to be asked before a run, which reads them.
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
 /// Another source's parameters, with the SHA-256 of everything that was read, as f64 in the order of reading.

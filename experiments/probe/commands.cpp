@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -83,6 +84,17 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
       [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
 }
 
+/// Every token is a pass over all before it, so their number is bounded where no table of positions does it.
+void require_room(const ModelSpec& model, std::size_t prompt, int count) {
+  constexpr std::int64_t most_read = 1 << 14;
+  const bool learned = model.embedding.positions > 0;
+  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_read;
+  const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
+  if (read <= room) return;
+  throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
+                                learned ? "the model has positions for" : "expected at most", room));
+}
+
 ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own, int count) {
   const Config config = load_for_checkpoint(options);
   const Checkpoint checkpoint(own.folder);
@@ -94,32 +106,37 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
   const TokenInput input = read_token_input(own.source, model, own.folder);
-  const int positions = model.embedding.positions - model.embedding.position_offset;
-  const std::int64_t needed = static_cast<std::int64_t>(input.ids.size()) + count - 1;  // the last token is not read
-  if (model.embedding.positions > 0 && needed > positions) {
-    throw ConfigError(
-        fmt::format("--count {}: {} tokens would be read, the model has positions for {}", count, needed, positions));
-  }
-  const int longest = static_cast<int>(std::min<std::int64_t>(needed, std::numeric_limits<int>::max()));
+  require_room(model, input.ids.size(), count);
+  const int longest = static_cast<int>(input.ids.size()) + count - 1;  // the last token is not read
   Need need = pass_need(model, longest, config.run.dtype, false, omp_get_max_threads());
   need.operations *= count / 2.0;  // a pass for every token, over half of them in the mean
   need.key = "--count or --max-tokens";
-  const std::vector<int> ids = within_memory(need, options.force, options.quiet, [&] {
-    Progress progress(options.quiet, stop_signalled);
-    progress.begin("generate", count);
-    return generate_greedily(context, input.ids, count, [&](int id) {
-      progress.throw_if_stop_requested();
-      progress.step(fmt::format("id {}", id));
+  std::vector<int> ids = input.ids;
+  const bool shown = !options.json && input.tokenizer != nullptr;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  GrowingText text(terminal);
+  const bool stopped = until_stopped([&] {
+    within_memory(need, options.force, options.quiet, [&] {
+      Progress progress(options.quiet || (shown && terminal), stop_signalled);  // which would be drawn into the text
+      if (shown) text.show(input.tokenizer->decode(ids));
+      progress.begin("generate", count);
+      (void)generate_greedily(context, input.ids, count, [&](int id) {
+        ids.push_back(id);
+        if (shown) text.show(input.tokenizer->decode(ids));
+        progress.step(fmt::format("id {}", id));
+        progress.throw_if_stop_requested();
+      });
     });
   });
-  const std::string text = input.tokenizer == nullptr ? "" : input.tokenizer->decode(ids);
+  if (shown) text.end();
+  if (!options.quiet) print_message(fmt::format("{}\n", fmt::join(ids, " ")));
+  if (stopped) throw Stopped();
   if (options.json) {
     nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
-    if (input.tokenizer != nullptr) json["text"] = text;
+    if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
     json["tokenizer"] = input.tokenizer_name;
     print_json(json);
   }
-  if (!options.quiet) print_message(fmt::format("{}\n{}\n", fmt::join(ids, " "), text));
   return ExitCode::ok;
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/results/standard_streams.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/spec/error.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::probe {
 
@@ -22,6 +24,38 @@ std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, 
     on_token(ids.back());
   }
   return ids;
+}
+
+namespace {
+
+/// Bytes at the end of `text` that begin a character of UTF-8 whose rest may still come.
+std::size_t unfinished(const std::string& text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0U) == 0x80) continue;
+    const std::size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void GrowingText::print(std::size_t end) {
+  if (end <= printed_) return;
+  const std::string raw = whole_.substr(printed_, end - printed_);
+  print_result(terminal_ ? printable(raw, Layout::lines) : raw);
+  printed_ = end;
+}
+
+void GrowingText::show(const std::string& whole) {
+  whole_ = whole;
+  print(whole_.size() - (terminal_ ? unfinished(whole_) : 0));
+}
+
+void GrowingText::end() {
+  print(whole_.size());
+  print_result("\n");
 }
 
 }  // namespace periscope::probe

@@ -5,6 +5,7 @@
 #include "experiments/probe/probe.h"
 #include "experiments/results/text_table.h"
 #include "sim/numerics/number_format.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::probe {
 namespace {
@@ -19,9 +20,9 @@ double at(const Profile& profile, Statistic statistic, Signal signal, std::size_
 
 std::string heading(const ProbeResult& r) {
   const ModelSpec& m = r.at_init.model;
-  std::string text =
-      fmt::format("{}: {}{}{}, {} layers, width {}, {} tokens, {}\n", r.model, r.family, r.family.empty() ? "" : ", ",
-                  m.placement.name, m.layers, m.width, r.input.ids.size(), name_of(r.dtype));
+  std::string text = fmt::format("{}: {}{}{}, {} layers, width {}, {} tokens, {}\n", printable(r.model), r.family,
+                                 r.family.empty() ? "" : ", ", m.placement.name, m.layers, m.width, r.input.ids.size(),
+                                 name_of(r.dtype));
   if (!std::isnan(r.measured.loss)) {
     text += fmt::format("loss {:.6g} nats per token, perplexity {:.6g}\n", r.measured.loss, std::exp(r.measured.loss));
   }
@@ -103,7 +104,7 @@ std::string table(const ProbeResult& r) {
   if (const int at = r.measured.reading.diverged_at; at >= 0)
     text += fmt::format("not finite from sublayer {} on\n", at);
   if (const std::string what = not_finite(r); !what.empty()) text += fmt::format("not finite: {}\n", what);
-  for (const std::string& note : r.notes) text += "note: " + note + "\n";
+  for (const std::string& note : r.notes) text += "note: " + printable(note) + "\n";
   return text;
 }
 

@@ -78,11 +78,16 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput
   return notes;
 }
 
-Resolved resolved_of(const ProbeConfig& config, const Checkpoint& checkpoint, const ProbeResult& result) {
+/// What is computed from: the hashes of config.json and of the tensors' files.
+nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
+  nlohmann::ordered_json files{{"config.json", sha256_of(checkpoint.config_file())}};
+  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
+  return files;
+}
+
+Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& files, const ProbeResult& result) {
   Resolved all = resolved(config, {result.at_init});
   all.add(section, config);
-  nlohmann::ordered_json files{{"config.json", sha256_of_file(checkpoint.folder() + "/config.json")}};
-  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) (*json)["checkpoint"] = files;
   all.hashed["ids"] = result.input.ids;
   all.hashed["labels"] = result.input.labels;
@@ -102,6 +107,7 @@ const Section<ProbeConfig> section{"probe", keys};
 
 ProbeResult run(const ProbeConfig& config, Progress& progress) {
   const Checkpoint checkpoint(config.checkpoint);
+  const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
@@ -131,7 +137,7 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
         result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
       }
       result.notes = notes_of(checkpoint, result.input);
-      result.provenance = provenance(config, resolved_of(config, checkpoint, result));
+      result.provenance = provenance(config, resolved_of(config, files, result));
       result.provenance["checkpoint"] = config.checkpoint;
     });
   });

@@ -7,6 +7,7 @@
 #include "experiments/common/told.h"
 #include "experiments/results/build_info.h"
 #include "experiments/results/json_text.h"
+#include "experiments/results/sha256.h"
 
 namespace periscope {
 namespace {

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
-#include "sim/spec/error.h"
+#include "sim/checkpoint/mapped_file.h"
 
 namespace periscope {
 namespace {
@@ -37,17 +37,19 @@ std::string sha256_hex(const std::string& text) {
   return sha256([rest = std::string_view(text)]() mutable { return std::exchange(rest, {}); });
 }
 
-std::string sha256_of_file(const std::string& path, const std::string& name) {
-  const std::string what = name.empty() ? path : name + " " + path;
-  if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("{}: no such file", what));
-  std::ifstream file(path, std::ios::binary);
-  std::string buffer(1U << 20U, '\0');
-  const std::string hash = sha256([&] {
-    file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    return std::string_view(buffer.data(), static_cast<std::size_t>(file.gcount()));
+std::string sha256_of(const MappedFile& file) {
+  constexpr std::size_t piece_bytes = 1U << 20U;
+  std::size_t done = 0;
+  std::span<const std::byte> piece;
+  return sha256([&] {
+    file.release(piece);  // which is hashed
+    file.check_unchanged();
+    piece = file.bytes().subspan(done, std::min(piece_bytes, file.bytes().size() - done));
+    done += piece.size();
+    return std::string_view(reinterpret_cast<const char*>(piece.data()), piece.size());
   });
-  if (!file.eof()) throw InputError(fmt::format("{}: cannot be read to its end", what));
-  return hash;
 }
+
+std::string sha256_of_file(const std::string& path) { return sha256_of(MappedFile(path)); }
 
 }  // namespace periscope

@@ -4,8 +4,12 @@
 
 namespace periscope {
 
-/// The SHA-256 of a text, and of the bytes of a regular file. InputError, which begins with `name`, for another path.
+class MappedFile;
+
+/// The SHA-256, in hex, of a text, and of a file's bytes. Throws InputError for a path of no regular file, and for a
+/// file that changes meanwhile.
 std::string sha256_hex(const std::string& text);
-std::string sha256_of_file(const std::string& path, const std::string& name = {});
+std::string sha256_of(const MappedFile& file);
+std::string sha256_of_file(const std::string& path);
 
 }  // namespace periscope

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <numbers>
 
 #include "experiments/agreement/findings.h"
 #include "experiments/command/progress.h"
 #include "experiments/verify/bound_case.h"
+#include "sim/checkpoint/strict_json.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/error.h"
 #include "sim/spec/first_exception.h"
@@ -188,12 +188,11 @@ std::optional<std::pair<std::uint64_t, std::uint32_t>> parse_id(const std::strin
 }
 
 BoundCase read_case(const std::string& path) {
-  std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path)) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) {
     throw ConfigError(fmt::format("--replay {}: expected SEED:ID, as in 0:1234, or a JSON file with a case", path));
   }
-  const auto json = nlohmann::ordered_json::parse(file, nullptr, false);
-  if (json.is_discarded()) throw InputError(fmt::format("{}: not JSON: expected a case that verify has written", path));
+  const nlohmann::ordered_json json = read_strict_json(path);
   return case_from_json(json, path);
 }
 

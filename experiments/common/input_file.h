@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace periscope {
+
+/// A file of text or token ids, as it was when this process first asked for it.
+struct InputFile {
+  static constexpr std::size_t most = 64U << 20U;
+  std::string head;    ///< the first bytes, `most` of them or all
+  std::uint64_t size;  ///< of the whole file
+  std::string sha256;  ///< of the whole file, in hex
+};
+
+/// Reads a file once: whoever asks again gets the same bytes and the same hash, though the file be replaced meanwhile.
+/// So a long run reads one text for all its seeds, and its provenance names the text that it read. Several threads may
+/// ask. Throws InputError, which begins with `name` if there is one, for what is no regular file or changes while it
+/// is read.
+const InputFile& input_file(const std::string& path, const std::string& name = {});
+
+}  // namespace periscope
