@@ -54,7 +54,7 @@ Need width_need(const StackSpec& spec, int seeds, int replicates, int threads) {
   const double key = static_cast<double>(m.kv_heads) * m.head_dim;
   const double count = replicates > 0 ? replicates : theory::replicates_for(spec, seeds);
   Need chain;
-  chain.add(8.0 * rows * frame * 5.0, "input.tokens");  // the state, its branch, and what they are made of
+  chain.add(8.0 * rows * frame * 3.5, "input.tokens");  // the state, its branch, and what they are made of
   chain.add(8.0 * t * t * 6.0, "input.tokens");
   chain.add(8.0 * t * (3.0 * query + 2.0 * key), "model.heads");
   chain.add(4.0 * (frame + t) * std::max(query, 128.0), "model.heads");
