@@ -51,7 +51,7 @@ std::string no_number(const Profile& profile) {
       largest = std::max(largest, curve->value[i]);
     }
   }
-  constexpr double lost = 1e-290;
+  constexpr double lost = 1e-140;  // half of double's exponents: kernels multiply two of these
   if (largest > 1.0 / lost) return fmt::format("the predicted second moment overflows at depth {}", depth);
   if (smallest < lost) return fmt::format("the predicted second moment underflows before depth {}", depth);
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);

@@ -191,7 +191,10 @@ TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number 
     c.log_law.add({1.0, 2.0});
   }
   c.ratio_predicted = c.rms_a_predicted = {{1.0, 2.0}, {0.0, 0.0}};
-  c.ratios = {Finding{.verdict = Verdict::agrees}, Finding{.verdict = Verdict::inconclusive, .reason = "weak"}};
+  c.ratios.resize(2);
+  c.ratios[0].verdict = Verdict::agrees;
+  c.ratios[1].verdict = Verdict::inconclusive;
+  c.ratios[1].reason = "weak";
   const auto outcome = [&] {
     gradients::CrossoverResult result{.factors = {0.1, 1.0}, .placements = {c}, .order = {}, .condition = {}};
     return gradients::crossover_outcome(config, result);

@@ -293,6 +293,7 @@ TEST_CASE("theory says of an underflow that it is one") {
   spec.init.scheme = InitScheme::normal;
   spec.init.std = 1e-100;
   spec.model.norm_eps = 1e300;
+  spec.input.correlation = 0.0;
   const Prediction p = predict(spec, {}, {.most_samples = 8});
   CHECK(p.refusal == "the predicted second moment underflows before depth 3");
 }
