@@ -9,9 +9,9 @@ from pathlib import Path
 from plots import drawing
 
 ABOUT = "Draws Periscope's result files. Figures are drawn anew each time, and replaced only by complete ones."
-CODES = """exit codes: 0 all figures are drawn; 1 a file could not be read, or a figure not drawn or written: it is named
-on standard error, and all others are drawn; 2 usage; 3 RESULTS_DIR holds no result file; 130, 143 stopped by SIGINT,
-SIGTERM"""
+CODES = """exit codes: 0 all figures are drawn; 1 a file could not be read, or a figure not drawn or written: it is
+named on standard error, and all others are drawn; 2 usage; 3 RESULTS_DIR holds no result file; 130, 143 stopped by
+SIGINT, SIGTERM"""
 
 
 def main() -> int:

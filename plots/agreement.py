@@ -28,8 +28,12 @@ def _residuals(result: Result, i: int) -> Figure:
     def panel(axes: Axes, p: int, look: style.Look) -> None:
         axes.axhspan(-2, 2, color="0.93", zorder=0)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
+        shown = {name: residual(curves.select(result, name, (i, p))) for name in STATISTICS}
+        if not any(np.isfinite(z).any() for z in shown.values()):
+            style.nothing_finite(axes)  # of one seed there is no standard error
+        axes.set_xlim(-0.02 * result["depth"][-1], 1.02 * result["depth"][-1])
         for name, (_, colour, marker) in STATISTICS.items():
-            z = residual(curves.select(result, name, (i, p)))
+            z = shown[name]
             axes.plot(result["depth"], z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6)
         axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
 
@@ -41,7 +45,7 @@ def _residuals(result: Result, i: int) -> Figure:
 def caption(result: Result, i: int) -> str:
     words = (
         f"{style.title(style.INPUTS[result['input'][i]])}: measured minus predicted over their combined standard error "
-        f"({result.seeds} seeds); grey: ± 2. Depths of one run are correlated. Titles: the verdict over all sites, "
+        f"({result.seeds_in_words}); grey: ± 2. Depths of one run are correlated. Titles: the verdict over all sites, "
         "which counts only what goes beyond a finite-width term (T19)."
     )
     return f"{words} {result.setting()}"

@@ -32,6 +32,9 @@ def draw(axes: Axes, look: style.Look, x: np.ndarray, curve: Curve, points: slic
         return
     over = 2.1 if look.dash == "-" else 2.2
     axes.plot(x, curve["predicted"], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=over)
+    if np.isfinite(curve["predicted"]).sum() == 1:  # one layer: a line of one point would not be seen
+        axes.plot(x, curve["predicted"], color=look.colour, linestyle="", marker="_", markersize=12,
+                  markeredgewidth=1.3, markeredgecolor=look.colour, zorder=over)  # fmt: skip
     margin = 2 * curve["predicted_stderr"]
     axes.fill_between(x, curve["predicted"] - margin, curve["predicted"] + margin, color=look.colour, alpha=0.25, lw=0)
     if "measured" in curve:

@@ -153,7 +153,8 @@ def _massive(result: Result) -> Figure:
             Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
     words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
-             f"|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. {_top(result)}")  # fmt: skip
+             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. "
+             f"{_top(result)}")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))
 
 

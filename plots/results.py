@@ -42,6 +42,10 @@ class Result:
     def seeds(self) -> int:
         return self.config["converge" if "bias" in self else "run"]["seeds"]
 
+    @property
+    def seeds_in_words(self) -> str:
+        return "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+
     def setting(self) -> str:
         """The sentences of a caption that say what was run, and with which Periscope."""
         stack = self.config["stacks"][0]

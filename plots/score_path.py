@@ -53,4 +53,4 @@ def _gradients(result: Result) -> Figure:
 
 def reading(result: Result) -> str:
     words = "Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction. Markers: mean of "
-    return f"{words}{result.seeds} seeds, ± 2 standard errors. {result.setting()}"
+    return f"{words}{result.seeds_in_words}, ± 2 standard errors. {result.setting()}"
