@@ -12,7 +12,7 @@
 #include "experiments/results/standard_streams.h"
 #include "experiments/toy/toy_vector.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -74,7 +74,7 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
     }
     if (names.empty() || word.starts_with("-")) return "";
     if (std::ranges::find(names, word) == names.end()) {
-      return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shown(word),
+      return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
                          fmt::join(names, ", "), path, nearest(word, names));
     }
     at = at->get_subcommand(word);

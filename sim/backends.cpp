@@ -8,7 +8,7 @@
 #include "sim/no_cuda/backend.h"
 #include "sim/reference/backend.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -23,7 +23,7 @@ std::unique_ptr<Backend> make_backend(std::string_view device) {
   if (device == "cpu") return make_cpu_backend();
   if (device == "reference") return make_reference_backend();
   if (device == "cuda") return make_cuda_backend();
-  throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference or cuda", shown(device)));
+  throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference or cuda", shortened(device)));
 }
 
 }  // namespace periscope

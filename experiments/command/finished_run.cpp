@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "experiments/results/json_text.h"
+#include "experiments/results/netcdf_reader.h"
 #include "experiments/results/sha256.h"
 #include "experiments/results/standard_streams.h"
 
@@ -98,8 +99,6 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const std::st
   std::string reason;
   NetcdfDataset data;
   try {
-    // The library would wait for ever for a FIFO's other end.
-    if (!std::filesystem::is_regular_file(path)) throw InputError(fmt::format("{}: no regular file", path));
     data = read_netcdf(path);
     reason = objection(data, resolved);
     if (reason.empty() && json_file && !std::filesystem::exists(fmt::format("{}/{}.json", out, name), unreadable)) {

@@ -10,7 +10,7 @@
 
 #include "sim/backends.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -20,7 +20,7 @@ std::uint64_t parse_seed(const std::string& word) {
   std::int64_t seed = -1;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), seed);
   if (error != std::errc() || end != word.data() + word.size() || seed < 0) {
-    throw ConfigError(fmt::format("--seed {}: expected a whole number from 0 to 2^63 - 1", shown(word)));
+    throw ConfigError(fmt::format("--seed {}: expected a whole number from 0 to 2^63 - 1", shortened(word)));
   }
   return static_cast<std::uint64_t>(seed);
 }
@@ -82,7 +82,7 @@ NumberFormat parse_format(const std::string& word) {
   if (at != number_formats.end()) return *at;
   std::vector<std::string_view> names;
   for (const NumberFormat& f : number_formats) names.push_back(f.name);
-  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", shown(word), fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", shortened(word), fmt::join(names, ", ")));
 }
 
 }  // namespace periscope

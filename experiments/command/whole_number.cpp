@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 
@@ -13,7 +13,7 @@ CLI::Validator positive_up_to(int most) {
             int value = 0;
             const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
             const bool holds = error == std::errc() && end == word.data() + word.size() && value >= 1 && value <= most;
-            return holds ? "" : fmt::format("{}: expected a whole number from 1 to {}", shown(word), most);
+            return holds ? "" : fmt::format("{}: expected a whole number from 1 to {}", shortened(word), most);
           },
           fmt::format("1 to {}", most)};
 }

@@ -11,7 +11,7 @@
 #include "experiments/common/setting.h"
 #include "experiments/common/toml_reader.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -124,7 +124,7 @@ void require_known(const std::string& setting, std::string_view flag, std::strin
   const std::vector<std::string> keys = known_keys(meant);
   if (std::ranges::find(keys, key) != keys.end()) return;
   const std::string_view unknown = meant.empty() ? "unknown key " : "";
-  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shown(setting), unknown, shown(key),
+  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shortened(setting), unknown, shortened(key),
                                 expected, nearest_key(key, keys)));
 }
 
@@ -133,7 +133,7 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
   std::ranges::sort(entries);
   const auto twice = std::ranges::adjacent_find(entries);
   if (twice == entries.end()) return;
-  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shown(*twice)));
+  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
 }
 
 /// Throws ConfigError for anything in `table` that no section knows or takes.
@@ -200,7 +200,7 @@ DType parse_dtype(const std::string& word) {
   if (word == "bf16" || word == "f16") {
     throw ConfigError(fmt::format("run.dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
   }
-  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shown(word)));
+  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
 }
 
 std::vector<StackSpec> Config::stacks() const {

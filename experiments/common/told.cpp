@@ -6,7 +6,7 @@
 
 #include "experiments/results/json_text.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -71,7 +71,7 @@ std::string told_lines(const Config& config) {
   if (words.empty()) {  // of the stacks nothing; how precise it has to be, perhaps
     for (const std::string& setting : config.theory_settings) {
       if (setting.starts_with("theory.fault=")) continue;
-      words += fmt::format("{}{}", words.empty() ? "" : ", ", shown(setting));
+      words += fmt::format("{}{}", words.empty() ? "" : ", ", shortened(setting));
     }
   }
   return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);

@@ -14,7 +14,7 @@
 
 #include "experiments/common/setting.h"
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -24,7 +24,7 @@ std::string text_of(const toml::node& node) {
   node.visit([&](const auto& value) { text << value; });
   std::string line = text.str();
   std::ranges::replace(line, '\n', ' ');
-  return shown(line);
+  return shortened(line);
 }
 
 /// The first line with far more dots between its keys than any key has parts, or 0. Texts in quotes are not told from
@@ -46,7 +46,7 @@ int line_with_deep_keys(std::string_view text) {
 std::string text_of(const std::string& file) {
   constexpr std::uintmax_t most_bytes = 1 << 20;
   const auto refuse = [&](std::string_view why) -> void {
-    throw ConfigError(fmt::format("--config {}: {}", shown(file), why));
+    throw ConfigError(fmt::format("--config {}: {}", shortened(file), why));
   };
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(file, error);
@@ -63,7 +63,7 @@ std::string text_of(const std::string& file) {
   if (text.size() > most_bytes) refuse(fmt::format("has more than {} bytes, expected a TOML file", most_bytes));
   if (const int line = line_with_deep_keys(text); line > 0) {
     throw ConfigError(
-        fmt::format("{}:{}: a key of more than 1000 parts: expected at most {}", shown(file), line, most_key_parts));
+        fmt::format("{}:{}: a key of more than 1000 parts: expected at most {}", shortened(file), line, most_key_parts));
   }
   return text;
 }
@@ -79,7 +79,7 @@ std::string TomlReader::full(std::string_view key) const {
 
 std::string TomlReader::where(const toml::node& node) const {
   const auto line = node.source().begin.line;
-  return line > 0 && node.source().path ? fmt::format("{}:{}: ", shown(file_), line) : "";
+  return line > 0 && node.source().path ? fmt::format("{}:{}: ", shortened(file_), line) : "";
 }
 
 void TomlReader::fail(std::string_view key, const toml::node& found, const std::string& expected) const {
@@ -180,7 +180,7 @@ std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
   const toml::node* node = table_->get(key);
   const std::vector<std::string> all(names.begin(), names.end());
   throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(*node), full(key),
-                                shown(word), fmt::join(names, ", "), nearest(word, all)));
+                                shortened(word), fmt::join(names, ", "), nearest(word, all)));
 }
 
 TomlReader TomlReader::table(std::string_view key) {
@@ -196,7 +196,7 @@ void TomlReader::finish() const {
     const std::vector<std::string> all(known_.begin(), known_.end());
     throw ConfigError(
         fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}",
-                    where(node), shown(full(key.str())), full(nearest(key.str(), all))));
+                    where(node), shortened(full(key.str())), full(nearest(key.str(), all))));
   }
 }
 
@@ -208,7 +208,7 @@ toml::table read_table(const std::string& file, const std::vector<std::string>& 
       table = toml::parse(text, file);
     } catch (const toml::parse_error& error) {
       throw ConfigError(
-          fmt::format("{}:{}: not TOML: {}", shown(file), error.source().begin.line, shown(error.description())));
+          fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
     }
   }
   for (const std::string& setting : settings) apply_setting(table, setting);
@@ -233,7 +233,7 @@ void apply_setting(toml::table& table, const std::string& setting, std::string_v
   while (std::getline(path, rest, '.')) {
     const auto [it, inserted] = parent->insert(key, toml::table{});
     parent = it->second.as_table();
-    if (parent == nullptr) throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shown(setting), key));
+    if (parent == nullptr) throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
     key = rest;
   }
   parent->insert_or_assign(key, *parsed.get("value"));

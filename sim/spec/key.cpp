@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "sim/spec/error.h"
-#include "sim/spec/shown.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -39,7 +39,7 @@ void require(bool holds, std::string_view section, std::string_view key, const s
 template <class T>
 void require_list(const Range& range, std::string_view section, std::string_view key, const std::vector<T>& values,
                   bool whole) {
-  const std::string found = shown(fmt::format("[{}]", fmt::join(values, ", ")));
+  const std::string found = shortened(fmt::format("[{}]", fmt::join(values, ", ")));
   const bool in_range = !values.empty() && std::ranges::all_of(values, [&](T v) { return range.holds(v); });
   require(in_range, section, key, found, expected(range, whole, true));
   std::vector<T> sorted = values;

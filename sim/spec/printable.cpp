@@ -1,5 +1,7 @@
 #include "sim/spec/printable.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +66,14 @@ std::string printable(std::string_view text, Layout layout) {
     text.remove_prefix(bytes);
   }
   return out;
+}
+
+std::string shortened(std::string_view text) {
+  constexpr std::size_t longest = 200;
+  if (text.size() <= longest) return printable(text);
+  std::size_t end = longest;
+  while (end > longest - 4 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;  // whole characters
+  return fmt::format("{} … ({} bytes)", printable(text.substr(0, end)), text.size());
 }
 
 }  // namespace periscope

@@ -16,4 +16,7 @@ enum class Layout {
 /// overrides, line separators) "\u202e". All else stays as it is, backslashes too.
 [[nodiscard]] std::string printable(std::string_view text, Layout layout = Layout::line);
 
+/// The same for a message of one line: of what is longer than 200 bytes the beginning, with its length in bytes.
+[[nodiscard]] std::string shortened(std::string_view text);
+
 }  // namespace periscope

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "experiments/results/netcdf_file.h"
+#include "experiments/results/netcdf_reader.h"
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/temporary_folder.h"
