@@ -138,7 +138,7 @@ TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
         const GeneratedWeights weights(truth(), spec, DType::f64, 1);
         const TheoryParameters parameters(truth(), spec.model, weights);
         for (const RunArithmetic& arithmetic : arithmetics) {
-          CAPTURE(placement);
+          CAPTURE(std::string(placement));
           CAPTURE(embedding_norm);
           CAPTURE(std::string(arithmetic.stored.name));
           CAPTURE(static_cast<int>(arithmetic.kind));
