@@ -41,6 +41,10 @@ std::vector<double> AlignedWeights::other_side(int layer, Weight weight, std::si
   // The rows that the tokens 0 and their positions read are the largest.
   if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
   if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
+  // Later heads count more in the output, so that the order of the heads matters to it.
+  if (weight == Weight::o) {
+    for (std::size_t i = 0; i < n; ++i) b[i] = 0.2 + 0.1 * static_cast<double>(i);
+  }
   if (weight != Weight::q && weight != Weight::k && weight != Weight::v) return b;
   const auto e = static_cast<std::size_t>(model_.head_dim);
   const std::vector<double> turn = model_.rope_frequencies_at(layer);

@@ -1,5 +1,5 @@
-#include "tests/support/doctest.h"
 #include <fmt/format.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +35,10 @@ double least_share(const ModelSpec& m, bool exact) {
   return exact || m.norm == NormKind::rms ? proof : proof * std::pow((m.width - 1.0) / m.width, 1.5);
 }
 
+/// Signals of heads and units, every feature of which attains its bound: a head that is given another's is noticed.
+const std::set<Signal> feature_by_feature{Signal::v,    Signal::scores, Signal::mixed,
+                                          Signal::gate, Signal::up,     Signal::hidden};
+
 /// Signals whose bounds the input along (1, ±1 …)/√D does not attain: those of single features of a norm's output, and
 /// sums with them.
 const std::set<Signal> of_single_features{Signal::A_out,     Signal::B_out,       Signal::sum,       Signal::x_out,
@@ -58,6 +62,15 @@ void hold(const std::string& what, const Certificate& certificate, const SignalM
     const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
     attained.share[b.signal] = std::max(attained.share[b.signal], share);
     if (b.signal >= Signal::dots || b.largest == 0.0) continue;
+    const std::vector<double>& each = *seen.find(b.signal, b.sublayer);
+    for (std::size_t k = 0; k < each.size(); ++k) {
+      const double bound = b.magnitude[static_cast<Eigen::Index>(k)];
+      // A head that is silent is bounded by what underflow may leave.
+      const bool silent = bound < 1e-300;
+      const bool tight = silent || !feature_by_feature.contains(b.signal) || each[k] >= least * bound;
+      CHECK_MESSAGE((each[k] <= bound * (1.0 + rounding) && tight), name, ", feature ", k, ": ", each[k], " of ",
+                    bound);
+    }
     if (direction == Direction::spread && of_single_features.contains(b.signal)) continue;
     attained.signals.insert(b.signal);
     CHECK_MESSAGE(share >= least, name);

@@ -52,6 +52,7 @@ std::vector<MadeFile> bad_safetensors() {
       {"a header longer than the file", length_bytes(3) + "{}", "header has 3 bytes, but only 2 follow"},
       {"a length that wraps with the 8 bytes", length_bytes(~0ULL - 7) + "{}", "expected at most 100000000"},
       {"the largest length", length_bytes(~0ULL) + "{}", "18446744073709551615 bytes, expected at most 100000000"},
+      {"just the limit", length_bytes(100'000'000) + "{}", "header has 100000000 bytes, but only 2 follow"},
       {"one byte above the limit", length_bytes(100'000'001) + "{}", "100000001 bytes, expected at most 100000000"},
       {"a length in the wrong byte order", "\x00\x00\x00\x00\x00\x00\x00\x02{}"s, "expected at most 100000000"},
       {"text instead of a length", R"({"t":{"dtype":"F32"}})", "expected at most 100000000"},

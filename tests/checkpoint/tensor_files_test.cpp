@@ -96,6 +96,17 @@ TEST_CASE("oddities are warnings: a tensor that the index does not map, a wrong 
   CHECK(files.warnings()[1] == folder.path(index_name) + ": total_size is 3, but the tensors have 4 bytes");
 }
 
+TEST_CASE("a sum of bytes that is too large is a warning as well") {
+  const TemporaryFolder folder;
+  write_shards(folder);
+  std::string index = bytes_of_file(folder.path(index_name));
+  index.replace(index.find(":3}"), 3, ":5}");
+  folder.write(index_name, index);
+  const TensorFiles files(folder.path());
+  REQUIRE(files.warnings().size() == 1);
+  CHECK(files.warnings()[0] == folder.path(index_name) + ": total_size is 5, but the tensors have 3 bytes");
+}
+
 TEST_CASE("a folder without tensors is refused, and what it has is named") {
   const TemporaryFolder folder;
   check_refused(folder.path("missing"), "no such folder, expected a folder with model.safetensors");

@@ -93,6 +93,13 @@ TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table
   check_signals("checkpoint", spec);
 }
 
+TEST_CASE("every signal of two streams with scales") {
+  StackSpec spec = placed(tiny_stack(), "residual-dual");
+  spec.model.placement.rule = nullptr;
+  spec.model.placement.custom = {.norm_a = true, .norm_c = true, .alpha = 0.7, .beta = 1.3};
+  check_signals("two streams with scales", spec);
+}
+
 TEST_CASE("ResiDual: the gradient at depth 0 is that of both streams, above it that of the Post stream alone") {
   const StackSpec spec = placed(tiny_stack(), "residual-dual");
   const Gradients g = gradients_of(truth_target(), loss_problem(spec, 6));

@@ -19,7 +19,10 @@ using Values = std::vector<double>;
 class ByHand {
  public:
   explicit ByHand(std::string_view placement = "peri", int sequences = 1, int layers = 1)
-      : spec_(with(placement, layers)),
+      : ByHand(with(placement, layers), sequences) {}
+  explicit ByHand(const SublayerRule& rule) : ByHand(with(rule), 1) {}
+  ByHand(StackSpec spec, int sequences)
+      : spec_(std::move(spec)),
         weights_(truth(), spec_, DType::f64, 1),
         context_{truth(), spec_.model, weights_, sequences},
         probe_(context_) {}
@@ -37,6 +40,11 @@ class ByHand {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.layers = layers;
     spec.model.width = 2;
+    return spec;
+  }
+  static StackSpec with(const SublayerRule& rule) {
+    StackSpec spec = with("none", 1);
+    spec.model.placement = custom_placement(rule);
     return spec;
   }
   static Tensor rows(const Values& x) {
@@ -108,6 +116,16 @@ TEST_CASE("the branch: its share of the stream, and the angle between the two") 
     CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
+}
+
+TEST_CASE("the branch beside a scaled stream: |beta/alpha| times the quotient of lengths, the plain angle") {
+  ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});
+  probe.input({1, 0});
+  probe.site(0, Signal::x_in, {1, 0});
+  probe.site(0, Signal::B_out, {3, 4});
+  const Reading r = probe.take();
+  CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 0) == Approx(6.0 * 5.0));
+  CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 0) == Approx(0.6));
 }
 
 TEST_CASE("angular distance between depths, mean over tokens, in half turns") {

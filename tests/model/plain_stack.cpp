@@ -159,7 +159,7 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
 
 PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
   const PlainStack stack(m, backend, weights);
-  const bool two_streams = m.placement.name == "residual-dual";
+  const bool two_streams = m.placement.name == "residual-dual";  // with scales of its own too
   PlainRecord record;
   Rows x = m.embedding_norm ? stack.norm(0, Weight::embedding_norm, embedded) : embedded;
   Rows r = x;
@@ -177,7 +177,7 @@ PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const Weight
     record.site[{l, Signal::B_out}] = b;
     record.site[{l, Signal::x_out}] = x;
     if (!two_streams) continue;
-    r = combined(1.0, r, 1.0, b);
+    r = combined(1.0, r, rule.beta, b);
     record.site[{l, Signal::r_out}] = r;
   }
   record.stream = x;

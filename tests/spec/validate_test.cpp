@@ -86,6 +86,7 @@ TEST_CASE("values at the edge of what can be") {
       [](StackSpec& s) { s.model.width = 1; },
       [](StackSpec& s) { s.model.kv_heads = 1; },
       [](StackSpec& s) { s.model.head_dim = 7, s.model.rope = false; },
+      [](StackSpec& s) { s.model.heads = s.model.kv_heads = 1 << 10, s.model.head_dim = 1 << 10; },
       [](StackSpec& s) { s.model.norm_eps = 0; },
       [](StackSpec& s) { s.model.gamma = 0; },
       [](StackSpec& s) { s.model.gamma = -1; },

@@ -45,6 +45,16 @@ TEST_CASE("shapes are [fan_out, fan_in]") {
   is(Weight::unembedding, 50, 12);
 }
 
+TEST_CASE("QK-norms have the features of a head, or of all heads of queries or of keys") {
+  ModelSpec m = shapes().model;
+  m.qk_norm = QkNorm::head;
+  CHECK(norm_width(m, Weight::q_norm) == 10);
+  CHECK(norm_width(m, Weight::k_norm) == 10);
+  m.qk_norm = QkNorm::full;
+  CHECK(norm_width(m, Weight::q_norm) == 40);
+  CHECK(norm_width(m, Weight::k_norm) == 20);
+}
+
 TEST_CASE("standard deviation of every scheme, for every matrix") {
   StackSpec spec = shapes();
   spec.init.std = 0.3;

@@ -123,6 +123,7 @@ TEST_CASE("every sequence gets its share, and the spread is that of a seed whose
   const auto [alone, alone_spread] = cosine({different}, 2000);
   CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // of one sequence it is 0
   CHECK(at_width(spec, 5, 3, {same, different}).finite_width_replicates == 6);
+  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_degrees == 4);  // one mean for every sequence
 }
 
 TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer at every width, in the mean") {

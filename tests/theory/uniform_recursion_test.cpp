@@ -151,6 +151,9 @@ StackSpec stack(const Placement& placement) {
   spec.model.placement = placement;
   spec.model.final_norm = placement.final_norm || placement.two_streams;
   spec.model.layers = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 8;  // no two of the widths are the same
+  spec.model.mlp_width = 96;
   spec.model.causal = true;
   spec.model.vocab = 5;
   spec.model.gamma = 0.8;

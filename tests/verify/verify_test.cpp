@@ -2,11 +2,13 @@
 
 #include "tests/support/doctest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <set>
 
 #include "experiments/verify/bound_case.h"
+#include "experiments/verify/evaluate.h"
 #include "experiments/verify/report.h"
 
 #include "tests/support/threads.h"
@@ -210,6 +212,50 @@ TEST_CASE("shrinking takes away what does not matter and keeps what does") {
   for (const double v : small.x) CHECK(v == 0.0);
 }
 
+/// Whether every array has the length that the model's sizes give it.
+bool fits(const verify::BoundCase& c) {
+  const auto width = static_cast<std::size_t>(c.model.width);
+  const auto units = static_cast<std::size_t>(c.model.mlp_width);
+  const auto is = [](const std::vector<double>& v, std::size_t n) { return v.size() == n; };
+  const auto may_be = [&](const std::vector<double>& v, std::size_t n) { return v.empty() || is(v, n); };
+  bool norms = true;
+  for (const verify::CaseNorm* n : {&c.a, &c.b, &c.c, &c.final}) {
+    norms = norms && may_be(n->gain, width) && may_be(n->bias, width);
+  }
+  return norms && is(c.x, c.labels.size() * width) && is(c.up, units * width) && is(c.down, width * units) &&
+         may_be(c.gate, units * width) && may_be(c.gate_bias, units) && may_be(c.up_bias, units) &&
+         may_be(c.down_bias, width) && may_be(c.unembedding, static_cast<std::size_t>(c.model.vocab) * width);
+}
+
+TEST_CASE("every case on the way of shrinking is a whole one: biases and norms lose the same features") {
+  int biased = 0;
+  for (std::uint32_t id = 0; id < 60; ++id) {
+    const verify::BoundCase start = verify::generate_case(0, id);
+    REQUIRE(fits(start));
+    if (start.down_bias.empty()) continue;
+    ++biased;
+    const auto keeps_bias = [](const verify::BoundCase& c) {
+      CHECK(fits(c));
+      return !c.down_bias.empty();
+    };
+    const verify::BoundCase small = verify::shrink(start, keeps_bias, 300);
+    CHECK(small.down_bias.size() == static_cast<std::size_t>(small.model.width));
+  }
+  CHECK(biased >= 5);
+}
+
+TEST_CASE("a ratio is counted in the bin around it, upper ends included") {
+  for (const double ratio : {1e-11, 0.04, 0.5, 0.999, 3.0}) {
+    verify::RatioHistogram h(600);
+    h.add(ratio);
+    const auto bin = static_cast<std::size_t>(std::ranges::find(h.counts(), 1U) - h.counts().begin());
+    CHECK(std::abs(std::log10(ratio) - h.centre(bin)) <= 0.5 / 600 * (1 + 1e-9));
+  }
+  verify::RatioHistogram whole(1);
+  whole.add(1.0);
+  CHECK(whole.counts()[11] == 1);  // (0.1, 1]
+}
+
 TEST_CASE("tallies") {
   verify::Tally t;
   t.add(7, {.measured = 0.5, .bound = 1.0}, 1.0);
@@ -240,8 +286,29 @@ TEST_CASE("massive activations: linear growth without a final norm, a ceiling wi
   for (const verify::MassiveCurve& c : sweep.curves) {
     CAPTURE(c.placement);
     CHECK(c.largest_ratio <= 1.0 + 1e-9);
+    // Quantiles 0.16, 0.5 and 0.84 of 32 different stacks.
+    for (std::size_t k = 0; k < c.gradient.size(); ++k) {
+      CAPTURE(sweep.factor[k]);
+      CHECK(c.low[k] < c.gradient[k]);
+      CHECK(c.gradient[k] < c.high[k]);
+    }
     CHECK(c.gradient.back() / c.gradient.front() > (c.placement == "pre" && !c.final_norm ? 1e5 : 0.5));
   }
+}
+
+TEST_CASE("T16 is met with equality by a branch and a bias along the stream: rms(bias), not its length") {
+  const std::vector<double> along{1.0, -1.0, 1.0, -1.0};
+  verify::BoundCase c;
+  c.model = verify::case_model({.norm_b = true}, 4, 1);
+  c.model.norm = NormKind::layer;
+  c.model.norm_eps = 0.0;
+  c.x = {2.0, -2.0, 2.0, -2.0};
+  c.up = c.down = along;
+  c.b = {{1.0, 1.0, 1.0, 1.0}, {0.5, -0.5, 0.5, -0.5}};
+  c.labels = {0};
+  const verify::StatementOutcome o = verify::statements()[verify::statement_index("T16")].check(c, verify::evaluate(c));
+  CHECK(o.measured == doctest::Approx(3.5).epsilon(1e-14));
+  CHECK(o.bound == doctest::Approx(2.0 + 1.0 + 0.5).epsilon(1e-14));
 }
 
 TEST_CASE("T16 is met with equality by aligned weights at any depth") {

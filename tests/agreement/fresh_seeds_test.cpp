@@ -1,0 +1,52 @@
+#include <set>
+
+#include "experiments/common/over_seeds.h"
+#include "experiments/common/stacks.h"
+#include "sim/backends.h"
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+
+/// Every seed is a draw of its own. All experiments that average over seeds draw through these two functions.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and so on") {
+  StackSpec spec = tiny_stack();
+  spec.input.kind = InputKind::tokens;
+  RunOptions run;
+  run.dtype = DType::f64;
+  run.backward = true;
+  run.seed = 7;
+  const auto backend = make_backend("cpu");
+  const auto readings = [&](std::uint64_t first, int seeds) {
+    RunOptions own = run;
+    own.seed = first;
+    Progress progress;
+    std::vector<std::pair<double, double>> all;  // the stream after the last sublayer, its gradient at the first
+    (void)measure_stack(*backend, spec, own, seeds, progress, [&](const Reading& r) {
+      all.emplace_back(r.profile.find(Statistic::second_moment, Signal::x_out)->value.back(),
+                       r.profile.find(Statistic::grad_sq, Signal::x_out)->value.front());
+    });
+    return all;
+  };
+  const auto four = readings(7, 4);
+  REQUIRE(four.size() == 4);
+  CHECK(std::set(four.begin(), four.end()).size() == 4);
+  for (std::size_t i = 0; i < four.size(); ++i) CHECK(readings(7 + i, 1) == std::vector{four[i]});
+}
+
+TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {
+  std::vector<std::uint64_t> used;
+  RunOptions run;
+  run.seed = 40;
+  Progress progress;
+  over_kept_seeds(
+      "seed", tiny_stack(), run, 5, progress, [](std::uint64_t seed) { return seed; },
+      [](std::uint64_t seed) { return nlohmann::ordered_json(seed); },
+      [](const nlohmann::ordered_json& json) { return json.get<std::uint64_t>(); },
+      [&](std::uint64_t seed) { used.push_back(seed); });
+  CHECK(used == std::vector<std::uint64_t>{40, 41, 42, 43, 44});
+}
+
+}  // namespace
+}  // namespace periscope::testing
