@@ -16,7 +16,7 @@ std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first
   const InputFile& file = input_file(path, "input.path");
   const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
   if (file.head.size() < needed) {
-    throw InputError(fmt::format("input.path {}: the file has {} bytes; {} tokens and a last label need {}", path,
+    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
                                  file.size, tokens, needed));
   }
   std::vector<int> ids;

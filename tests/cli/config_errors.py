@@ -94,7 +94,7 @@ FLAGS = [
     (["--dtype", "f32", "--device", "reference"], 2, ["run.dtype", "f32", "f64 only"]),
     (["--sedes", "3"], 2, ["--sedes"]),
     (["--set", "input.kind=text", "--set", "input.path=no/such/file", "--set", "model.vocab=256"], 3,
-     ["input.path", "no/such/file", "no such file"]),
+     ["input.path", "no/such/file", "No such file"]),
     (["--set", "input.kind=text", "--set", "input.path=/dev/zero", "--set", "model.vocab=256"], 3,
      ["input.path", "/dev/zero"]),
     (["--set", "input.kind=text", "--set", "input.path=x", "--set", "model.vocab=100"], 2,

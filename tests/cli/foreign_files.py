@@ -90,10 +90,12 @@ class HostileCheckpoint(FolderTest):
 
     def test_a_config_that_promises_more_than_the_files_hold(self):
         for changes, word in (({"num_hidden_layers": 10000}, "num_hidden_layers"),
+                              ({"num_hidden_layers": 10000, "head_dim": 1 << 20, "num_attention_heads": 1,
+                                "num_key_value_heads": 1}, "num_hidden_layers"),
                               ({"num_hidden_layers": 20, "head_dim": 262144, "num_attention_heads": 4}, "head_dim"),
                               ({"num_hidden_layers": 19, "hidden_size": 1 << 20, "num_attention_heads": 1,
                                 "num_key_value_heads": 1}, "head_dim"),
-                              ({"vocab_size": 1 << 24}, "vocab"), ({"intermediate_size": 1 << 20}, "mlp")):
+                              ({"vocab_size": 1 << 24}, "embed_tokens"), ({"intermediate_size": 1 << 20}, "mlp")):
             with self.subTest(changes=changes):
                 tiny_checkpoint.write(self.model)
                 self.change_config(**changes)
