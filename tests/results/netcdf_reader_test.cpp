@@ -1,6 +1,7 @@
 #include "experiments/results/netcdf_reader.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <netcdf.h>
 #include <sys/stat.h>
 
@@ -146,7 +147,7 @@ const std::vector<Hostile> hostile_files{
      {"variable \"x\"", "type char"}},
     {"a hundred dimensions",
      [](int file) {
-       for (int i = 0; i < 100; ++i) dimension(file, ("d" + std::to_string(i)).c_str(), 1);
+       for (int i = 0; i < 100; ++i) dimension(file, fmt::format("d{}", i).c_str(), 1);
      },
      {"dimensions", "100 found"}},
 };
