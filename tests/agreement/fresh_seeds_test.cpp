@@ -43,7 +43,7 @@ TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {
   over_kept_seeds(
       "seed", tiny_stack(), run, 5, progress, [](std::uint64_t seed) { return seed; },
       [](std::uint64_t seed) { return nlohmann::ordered_json(seed); },
-      [](const nlohmann::ordered_json& json) { return json.get<std::uint64_t>(); },
+      [](const JournalPart& /*cell*/) { return std::uint64_t{0}; },  // without a journal nothing was kept
       [&](std::uint64_t seed) { used.push_back(seed); });
   CHECK(used == std::vector<std::uint64_t>{40, 41, 42, 43, 44});
 }
