@@ -123,9 +123,10 @@ void require_known(const std::string& setting, std::string_view flag, std::strin
   const std::string key = key_of_setting(setting, flag);
   const std::vector<std::string> keys = known_keys(meant);
   if (std::ranges::find(keys, key) != keys.end()) return;
-  const std::string_view unknown = meant.empty() ? "unknown key " : "";
-  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shortened(setting), unknown, shortened(key),
-                                expected, nearest_key(key, keys)));
+  const std::vector<std::string> all = known_keys({});
+  const bool is_known = std::ranges::find(all, key) != all.end();  // of another table than is meant
+  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shortened(setting),
+                                is_known ? "" : "unknown key ", shortened(key), expected, nearest_key(key, keys)));
 }
 
 /// Throws ConfigError if two entries of a list are the same: results are found by them.

@@ -62,8 +62,8 @@ std::string text_of(const std::string& file) {
   text.resize(static_cast<std::size_t>(stream.gcount()));
   if (text.size() > most_bytes) refuse(fmt::format("has more than {} bytes, expected a TOML file", most_bytes));
   if (const int line = line_with_deep_keys(text); line > 0) {
-    throw ConfigError(
-        fmt::format("{}:{}: a key of more than 1000 parts: expected at most {}", shortened(file), line, most_key_parts));
+    throw ConfigError(fmt::format("{}:{}: a key of more than 1000 parts: expected at most {}", shortened(file), line,
+                                  most_key_parts));
   }
   return text;
 }
@@ -207,8 +207,8 @@ toml::table read_table(const std::string& file, const std::vector<std::string>& 
     try {
       table = toml::parse(text, file);
     } catch (const toml::parse_error& error) {
-      throw ConfigError(
-          fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
+      throw ConfigError(fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line,
+                                    shortened(error.description())));
     }
   }
   for (const std::string& setting : settings) apply_setting(table, setting);

@@ -33,9 +33,6 @@ std::vector<double> to_the_input(std::size_t points) {
 Finding rate_of(const Config& config, const StackSpec& spec, const theory::Prediction& prediction, const SeedRows& rows,
                 const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
-  if (measured.value.size() < 2) {
-    return {.measured = {NAN, NAN}, .seeds = rows.seeds(), .predicted = {NAN, NAN}, .reason = "one layer has no rate"};
-  }
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];

@@ -7,6 +7,7 @@
 #include "experiments/gradients/depth.h"
 #include "experiments/gradients/identity_path.h"
 #include "experiments/gradients/score_path.h"
+#include "sim/spec/error.h"
 
 /// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.
 namespace periscope {
@@ -68,15 +69,10 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   CHECK(outcome.data->json()["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
 }
 
-TEST_CASE("attenuation: one layer has no rate of its matrices, and is no reason to lose what was measured") {
+TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {
   gradients::GradientConfig config = small({"post"});
   config.base.model.layers = 1;
-  config.run.seeds = 4;
-  const std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
-  CHECK(results.at(0).down_rate.verdict == Verdict::not_checked);
-  CHECK(gradients::verdict_words(results[0].down_rate) == "not-checked (one layer has no rate)");
-  CHECK(results[0].stream_rate.verdict != Verdict::not_checked);
-  CHECK_FALSE(gradients::attenuation_outcome(config, results).table.empty());
+  CHECK_THROWS_AS(static_cast<void>(gradients::gradient_attenuation(config, progress)), ConfigError);
 }
 
 TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {

@@ -1,5 +1,5 @@
-#include "tests/support/doctest.h"
 #include <fmt/format.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <functional>

@@ -1,7 +1,7 @@
-#include "tests/support/doctest.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <rapidcheck.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
 #include "sim/checkpoint/safetensors_reader.h"
 
-#include "tests/support/doctest.h"
 #include <sys/stat.h>
 #include <unistd.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <filesystem>

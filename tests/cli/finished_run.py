@@ -103,7 +103,7 @@ class FinishedRun(FolderTest):
         self.result().unlink()
         os.mkfifo(self.result())
         done = self.propagate()
-        self.assertIn("no regular file", done.stderr)
+        self.assertIn("expected a regular file", done.stderr)
         self.assertNotIn(SKIPPED, done.stderr)
 
     def test_flags_that_a_file_cannot_answer(self):

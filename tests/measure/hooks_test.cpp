@@ -1,8 +1,8 @@
 #include "sim/model/hooks.h"
 
-#include "tests/support/doctest.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
