@@ -50,11 +50,11 @@ SHAPES = {
                                             *shape(model__width=512, model__heads=8, model__mlp_width=4096,
                                                    model__layers=4, input__tokens=192)],
     "many layers, backward": ["propagate", "--seeds", "1", "--threads", "2", "--backward",
-                              *shape(model__width=32, model__layers=96, input__tokens=192)],
+                              *shape(model__width=32, model__layers=64, input__tokens=192)],
     "a large vocabulary": ["propagate", "--seeds", "1", "--threads", "1", "--backward",
-                           *shape(model__width=128, input__tokens=64, model__vocab=400000)],
+                           *shape(model__width=128, input__tokens=64, model__vocab=200000)],
     "depths": ["gradients", "depth", "--seeds", "2", "--threads", "2",
-               *shape(model__width=16, input__tokens=128, gradients__layers=[2, 8, 32])],
+               *shape(model__width=16, input__tokens=128, gradients__layers=[2, 6, 16])],
     "paths": ["gradients", "identity-path", "--seeds", "1", "--threads", "1",
               *shape(model__width=512, model__mlp_width=2048, model__layers=48, input__tokens=32,
                       model__placement="pre")],
@@ -112,7 +112,7 @@ class Memory(FolderTest):
                         self.assertIn(word, done.stderr)
 
     def test_force_tries_and_says_what_was_missing(self):
-        for flags in (["--set", "input.tokens=30000"], ["--set", "model.mlp_width=262144", "--set", "init.qk_factor=0.0"]):
+        for flags in (["--set", "input.tokens=24000"], ["--set", "model.mlp_width=262144", "--set", "init.qk_factor=0.0"]):
             for threads in ("1", "2"):
                 with self.subTest(flags=flags, threads=threads):
                     done = limited(1 << 30, "propagate", "--quiet", "--threads", threads, "--set", "model.layers=1",
