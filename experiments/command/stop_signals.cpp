@@ -1,5 +1,6 @@
 #include "experiments/command/stop_signals.h"
 
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,7 +13,8 @@
 namespace periscope {
 namespace {
 
-constexpr unsigned seconds_to_stop = 2;
+/// A stopped process is gone within a second, the removal of its temporary files included.
+constexpr suseconds_t microseconds_to_stop = 800'000;
 
 // Lock-free, so that a signal handler may use them.
 std::atomic<int> signal_that_came = 0;
@@ -43,6 +45,12 @@ constexpr std::int64_t same_request = 100;  // milliseconds
   _exit(note_and_code());
 }
 
+/// Sends SIGALRM after so long; 0: never. Safe in a signal handler.
+void set_alarm(suseconds_t microseconds) {
+  const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = microseconds}};
+  setitimer(ITIMER_REAL, &once, nullptr);
+}
+
 extern "C" void ask_to_stop(int number) {
   if (number == SIGALRM) end_now();
   if (signal_that_came != 0) {
@@ -51,7 +59,7 @@ extern "C" void ask_to_stop(int number) {
   }
   came_at = milliseconds_now();
   signal_that_came = number;
-  alarm(seconds_to_stop);
+  set_alarm(microseconds_to_stop);
 }
 
 }  // namespace
@@ -74,7 +82,7 @@ bool stop_signalled() { return signal_that_came != 0; }
 ExitCode stopped() { return stop_signalled() ? static_cast<ExitCode>(note_and_code()) : ExitCode::ok; }
 
 void forget_stop_signal() {
-  alarm(0);
+  set_alarm(0);
   signal_that_came = 0;
 }
 

@@ -4,7 +4,7 @@
 
 #include "sim/spec/error.h"
 
-/// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within two seconds,
+/// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within a second,
 /// or sees a second signal a tenth of a second later or more, is ended, its temporary files removed. A stopped process
 /// returns 75, 129, 130 or 143; one that was complete before it was asked returns its own code.
 namespace periscope {

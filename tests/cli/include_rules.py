@@ -27,7 +27,7 @@ ALLOWED = {
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # what experiments share knows none of them
-SHARED = re.compile(r"experiments/(command|common|agreement|results)/")
+SHARED = re.compile(r"experiments/(command|common|agreement|estimate|results)/")
 SECTIONS = "experiments/catalog/sections.h"  # a configuration file has those of all
 # the memory behind tensors, which only backends touch
 ELEMENTS = "sim/core/storage.h"

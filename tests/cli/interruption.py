@@ -93,7 +93,7 @@ class Interruption(FolderTest):
                         continue
                     self.assertEqual(code, 75, errors)
                     self.assertIn("the same command goes on from", errors)
-                    self.assertLess(seconds, 4)
+                    self.assertLess(seconds, 2)
                 journal, = out.glob("*.journal")
                 kept = journal.read_bytes().count(b"\n")
                 again = subprocess.run(self.command(name, "--quiet", "--out", out), capture_output=True, text=True)
