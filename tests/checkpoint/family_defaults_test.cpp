@@ -281,7 +281,8 @@ TEST_CASE("every key that a family has a default for stands in the table of this
     const std::size_t dot = row.key.rfind('.');
     known[row.fixture].insert(dot == std::string::npos ? row.key : row.key.substr(dot + 1));
   }
-  for (const auto& [name, keys] : known) {
+  for (const auto& fixture : known) {
+    const std::string& name = fixture.first;
     // Some keys are asked for only when another one is there: hence the whole file too, key by key.
     std::map<std::string, std::string> defaults = read_changed(name, erase_all_but_needed(name)).defaults;
     const Json whole = EditedCheckpoint(name).config;
@@ -293,11 +294,13 @@ TEST_CASE("every key that a family has a default for stands in the table of this
       }
     }
     REQUIRE(!defaults.empty());
-    for (const auto& [key, value] : defaults) {
+    for (const auto& found : defaults) {
+      const std::string& key = found.first;
       const std::size_t dot = key.rfind('.');
       const std::string last = dot == std::string::npos ? key : key.substr(dot + 1);
       const bool spelled_otherwise = last == "rope_type" || last == "type";
-      CHECK_MESSAGE((keys.contains(last) || spelled_otherwise), name, ": default of ", key, " = ", value);
+      CHECK_MESSAGE((fixture.second.contains(last) || spelled_otherwise), name, ": default of ", key, " = ",
+                    found.second);
     }
     families.insert(find_family(EditedCheckpoint(name).config["model_type"].get<std::string>())->name);
   }
