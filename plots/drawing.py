@@ -89,7 +89,7 @@ def draw(file: Path, folder: Path, patience: float = PATIENCE) -> Iterator[Writt
         end = signal.Signals(-child.exitcode).name if child.exitcode < 0 else f"exit code {child.exitcode}"
         yield Failed(f"{file}: {doing} crashed ({end}); expected a NetCDF-4 file of Periscope")
     finally:
-        child.terminate()
+        child.kill()  # a signal that Python handles would wait for the library's own loop
         child.join()
         reports.close()
 

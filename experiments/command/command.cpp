@@ -60,7 +60,7 @@ ExitCode telling_of(const std::optional<CellJournal>& journal, const std::functi
   try {
     return run();
   } catch (const Stopped&) {
-    throw;
+    return stopped();  // while the journal is there to say so
   } catch (...) {
     if (journal && journal->has_kept()) {
       print_message(fmt::format("{} keeps what is finished; the same command goes on from there\n", journal->path()));

@@ -11,6 +11,7 @@
 #include "experiments/command/options.h"
 #include "experiments/command/progress.h"
 #include "experiments/command/stop_signals.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/results/columns.h"
 #include "sim/spec/error.h"
 
@@ -29,7 +30,7 @@ CLI::App* add_skipping_command(CLI::App& app, int& code, const std::string& name
 CLI::App* add_comparing_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                                 std::function<ExitCode(const CommonOptions&)> body);
 
-/// Runs `body`; returns its exit code, or 75, 130 or 143 if it was stopped.
+/// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if it was stopped.
 int exit_code_of(const std::function<ExitCode()>& body);
 
 /// Does nothing if `out` is "". Otherwise throws, before anything is computed, what publishing NAME.nc and NAME.json in
@@ -57,15 +58,17 @@ ExitCode telling_of(const std::optional<CellJournal>& journal, const std::functi
 /// `publish`, which returns the exit code. Progress is shown unless --quiet, SIGINT and SIGTERM stop it, and with
 /// run.out a journal in that folder keeps finished cells, from which the same command goes on; it stays, and a message
 /// says where, if the run or `publish` fails. NAME is that of the result files, whose place is tried first. With
-/// --skip-finished nothing is run whose result is there (finished_run).
+/// --skip-finished nothing is run whose result is there (finished_run). Throws ConfigError if `need` does not fit.
 template <class F, class Publish>
-ExitCode run_cells(const CommonOptions& options, const std::string& name, const std::string& out,
+ExitCode run_cells(const CommonOptions& options, const Need& need, const std::string& name, const std::string& out,
                    const Resolved& resolved, const F& f, const Publish& publish) {
   if (const auto code = finished_run(options, name, out, resolved)) return *code;
   require_place_for_results(name, out);
-  std::optional<CellJournal> journal;
-  if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
-  return telling_of(journal, [&] { return run_and_publish(options, journal ? &*journal : nullptr, f, publish); });
+  return within_memory(need, options.force, options.quiet, [&] {
+    std::optional<CellJournal> journal;
+    if (!out.empty()) journal.emplace(out, name, resolved, options.quiet);
+    return telling_of(journal, [&] { return run_and_publish(options, journal ? &*journal : nullptr, f, publish); });
+  });
 }
 
 /// The same of an experiment that keeps nothing.

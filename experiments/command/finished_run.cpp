@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "experiments/results/netcdf_reader.h"
 #include "experiments/results/sha256.h"
 #include "experiments/results/standard_streams.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -108,12 +110,14 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const std::st
     reason = error.what();
   }
   if (!reason.empty()) {
-    if (!options.quiet) print_message(fmt::format("runs again, {} is there but does not count: {}\n", path, reason));
+    if (!options.quiet)
+      print_message(
+          fmt::format("runs again, {} is there but does not count: {}\n", printable(path), printable(reason)));
     return std::nullopt;
   }
   if (!options.quiet) {
-    print_message(
-        fmt::format("skipped: {} is the result of this configuration and program\n{}", path, text_of(data, "table")));
+    print_message(fmt::format("skipped: {} is the result of this configuration and program\n{}", printable(path),
+                              printable(text_of(data, "table"), Layout::lines)));
   }
   return static_cast<ExitCode>(data.attributes.at("exit_code").get<int>());
 }

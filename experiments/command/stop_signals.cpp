@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <list>
 
 #include "sim/checkpoint/temporary_files.h"
 
@@ -22,12 +23,17 @@ std::atomic<std::int64_t> came_at = 0;
 std::atomic<const std::string*> resumable = nullptr;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::string*>::is_always_lock_free);
 
-/// What the process returns; says where it can go on. Safe in a signal handler.
+std::atomic<int> answered = 0;  // what the process returns, once that is settled
+
+/// What the process returns; says, once, where it can go on. Safe in a signal handler.
 int note_and_code() {
+  if (answered != 0) return answered;
   const std::string* note = resumable;
-  if (note == nullptr) return 128 + signal_that_came;
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, note->data(), note->size());
-  return static_cast<int>(ExitCode::stopped_early);
+  answered = note == nullptr ? 128 + signal_that_came : static_cast<int>(ExitCode::stopped_early);
+  if (note != nullptr) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, note->data(), note->size());
+  }
+  return answered;
 }
 
 std::int64_t milliseconds_now() {
@@ -84,9 +90,20 @@ ExitCode stopped() { return stop_signalled() ? static_cast<ExitCode>(note_and_co
 void forget_stop_signal() {
   set_alarm(0);
   signal_that_came = 0;
+  answered = 0;
 }
 
-Resumable::Resumable(const std::string& note) { delete resumable.exchange(new std::string(note)); }
-Resumable::~Resumable() { delete resumable.exchange(nullptr); }
+namespace {
+
+/// The handler may be reading one on another thread, so that none is ever freed.
+std::list<std::string>& notes() {
+  static auto* const all = new std::list<std::string>;
+  return *all;
+}
+
+}  // namespace
+
+Resumable::Resumable(const std::string& note) { resumable = &notes().emplace_back(note); }
+Resumable::~Resumable() { resumable = nullptr; }
 
 }  // namespace periscope

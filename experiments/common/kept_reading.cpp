@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <set>
 
 #include "experiments/command/cell_journal.h"
@@ -60,12 +62,14 @@ template <class Curves, class Keys, class LengthOf>
 void read_curves(const JournalPart& part, const Keys& keys, const LengthOf& length_of, Curves& curves) {
   using Key = typename Curves::key_type;
   for (const JournalPart& entry : part.entries(keys.size())) {
-    const Key key{
-        static_cast<Statistic>(entry.at(std::size_t{0}).whole(0, static_cast<int>(statistic_names.size()) - 1)),
-        static_cast<typename Key::second_type>(
-            entry.at(std::size_t{1}).whole(0, static_cast<int>(signal_names.size())))};
-    if (!keys.contains(key) || curves.contains(key)) entry.refuse("a curve that this run measures, once");
-    curves[key].value = entry.at(std::size_t{2}).values(length_of(key.second));
+    constexpr int most = std::numeric_limits<int>::max();
+    const int statistic = entry.at(std::size_t{0}).whole(0, most);
+    const int place = entry.at(std::size_t{1}).whole(0, most);
+    const auto key = std::ranges::find_if(keys, [&](const Key& k) {
+      return static_cast<int>(k.first) == statistic && static_cast<int>(k.second) == place;
+    });
+    if (key == keys.end() || curves.contains(*key)) entry.refuse("a curve that this run measures, once");
+    curves[*key].value = entry.at(std::size_t{2}).values(length_of(key->second));
   }
 }
 

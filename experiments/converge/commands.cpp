@@ -13,16 +13,13 @@ namespace {
 ExitCode run_converge(const CommonOptions& options) {
   const ConvergeConfig config = options.load(section);
   const Need need = widths_need(config, config.widths, "converge.widths", config.width_seeds, omp_get_max_threads());
-  return within_memory(need, options.force, options.quiet, [&] {
-    return run_cells(
-        options, "converge", config.run.out, resolved(config),
-        [&](Progress& progress) { return run(config, progress); },
-        [&](const ConvergeResult& result) {
-          return publish("converge", options, config.run.out, columns(config, result),
-                         table(result) + told_lines(config),
-                         any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
-        });
-  });
+  return run_cells(
+      options, need, "converge", config.run.out, resolved(config),
+      [&](Progress& progress) { return run(config, progress); },
+      [&](const ConvergeResult& result) {
+        return publish("converge", options, config.run.out, columns(config, result), table(result) + told_lines(config),
+                       any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
+      });
 }
 
 }  // namespace

@@ -51,15 +51,13 @@ ExitCode run(const std::string& name, const std::string& file, const CommonOptio
   GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
   require_fault_is_seen(config, "gradients " + name, unseen);
-  return within_memory(need_of(name, config, omp_get_max_threads()), options.force, options.quiet, [&] {
-    return run_cells(
-        options, file, config.run.out, resolved(config),
-        [&](Progress& progress) { return experiment(config, progress); },
-        [&](const GradientOutcome& outcome) {
-          return publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config),
-                         outcome.rejected ? ExitCode::check_failed : ExitCode::ok);
-        });
-  });
+  return run_cells(
+      options, need_of(name, config, omp_get_max_threads()), file, config.run.out, resolved(config),
+      [&](Progress& progress) { return experiment(config, progress); },
+      [&](const GradientOutcome& outcome) {
+        return publish(file, options, config.run.out, *outcome.data, outcome.table + told_lines(config),
+                       outcome.rejected ? ExitCode::check_failed : ExitCode::ok);
+      });
 }
 
 /// What an experiment found, for people and files, unless it was stopped.

@@ -13,15 +13,14 @@ namespace {
 ExitCode run_ladder(const CommonOptions& options) {
   const LadderConfig config = options.load(section);
   const Need need = widths_need(config, config.widths, "ladder.widths", config.width_seeds, omp_get_max_threads());
-  return within_memory(need, options.force, options.quiet, [&] {
-    return run_cells(
-        options, "ladder", config.run.out, resolved(config), [&](Progress& progress) { return run(config, progress); },
-        [&](const LadderResult& result) {
-          return publish("ladder", options, config.run.out, columns(config, result),
-                         table(result, config) + told_lines(config),
-                         any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
-        });
-  });
+  return run_cells(
+      options, need, "ladder", config.run.out, resolved(config),
+      [&](Progress& progress) { return run(config, progress); },
+      [&](const LadderResult& result) {
+        return publish("ladder", options, config.run.out, columns(config, result),
+                       table(result, config) + told_lines(config),
+                       any_disagrees(result) ? ExitCode::check_failed : ExitCode::ok);
+      });
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ Need need_of(const PowerRun& run, int threads) {
 ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
   const PowerRun run = load_power(options.config.empty() ? shipped_power_list() : options.config, options);
   if (master_seeds) {
+    if (options.skip_finished)
+      throw ConfigError("--skip-finished with --master-seeds: its journal keeps what is there");
     if (*master_seeds < 1 || *master_seeds > 1'000'000) {
       throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
     }
@@ -52,14 +54,13 @@ ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds
                          [&] { return run_false_alarms(run, options, *master_seeds); });
   }
   const std::string out = run.configs.front().run.out;
-  return within_memory(need_of(run, omp_get_max_threads()), options.force, options.quiet, [&] {
-    return run_cells(
-        options, "power", out, resolved(run), [&](Progress& progress) { return power::run(run, progress); },
-        [&](const PowerResult& result) {
-          return publish("power", options, out, columns(result), table(result),
-                         all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed);
-        });
-  });
+  return run_cells(
+      options, need_of(run, omp_get_max_threads()), "power", out, resolved(run),
+      [&](Progress& progress) { return power::run(run, progress); },
+      [&](const PowerResult& result) {
+        return publish("power", options, out, columns(result), table(result),
+                       all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed);
+      });
 }
 
 }  // namespace

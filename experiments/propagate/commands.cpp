@@ -12,6 +12,7 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/standard_streams.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::propagate {
 namespace {
@@ -35,28 +36,27 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) 
   if (options.skip_finished && own.fail_on_divergence) {
     throw ConfigError("--skip-finished with --fail-on-divergence: a result file does not keep that flag's exit code");
   }
-  const int threads = omp_get_max_threads();
-  Need need = stacks_need(config, config.theory.finite_width.value_or(true), true, threads);
-  if (!own.dump.empty()) {
-    need.then(pass_need(config.base.model, config.base.input.tokens, DType::f64, config.run.backward, threads));
+  if (options.skip_finished && !own.dump.empty()) {
+    throw ConfigError("--skip-finished with --dump: a result file does not say what else was written");
   }
-  return within_memory(need, options.force, options.quiet, [&] {
-    if (!own.dump.empty()) {
-      require_place_for_results("propagate", config.run.out);
-      dump(config, own.dump, options.force);
-      if (!options.quiet) print_message(fmt::format("wrote {}\n", own.dump));
-    }
-    return run_cells(
-        options, "propagate", config.run.out, resolved(config),
-        [&](Progress& progress) { return run(config, progress); },
-        [&](const PropagateResult& result) {
-          const bool diverged =
-              std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
-          const ExitCode else_code = diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
-          return report("propagate", options, config, result.stacks,
-                        any_disagrees(result.stacks) ? ExitCode::check_failed : else_code);
-        });
-  });
+  const int threads = omp_get_max_threads();
+  if (!own.dump.empty()) {
+    require_place_for_results("propagate", config.run.out);
+    const Need need = pass_need(config.base.model, config.base.input.tokens, DType::f64, config.run.backward, threads);
+    within_memory(need, options.force, options.quiet, [&] { dump(config, own.dump, options.force); });
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(own.dump)));
+  }
+  const Need need = stacks_need(config, config.theory.finite_width.value_or(true), true, threads);
+  return run_cells(
+      options, need, "propagate", config.run.out, resolved(config),
+      [&](Progress& progress) { return run(config, progress); },
+      [&](const PropagateResult& result) {
+        const bool diverged =
+            std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+        const ExitCode else_code = diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok;
+        return report("propagate", options, config, result.stacks,
+                      any_disagrees(result.stacks) ? ExitCode::check_failed : else_code);
+      });
 }
 
 ExitCode run_theory(const CommonOptions& options, bool backward) {

@@ -33,18 +33,21 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-void limit(decltype(RLIMIT_CPU) resource, std::size_t most) {
-  const rlimit both{.rlim_cur = most, .rlim_max = most};
+/// Beyond `most` comes the limit's signal, beyond `most` + `grace` SIGKILL.
+void limit(decltype(RLIMIT_CPU) resource, std::size_t most, std::size_t grace = 0) {
+  const rlimit both{.rlim_cur = most, .rlim_max = most + grace};
   ::setrlimit(resource, &both);
 }
 
 void restrict_this_process(const ChildLimits& limits) {
-  for (const int number : {SIGINT, SIGTERM, SIGALRM}) ::signal(number, SIG_DFL);
+  // A terminal signals the whole group. The parent answers, and this process ends with it.
+  for (const int number : {SIGHUP, SIGINT, SIGTERM}) ::signal(number, SIG_IGN);
+  ::signal(SIGALRM, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int nowhere = ::open("/dev/null", O_RDWR);
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nowhere, descriptor);
   limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_CPU, limits.cpu_seconds);
+  limit(RLIMIT_CPU, limits.cpu_seconds, 1);
   limit(RLIMIT_AS, address_space() + limits.memory);
   ::alarm(10 * limits.cpu_seconds);
 }
@@ -109,7 +112,8 @@ bool split(const std::string& text, std::vector<std::string>& messages) {
 std::string failure_of(int status) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
-    if (number == SIGXCPU || number == SIGALRM || number == SIGKILL) return "it took too long";
+    if (number == SIGXCPU || number == SIGALRM) return "it took too long";
+    if (number == SIGKILL) return "it was killed";  // by a person, or by the system for want of memory
     return fmt::format("it crashed with signal {} ({})", number, ::strsignal(number));
   }
   if (WEXITSTATUS(status) == child_too_long) return "it gave more than the file can hold";

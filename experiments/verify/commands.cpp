@@ -40,7 +40,10 @@ ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
   RunOptions run = options.load().run;
   run.device = "reference";
   run.dtype = DType::f64;
-  if (!own.replay.empty()) return run_replay(options, own);
+  if (!own.replay.empty()) {
+    if (options.skip_finished) throw ConfigError("--skip-finished with --replay: there is no result file of a case");
+    return run_replay(options, own);
+  }
   const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
   Resolved all;
   all.add(section, config);

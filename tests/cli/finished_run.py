@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -108,13 +109,34 @@ class FinishedRun(FolderTest):
 
     def test_flags_that_a_file_cannot_answer(self):
         for extra, words in ((["--json"], "--skip-finished with --json"),
-                             (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence")):
+                             (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence"),
+                             (["--dump", self.folder / "dump"], "--skip-finished with --dump")):
             done = self.propagate(*extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)
         done = run("propagate", "--config", self.config, "--skip-finished")
         self.assertEqual(done.returncode, 2)
         self.assertIn("expected --out", done.stderr)
+
+    def test_what_is_there_needs_no_memory(self):
+        """Big enough that a limit refuses the run, and lets a result of it be read."""
+        words = [str(BINARY), "propagate", "--config", str(self.config), "--seeds", "1", "--threads", "1",
+                 "--out", str(self.folder / "out")]
+        for key in ("model.mlp_width=32768", "model.width=2048", "model.layers=1", "input.tokens=16",
+                    "init.qk_factor=0.0", "model.placement=pre"):
+            words += ["--set", key]
+        self.assertEqual(subprocess.run([*words, "--quiet"], timeout=120).returncode, 0)
+
+        def limited(*extra):
+            return subprocess.run([*words, *extra], capture_output=True, text=True, timeout=120,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (190 << 20,) * 2))
+
+        refused = limited()
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("of memory", refused.stderr)
+        skipped = limited("--skip-finished")
+        self.assertEqual(skipped.returncode, 0, skipped.stderr)
+        self.assertIn(SKIPPED, skipped.stderr)
 
     def test_the_exit_code_of_a_flag_is_not_kept(self):
         words = ["propagate", "--config", self.config, "--set", "model.placement=none", "--set", "model.layers=60",

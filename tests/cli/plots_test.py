@@ -386,7 +386,13 @@ class Plots(unittest.TestCase):
             reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash"))
         self.assertEqual([type(r) for r in reports], [drawing.Failed])
         self.assertIn("theory.nc: reading it crashed (SIGSEGV)", reports[0].words)
-        with mock.patch.object(results, "read", lambda _path: signal.pause()):
+
+        def hang(_path):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a library that never comes back to Python
+            while True:
+                signal.pause()
+
+        with mock.patch.object(results, "read", hang):
             reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash", patience=0.5))
         self.assertIn("reading it takes longer than 0.5 s", reports[0].words)
 
