@@ -43,6 +43,7 @@ KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergenc
          probe, certificate, wrong_theories, ladder)  # fmt: skip
 WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
+GRACE = 2.0  # seconds to clean up in
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ def draw(file: Path, folder: Path, patience: float = PATIENCE) -> Iterator[Writt
         end = signal.Signals(-child.exitcode).name if child.exitcode < 0 else f"exit code {child.exitcode}"
         yield Failed(f"{file}: {doing} crashed ({end}); expected a NetCDF-4 file of Periscope")
     finally:
-        child.kill()  # a signal that Python handles would wait for the library's own loop
+        child.terminate()  # it removes the figure that it is writing
+        child.join(GRACE)
+        child.kill()  # Python answers no signal while a library loops
         child.join()
         reports.close()
 
