@@ -53,7 +53,7 @@ class BlockMean {
 };
 
 /// The first depth at which the stream is no finite number, or −1.
-int first_overflow(const Profile& profile) {
+int first_without_number(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
@@ -104,8 +104,9 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     failure.rethrow();
     for (int i = first; i < end; ++i) {
       const Profile& reading = readings[static_cast<std::size_t>(i - first)];
-      if (const int depth = first_overflow(reading); depth >= 0) {
-        prediction.refusal = fmt::format("at this width a replicate of the chain T25 overflows at depth {}", depth);
+      if (const int depth = first_without_number(reading); depth >= 0) {
+        prediction.refusal =
+            fmt::format("at this width a replicate of the chain T25 leaves the range of numbers at depth {}", depth);
         prediction.profile = {};
         prediction.draws = {};
         return;

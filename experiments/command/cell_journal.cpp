@@ -24,7 +24,7 @@ constexpr std::size_t digits = 16;
 Json header_of(const std::string& name, const Resolved& resolved) {
   return {{"journal", name},
           {"config_sha256", sha256_hex(json_text(resolved.hashed))},
-          {"program_sha256", sha256_of_file("/proc/self/exe")}};
+          {"program_sha256", program_sha256()}};
 }
 
 constexpr std::size_t hash_digits = 12;

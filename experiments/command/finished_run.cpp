@@ -67,14 +67,12 @@ std::string text_of(const NetcdfDataset& data, const std::string& attribute) {
   return found != data.attributes.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::string program_hash() { return sha256_of_file("/proc/self/exe"); }
-
 /// Why the result in a file does not count; "" if it does.
 std::string objection(const NetcdfDataset& data, const Resolved& resolved) {
   if (text_of(data, "config_sha256") != sha256_hex(json_text(resolved.hashed))) return "it has another configuration";
   if (text_of(data, seal).empty()) return "it does not say how its run ended";
   if (text_of(data, seal) != content_hash(data)) return "it was changed after it was written";
-  if (text_of(data, "program_sha256") != program_hash()) return "another build of the program made it";
+  if (text_of(data, "program_sha256") != program_sha256()) return "another build of the program made it";
   const auto code = data.attributes.find("exit_code");
   const bool kept = code != data.attributes.end() && code->is_number_integer() &&
                     (*code == static_cast<int>(ExitCode::ok) || *code == static_cast<int>(ExitCode::check_failed));
@@ -84,7 +82,7 @@ std::string objection(const NetcdfDataset& data, const Resolved& resolved) {
 }  // namespace
 
 void add_outcome(NetcdfDataset& result, ExitCode code, const std::string& table) {
-  result.attributes["program_sha256"] = program_hash();
+  result.attributes["program_sha256"] = program_sha256();
   result.attributes["exit_code"] = static_cast<int>(code);
   result.attributes["table"] = without_colours(table);
   result.attributes[seal] = content_hash(result);

@@ -154,8 +154,7 @@ std::size_t Journal::read_whole(const std::string& text, const Json& first) {
         throw InputError(fmt::format("{}: no journal: its first line is no header; move the file away", path_));
       }
       throw InputError(
-          fmt::format("{}: record {} is damaged; without it and what follows it the file can be gone on "
-                      "from",
+          fmt::format("{}: record {} is damaged: delete its line and those after it to go on from what is before",
                       path_, records_.size() + 1));
     }
     records_.push_back(std::move(*record));

@@ -1,7 +1,6 @@
 #include "experiments/common/token_input.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,9 +16,6 @@ namespace periscope {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Beyond this, attention's work is no longer what anybody meant by giving a file.
-constexpr std::size_t most_tokens = 1U << 14U;
 
 /// Whether something has that name; what it is, and whether it can be read, is said when it is opened.
 bool is_there(const fs::path& path) {
@@ -130,14 +126,7 @@ void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
         fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
                     positions, positions));
   }
-  // The scores of one head, T × T doubles, are held as a whole.
-  const double scores = 8.0 * static_cast<double>(count) * static_cast<double>(count);
-  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  if (scores > memory) {
-    throw ConfigError(fmt::format("{} tokens: the scores of a head would take {:.2g} GB, this machine has {:.2g} GB",
-                                  count, 1e-9 * scores, 1e-9 * memory));
-  }
-  if (!chosen && count > most_tokens) {
+  if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
     throw ConfigError(
         fmt::format("{} tokens: expected at most {} unless --max-tokens says how many", count, most_tokens));
   }

@@ -10,6 +10,9 @@
 
 namespace periscope {
 
+/// More tokens than this are read only if they are asked for by number: attention's work grows with their square.
+constexpr int most_tokens = 1 << 14;
+
 /// Where token ids come from, as flags say it.
 struct TokenSource {
   std::optional<std::string> tokens;  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ",")

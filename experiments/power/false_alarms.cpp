@@ -14,7 +14,6 @@
 #include "experiments/command/progress.h"
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/provenance.h"
-#include "experiments/results/sha256.h"
 #include "experiments/results/text_table.h"
 #include "sim/spec/error.h"
 
@@ -72,9 +71,7 @@ Json header_of(const PowerRun& run) {
                    {"commit", p["commit"]},
                    {"device", config.run.device}});
   }
-  return {{"journal", "periscope power --master-seeds"},
-          {"program_sha256", sha256_of_file("/proc/self/exe")},
-          {"configs", all}};
+  return {{"journal", "periscope power --master-seeds"}, {"program_sha256", program_sha256()}, {"configs", all}};
 }
 
 /// What a run gave, as run_once has it in JSON.

@@ -86,9 +86,8 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
 
 /// Every token is a pass over all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {
-  constexpr std::int64_t most_read = 1 << 14;
   const bool learned = model.embedding.positions > 0;
-  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_read;
+  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_tokens;
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= room) return;
   throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,

@@ -19,7 +19,7 @@ struct ChildLimits {
 struct ChildAnswer {
   std::vector<std::string> messages;
   bool complete;        ///< it sent all that it had to and ended by itself
-  std::string failure;  ///< otherwise: what ended it, as "signal 11 (Segmentation fault)"
+  std::string failure;  ///< otherwise: what ended it, as "it crashed with signal 11 (Segmentation fault)"
 };
 
 /// Sends one message of any bytes to the parent.

@@ -8,7 +8,7 @@
 namespace periscope {
 
 /// Reads the bytes of a NetCDF-4 file with the NetCDF library and hands its content to `emit`, piece by piece:
-/// {"dimensions": [[name, length] …], "unlimited": [name …], "attributes": {…}}, then for every variable
+/// {"dimensions": [[name, length] …], "unlimited": [name …], "attributes": [[name, value] …]}, then for every variable
 /// {"name", "dimensions": [name …], "units", "long_name", "numbers": the bytes of doubles, or "words": [text …]}.
 /// Throws InputError, which names what is at fault but not the file, for all that write_netcdf does not write: groups,
 /// types of a user, an attribute that is neither text nor one number, a coordinate that is not on its own dimension

@@ -89,7 +89,6 @@ NetcdfDataset read_netcdf(const std::string& path) {
   const ChildLimits limits{.memory = 256 * mebibyte + 32 * text.size(),
                            .cpu_seconds = static_cast<unsigned>(2 + text.size() / (8 * mebibyte)),
                            .answer_size = mebibyte + 16 * text.size()};
-  std::string refusal;
   const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
     try {
       read_netcdf_content(file.bytes(), [&](const Json& json) { send(packed(json)); });

@@ -38,6 +38,11 @@ std::string utc_now() {
 
 }  // namespace
 
+const std::string& program_sha256() {
+  static const std::string hash = sha256_of_file("/proc/self/exe");
+  return hash;
+}
+
 void set_argv(std::vector<std::string> argv) { argv_storage() = std::move(argv); }
 
 Resolved resolved(const Config& config) { return resolved(config, config.stacks()); }

@@ -11,6 +11,9 @@ namespace periscope {
 /// How this process was started, set once by main.
 void set_argv(std::vector<std::string> argv);
 
+/// The SHA-256 of the program that runs, in hex: results and journals count for this program alone.
+const std::string& program_sha256();
+
 /// What a result was made from, by sections: as it is printed, and what its hash is of. The hash covers what changes a
 /// result and nothing else: of files their content, not their paths; neither threads nor folders for results.
 struct Resolved {

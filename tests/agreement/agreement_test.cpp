@@ -1,12 +1,11 @@
 #include "experiments/agreement/agreement.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
+#include "tests/support/doctest.h"
 #include "theory/finite_width.h"
 
 namespace periscope {

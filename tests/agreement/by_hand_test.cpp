@@ -1,10 +1,10 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "experiments/agreement/agreement.h"
 #include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/findings.h"
+#include "tests/support/doctest.h"
 
 /// Verdicts and their parts against numbers that were worked out by hand.
 namespace periscope {

@@ -1,7 +1,5 @@
 #include "experiments/command/cell_journal.h"
 
-#include <doctest/doctest.h>
-
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include "experiments/converge/converge.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {

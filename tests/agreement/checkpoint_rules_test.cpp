@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <utility>
 #include <vector>
@@ -7,6 +6,7 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "sim/backends.h"
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "theory/predict.h"
 

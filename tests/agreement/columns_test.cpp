@@ -1,7 +1,5 @@
 #include "experiments/results/columns.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <set>
 #include <stdexcept>
@@ -9,6 +7,7 @@
 #include "experiments/catalog/list.h"
 #include "experiments/results/netcdf_reader.h"
 #include "experiments/results/text_table.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {

@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "experiments/probe/probe.h"
 #include "experiments/verify/statements.h"
 #include "experiments/verify/verify.h"
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
 /// What a program exits with is a function of its result: planted results, right and wrong, and their decisions.

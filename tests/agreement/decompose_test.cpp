@@ -1,11 +1,10 @@
 #include "experiments/gradients/decompose.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
+#include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 

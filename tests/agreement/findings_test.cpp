@@ -1,10 +1,9 @@
 #include "experiments/agreement/findings.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 
 #include "experiments/gradients/crossover.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

@@ -1,11 +1,10 @@
 #include "experiments/agreement/gradient_allowance.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <string>
 
 #include "experiments/agreement/agreement.h"
+#include "tests/support/doctest.h"
 
 /// T19 for gradients: what finite width may take a squared gradient's logarithm off its limit.
 namespace periscope {

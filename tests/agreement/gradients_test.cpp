@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 
@@ -8,6 +7,7 @@
 #include "experiments/gradients/identity_path.h"
 #include "experiments/gradients/score_path.h"
 #include "sim/spec/error.h"
+#include "tests/support/doctest.h"
 
 /// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.
 namespace periscope {

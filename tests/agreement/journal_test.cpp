@@ -1,12 +1,11 @@
 #include "experiments/command/journal.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <fstream>
 
 #include "experiments/results/sha256.h"
 #include "sim/spec/error.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {

@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <set>
@@ -8,6 +7,7 @@
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/common/stack_result.h"
 #include "experiments/propagate/propagate.h"
+#include "tests/support/doctest.h"
 
 /// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
 namespace periscope {

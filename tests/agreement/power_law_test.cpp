@@ -1,6 +1,5 @@
 #include "experiments/common/power_law.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 

@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
@@ -7,6 +6,7 @@
 
 #include "experiments/agreement/agreement.h"
 #include "experiments/agreement/findings.h"
+#include "tests/support/doctest.h"
 
 /// T22: what a verdict could have refused, and what it says where that is not enough.
 namespace periscope {

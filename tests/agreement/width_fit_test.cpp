@@ -1,6 +1,5 @@
 #include "experiments/ladder/width_fit.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>

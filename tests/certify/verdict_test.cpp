@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "experiments/certify/certify.h"
 #include "experiments/common/theory_parameters.h"
 #include "sim/model/weights.h"
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"
 

@@ -10,18 +10,14 @@ import re
 import tempfile
 import unittest
 
-from periscope_process import SMALL, run
+from periscope_process import SMALL, SWEEPS, run
 from plotting import ROOT  # first of what needs packages
 
 import netCDF4
 import numpy as np
 from plots import drawing, results
 
-KEYS = """
-[gradients]
-layers = [1, 2, 4]
-qk_factors = [0.0, 1.0]
-down_factors = [0.05, 0.5, 5.0]
+KEYS = SWEEPS + """
 [converge]
 widths = [32, 64, 128]
 seeds = 16

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import SMALL, run_json
+from periscope_process import SMALL, SWEEPS, run_json
 
 import numpy as np
 from matplotlib.collections import PolyCollection
@@ -19,11 +19,7 @@ from plots import drawing, results
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 LAYERS, DEPTHS = 3, 7
-STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]', '["post", "pre", "peri"]') + """
-[gradients]
-layers = [1, 2, 4]
-qk_factors = [0.0, 1.0]
-down_factors = [0.05, 0.5, 5.0]
+STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS + """
 [converge]
 widths = [32, 64, 128]
 seeds = 32

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from periscope_process import SMALL, run
+from periscope_process import SMALL, SWEEPS, run
 from plotting import ROOT  # first of what needs packages
 
 import numpy as np
@@ -23,12 +23,6 @@ from plots import (
     weight_gradients,
 )
 
-KEYS = """
-[gradients]
-layers = [1, 2, 4]
-qk_factors = [0.0, 1.0]
-down_factors = [0.05, 0.5, 5.0]
-"""
 # command, file, figures
 RUNS = ((["propagate", "--backward"], "propagate", ["gradient", "weight-gradients-gaussian"]),
         (["gradients", "depth"], "gradient_depth", ["gradient-vs-depth"]),
@@ -57,7 +51,7 @@ class GradientPlots(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         config = cls.folder / "small.toml"
-        config.write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
+        config.write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS)
         cls.files = {}
         for command, file, _ in RUNS:
             done = run(*command, "--config", config, "--out", cls.folder / "results", "--quiet")

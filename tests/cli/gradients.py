@@ -2,20 +2,14 @@
 
 import unittest
 
-from periscope_process import SMALL, FolderTest, run, run_json
+from periscope_process import FolderTest, SMALL, SWEEPS, run, run_json
 
-KEYS = """
-[gradients]
-layers = [1, 2, 4]
-qk_factors = [0.0, 1.0]
-down_factors = [0.05, 0.5, 5.0]
-"""
 FILES = {"depth": "gradient_depth", "attenuation": "gradient_attenuation", "identity-path": "identity_path",
          "score-path": "score_path", "crossover": "gradient_crossover"}
 
 
 class Gradients(FolderTest):
-    STACK = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS
+    STACK = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS
 
     def experiment(self, name, *flags):
         result, code = run_json("gradients", name, "--config", self.config, "--quiet", "--dtype", "f64", *flags)

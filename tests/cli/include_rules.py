@@ -69,6 +69,12 @@ class IncludeRules(unittest.TestCase):
         self.assertGreater(len(files), 50)
         self.assertEqual(violations(files), [])
 
+    def test_tests_print_alike(self):
+        """Two translation units of one program that see different `StringMaker`s would break the one-definition rule."""
+        for path in (SOURCE / "tests").rglob("*"):
+            if path.suffix in (".h", ".cpp") and path.name != "doctest.h":
+                self.assertNotIn("<doctest/doctest.h>", path.read_text(), f"{path}: expected tests/support/doctest.h")
+
     def test_a_planted_violation_is_found(self):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',

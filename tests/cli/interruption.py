@@ -137,6 +137,21 @@ class Interruption(FolderTest):
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - start, 1)
 
+    def test_a_signal_that_was_ignored_at_the_start_stays_so(self):
+        """As of nohup, and of a shell's background jobs."""
+        for number in (signal.SIGHUP, signal.SIGINT):
+            with self.subTest(signal=number.name):
+                out = self.folder / number.name
+                process = subprocess.Popen(self.command("gradients identity-path", "--out", out),
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                           preexec_fn=lambda n=number: signal.signal(n, signal.SIG_IGN))  # fmt: skip
+                deadline = time.monotonic() + 60
+                while not list(out.glob("*.journal")) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=120), 0)
+                self.assertTrue(list(out.glob("*.nc")), "the run went on to its end")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -24,6 +24,13 @@ tokens = 6
 [run]
 seeds = 4
 """
+# What the experiments of `gradients` sweep, small.
+SWEEPS = """
+[gradients]
+layers = [1, 2, 4]
+qk_factors = [0.0, 1.0]
+down_factors = [0.05, 0.5, 5.0]
+"""
 
 
 def run(*arguments, cwd=None, environment=None):
@@ -45,6 +52,6 @@ class FolderTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(folder.name).resolve()
         self.config = self.folder / "small.toml"
         self.config.write_text(self.STACK)

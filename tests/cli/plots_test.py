@@ -8,18 +8,13 @@ import io
 import json
 import os
 import pathlib
-import signal
-import subprocess
-import sys
 import tempfile
 import unittest
-import unittest.mock as mock
 import xml.etree.ElementTree
 
 from periscope_process import run
-from plotting import ROOT  # first of what needs packages
+from plotting import ROOT, draw  # first of what needs packages
 
-import netCDF4
 import numpy as np
 from PIL import Image
 from plots import (
@@ -61,11 +56,6 @@ CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
 PROBE_FIGURES = ["trained-vs-init", "growth", "massive", "margins"]
 STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "power-gaussian",
                  "power-tokens", "angular-gaussian", "angular-tokens"]
-
-
-def draw(*arguments):
-    return subprocess.run([sys.executable, "-m", "plots", *map(str, arguments)], capture_output=True, text=True,
-                          cwd=ROOT, timeout=300)
 
 
 def lines_of(axes, look):
@@ -313,105 +303,6 @@ class Plots(unittest.TestCase):
         for kind in ("label", "colour", "marker"):
             self.assertEqual(len({getattr(look, kind) for look in looks}), len(style.LOOKS) + 2, kind)
         self.assertEqual(looks[-1].label, "A, α = 3, β = 1")
-
-    def damaged(self, folder, name, change):
-        """A copy of a whole result file, with `change` made to it."""
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_bytes((self.results / "stack" / "propagate.nc").read_bytes())
-        with netCDF4.Dataset(folder / name, "a") as data:
-            change(data)
-
-    def test_broken_files_are_named_and_all_others_drawn(self):
-        broken = self.folder / "broken"
-        broken.mkdir()
-        whole = (self.results / "stack" / "theory.nc").read_bytes()
-        (broken / "cut.nc").write_bytes(whole[: len(whole) // 2])
-        (broken / "empty.nc").write_bytes(b"")
-        os.mkfifo(broken / "fifo.nc")
-        (broken / "folder.nc").mkdir()
-        with netCDF4.Dataset(broken / "foreign.nc", "w") as foreign:
-            foreign.program = "another"
-        with netCDF4.Dataset(broken / "huge.nc", "w") as huge:
-            huge.setncatts({"program": "periscope", "version": "1", "commit": "1", "config": "{}"})
-            huge.createDimension("x", 1 << 40)
-            huge.createVariable("a", "f8", ("x",))
-        self.damaged(broken, "no_commit.nc", lambda data: data.delncattr("commit"))
-        self.damaged(broken, "no_config.nc", lambda data: data.setncattr("config", "no JSON"))
-        with netCDF4.Dataset(broken / "nothing.nc", "w") as nothing:
-            nothing.setncatts({"program": "periscope", "version": "1", "commit": "1", "config": "{}"})
-        (broken / "text.nc").write_text("no NetCDF")
-        (broken / "whole.nc").write_bytes(whole)
-        done = draw(broken, "--out", self.folder / "of_broken")
-        self.assertEqual(done.returncode, 1, done.stderr)
-        expected = {"cut.nc": "expected a NetCDF-4 file", "empty.nc": "is empty", "fifo.nc": "is a FIFO",
-                    "folder.nc": "is a folder", "foreign.nc": "not a result of Periscope", "huge.nc": "'a' has",
-                    "no_commit.nc": "'commit' is missing", "no_config.nc": "cannot be read", "nothing.nc": "none of",
-                    "text.nc": "expected a NetCDF-4 file"}
-        complaints = done.stderr.splitlines()
-        self.assertEqual(len(complaints), len(expected), done.stderr)
-        for (name, words), line in zip(expected.items(), complaints, strict=True):
-            self.assertTrue(line.startswith(f"{broken / name}: "), line)
-            self.assertIn(words, line)
-        self.assertIn("whole-variance.png", done.stdout, "the good file is drawn")
-        for path in ("nowhere", "of_broken"):
-            empty = draw(self.folder / path, "--out", self.folder / "of_nowhere")
-            self.assertEqual((empty.returncode, empty.stdout), (3, ""))
-            self.assertIn(path, empty.stderr)
-
-    def test_a_figure_that_fails_is_named_and_all_others_drawn(self):
-        folder = self.folder / "half"
-        self.damaged(folder, "a.nc", lambda data: data.variables["angular_distance_measured"].__setitem__(
-            Ellipsis, np.nan))
-        self.damaged(folder, "b.nc", lambda data: data.renameVariable("verdict_reason", "other"))
-        self.damaged(folder, "b.nc", lambda data: (data.renameVariable("angular_distance_measured", "other"),
-                                                   data.renameVariable("site", "place")))
-        out = self.folder / "of_half"
-        done = draw(folder, "--out", out)
-        self.assertEqual(done.returncode, 1)
-        named = [line.split(": ")[:2] for line in done.stderr.splitlines()]
-        self.assertEqual(named, [[str(folder / "b.nc"), f"figure {n}"] for n in (
-            "angular-gaussian", "angular-tokens")], done.stderr)
-        written = {p.name for p in out.iterdir()}
-        for figure in STACK_FIGURES:
-            for kind in ("png", "svg"):
-                self.assertIn(f"a-{figure}.{kind}", written)
-                if not figure.startswith(("angular", "dilution")):
-                    self.assertIn(f"b-{figure}.{kind}", written)
-
-    def test_a_crash_of_the_library_ends_one_file_alone(self):
-        def crash(_path):
-            os.kill(os.getpid(), signal.SIGSEGV)
-
-        with mock.patch.object(results, "read", crash):
-            reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash"))
-        self.assertEqual([type(r) for r in reports], [drawing.Failed])
-        self.assertIn("theory.nc: reading it crashed (SIGSEGV)", reports[0].words)
-
-        def hang(_path):
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a library that never comes back to Python
-            while True:
-                signal.pause()
-
-        with mock.patch.object(results, "read", hang):
-            reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash", patience=0.5))
-        self.assertIn("reading it takes longer than 0.5 s", reports[0].words)
-
-    def test_figures_replace_figures_only_whole_and_nothing_else(self):
-        out = self.folder / "of_targets"
-        out.mkdir()
-        (out / "a-variance.png").write_bytes(b"before")
-        os.mkfifo(out / "a-variance.svg")
-        figure = mock.Mock()
-        figure.savefig.side_effect = lambda stream, **_: (stream.write(b"half"), 1 / 0)
-        with self.assertRaises(ZeroDivisionError):
-            list(drawing.save(figure, out / "a-variance"))
-        self.assertEqual((out / "a-variance.png").read_bytes(), b"before")
-        self.assertEqual(len(list(out.iterdir())), 2, "nothing half-written is left")
-        figure.savefig.side_effect = lambda stream, **_: stream.write(b"whole")
-        with self.assertRaisesRegex(OSError, "a-variance.svg: it is there and no regular file"):
-            list(drawing.save(figure, out / "a-variance"))
-        self.assertEqual((out / "a-variance.png").read_bytes(), b"whole")
-        self.assertTrue((out / "a-variance.svg").is_fifo())
 
     def test_nothing_finite_is_drawn_as_that(self):
         """Runs that diverged from the start, of every kind that is here."""

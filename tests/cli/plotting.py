@@ -4,6 +4,7 @@ A test that imports this is skipped (exit code 77) where a package is missing.
 """
 
 import pathlib
+import subprocess
 import sys
 
 try:
@@ -17,3 +18,9 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+
+def draw(*arguments):
+    """Runs `python -m plots`."""
+    return subprocess.run([sys.executable, "-m", "plots", *map(str, arguments)], capture_output=True, text=True,
+                          cwd=ROOT, timeout=300)

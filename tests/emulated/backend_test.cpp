@@ -1,12 +1,11 @@
 #include "sim/emulated/backend.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "sim/core/storage.h"
 #include "sim/numerics/rounding.h"
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
 /// Ops in a number format, against the same steps written out in float, and against the reference in fp64.

@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <map>
@@ -6,6 +5,7 @@
 
 #include "tests/gradient/loss_problem.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/threads.h"
 #include "tests/support/tolerances.h"

@@ -1,9 +1,9 @@
-#include <doctest/doctest.h>
 
 #include <string>
 #include <utility>
 
 #include "tests/gradient/loss_problem.h"
+#include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 

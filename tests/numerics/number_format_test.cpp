@@ -1,7 +1,5 @@
 #include "sim/numerics/number_format.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include "sim/numerics/allowances.h"
 #include "sim/numerics/rounding.h"
 #include "sim/numerics/stored_bits.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

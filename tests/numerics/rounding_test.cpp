@@ -1,6 +1,5 @@
 #include "sim/numerics/rounding.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>

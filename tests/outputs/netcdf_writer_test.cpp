@@ -1,10 +1,10 @@
-#include <doctest/doctest.h>
 
 #include <filesystem>
 
 #include "experiments/results/netcdf_reader.h"
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {

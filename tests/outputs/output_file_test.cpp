@@ -1,6 +1,5 @@
 #include "sim/checkpoint/output_file.h"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {

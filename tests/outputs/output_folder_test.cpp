@@ -1,11 +1,10 @@
 #include "sim/checkpoint/output_folder.h"
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {

@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
@@ -15,6 +14,7 @@
 #include "sim/random/normal.h"
 #include "sim/random/philox.h"
 #include "sim/random/unit_normal.h"
+#include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 
 /// Is a stream normal, white, and independent of its neighbours? Each test is told a generator, and is also seen to

@@ -1,7 +1,6 @@
 #include "sim/random/normal.h"
 
 #include <Random123/philox.h>
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <stdexcept>
@@ -9,6 +8,7 @@
 
 #include "sim/random/unit_normal.h"
 #include "tests/random/portable_normal.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

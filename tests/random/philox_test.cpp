@@ -1,7 +1,7 @@
 #include "sim/random/philox.h"
+#include "tests/support/doctest.h"
 
 #include <Random123/philox.h>
-#include <doctest/doctest.h>
 
 #include <array>
 #include <set>

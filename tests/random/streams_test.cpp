@@ -1,6 +1,5 @@
 #include "sim/spec/streams.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <set>
 #include <string_view>

@@ -1,9 +1,9 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "sim/random/philox.h"
+#include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 
 namespace periscope {

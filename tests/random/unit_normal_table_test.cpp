@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <boost/math/constants/constants.hpp>
 #include <boost/math/special_functions/erf.hpp>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "sim/random/unit_normal.h"
+#include "tests/support/doctest.h"
 
 /// Where the numbers of UnitNormalTable come from: polynomials fitted in 50 digits, rounded to binary32 one coefficient
 /// at a time, those after it fitted again to what is left. A fit is least squares over Chebyshev nodes, which is near

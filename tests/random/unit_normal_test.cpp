@@ -1,7 +1,5 @@
 #include "sim/random/unit_normal.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "sim/random/normal.h"
 #include "tests/random/portable_normal.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

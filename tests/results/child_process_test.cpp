@@ -1,6 +1,5 @@
 #include "experiments/results/child_process.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <atomic>
 #include <chrono>

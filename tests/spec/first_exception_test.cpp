@@ -1,11 +1,10 @@
 #include "sim/spec/first_exception.h"
 
-#include <doctest/doctest.h>
-
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
 namespace periscope {

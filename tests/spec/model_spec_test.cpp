@@ -1,13 +1,12 @@
 #include "sim/spec/model_spec.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <stdexcept>
 
 #include "sim/spec/error.h"
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

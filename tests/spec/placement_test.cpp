@@ -1,12 +1,11 @@
 #include "sim/spec/placement.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <string_view>
 #include <vector>
 
 #include "sim/spec/model_spec.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

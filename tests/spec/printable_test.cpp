@@ -1,6 +1,5 @@
 #include "sim/spec/printable.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 namespace periscope {
 

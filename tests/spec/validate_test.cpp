@@ -1,4 +1,3 @@
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <functional>
@@ -8,6 +7,7 @@
 
 #include "sim/spec/error.h"
 #include "sim/spec/model_spec.h"
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

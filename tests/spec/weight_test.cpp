@@ -1,6 +1,5 @@
 #include "sim/spec/weight.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <string_view>

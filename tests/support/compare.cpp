@@ -1,6 +1,6 @@
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,10 +1,9 @@
 #include "tests/support/compare.h"
 
-#include <doctest/doctest.h>
-
 #include <limits>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 

@@ -1,6 +1,6 @@
 #include "tests/support/finite_difference.h"
+#include "tests/support/doctest.h"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <algorithm>

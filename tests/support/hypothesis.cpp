@@ -1,6 +1,5 @@
 #include "tests/support/hypothesis.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>

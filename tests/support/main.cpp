@@ -1,8 +1,9 @@
 #define DOCTEST_CONFIG_IMPLEMENT
-#include <doctest/doctest.h>
 #include <omp.h>
 
 #include <cstdlib>
+
+#include "tests/support/doctest.h"
 
 int main(int argc, char** argv) {
   // RapidCheck would take a new seed for every run: tests are to pass or fail for good. RC_PARAMS in the

@@ -1,6 +1,5 @@
 #include "tests/support/recorded_stack.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include "tests/support/edited_weights.h"
 

@@ -1,6 +1,5 @@
 #include "tests/support/weight_contract.h"
-
-#include <doctest/doctest.h>
+#include "tests/support/doctest.h"
 
 #include <array>
 

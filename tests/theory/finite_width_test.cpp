@@ -1,7 +1,5 @@
 #include "theory/finite_width.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
 #include <new>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/threads.h"

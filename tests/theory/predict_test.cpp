@@ -1,7 +1,5 @@
 #include "theory/predict.h"
 
-#include <doctest/doctest.h>
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
