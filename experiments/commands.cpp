@@ -38,7 +38,19 @@ void add_export(CLI::App& app, int& code) {
   const auto csv = std::make_shared<std::string>();
   command->add_option("file", *file, "A NetCDF result file")->required();
   command->add_option("--csv", *csv, "CSV file to write, - for stdout")->required();
-  command->callback([=, &code] { code = static_cast<int>(export_csv(*file, *csv)); });
+  const auto force = std::make_shared<bool>(false);
+  command->add_flag("--force", *force, "Overwrite a file that is no CSV");
+  command->callback([=, &code] { code = static_cast<int>(export_csv(*file, *csv, *force)); });
+}
+
+/// An empty value is a variable of a shell that was not set, not the wish for a default.
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator not_empty(
+      [](const std::string& word) { return word.empty() ? "expected a value, found \"\"" : ""; }, "");
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_min() > 0) option->check(not_empty);
+  }
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
 }  // namespace
@@ -62,6 +74,7 @@ void add_commands(CLI::App& app, int& code) {
   power::add_commands(app, code);
   ladder::add_commands(app, code);
   add_export(app, code);
+  refuse_empty_values(app);
 }
 
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {

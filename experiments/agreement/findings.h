@@ -11,9 +11,6 @@
 
 namespace periscope {
 
-/// The larger of two numbers; NaN if one is, so that a maximum does not hide it.
-[[nodiscard]] inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
 /// A mean over seeds and its standard error.
 struct Estimate {
   double value = 0.0;

@@ -50,7 +50,7 @@ struct CertifyOptions {
     command.add_option("--length", length, "Longest input in tokens that is certified, where rounding makes it matter")
         ->check(positive_up_to(1 << 24));
     command.add_option("--attack", attack, "Try to exceed the bounds, with so many steps per restart")
-        ->check(positive_up_to());
+        ->check(positive_up_to(1'000'000));
     command.add_option("--headroom", headroom,
                        "Scale stream and branches into this format, run both stacks, certify the scaled one");
   }

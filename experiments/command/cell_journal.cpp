@@ -75,7 +75,11 @@ CellJournal::CellJournal(const std::string& folder, const Json& header, bool qui
     (void)record.at("cell");
     cells_[record.at("key").text()] = i;
   }
-  if (!cells_.empty()) has_cells();
+  if (cells_.empty()) {
+    without_cells_.emplace(path());
+  } else {
+    has_cells();
+  }
 }
 
 CellJournal::~CellJournal() {
@@ -83,6 +87,7 @@ CellJournal::~CellJournal() {
 }
 
 void CellJournal::has_cells() {
+  without_cells_.reset();
   resumable_.emplace(quiet_ ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(path())));
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/command/journal_part.h"
 #include "experiments/command/stop_signals.h"
 #include "experiments/results/provenance.h"
+#include "sim/files/temporary_files.h"
 
 namespace periscope {
 
@@ -46,7 +47,8 @@ class CellJournal {
   Journal journal_;
   std::map<std::string, std::size_t> cells_;  ///< as found: their places among the journal's records
   bool quiet_;
-  std::optional<Resumable> resumable_;  ///< nothing while there are no cells
+  std::optional<Resumable> resumable_;          ///< nothing while there are no cells
+  std::optional<RemovedAtExit> without_cells_;  ///< so that a process which ends then leaves no file
 };
 
 /// Numbers to their last bit, NaN and infinities too, as text: 16 lower-case hex digits each.

@@ -7,7 +7,7 @@
 #include "experiments/results/json_text.h"
 #include "experiments/results/netcdf_file.h"
 #include "experiments/results/standard_streams.h"
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 #include "sim/spec/printable.h"
 
 namespace periscope {

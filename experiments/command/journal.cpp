@@ -9,11 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "experiments/results/sha256.h"
+#include "sim/files/destination.h"
+#include "sim/files/output_file.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
@@ -97,27 +98,33 @@ std::string whole_file(int file, const std::string& path) {
   }
 }
 
-/// Makes a new file's name survive a crash, too.
-void sync_folder(const std::filesystem::path& folder) {
-  const int handle = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0) return;
-  ::fsync(handle);
-  ::close(handle);
+/// Opens the file for this process alone.
+int locked_file(const std::string& path) {
+  while (true) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (file < 0) fail(path, "cannot write");
+    try {
+      require_regular_file(file, path);
+      if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+        throw ConfigError(fmt::format("{}: another process is writing this journal; expected one at a time", path));
+      }
+      // Another process may have finished, and removed what this one had opened.
+      if (leads_to(path, file)) return file;
+    } catch (...) {
+      ::close(file);
+      throw;
+    }
+    ::close(file);
+  }
 }
 
 }  // namespace
 
 Journal::Journal(std::string path, const Json& header) : path_(std::move(path)) {
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  std::error_code ignored;
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
-  if (file_ < 0) fail(path_, "cannot write");
+  const std::string folder = folder_of(path_);
+  create_folders(folder, path_);
+  file_ = locked_file(path_);
   try {
-    require_regular_file(file_, path_);
-    if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      throw ConfigError(fmt::format("{}: another process is writing this journal; expected one at a time", path_));
-    }
     const std::string text = whole_file(file_, path_);
     const std::size_t whole = read_whole(text, header);
     if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) fail(path_, "cannot shorten");
@@ -177,16 +184,9 @@ void Journal::note(const Json& record) {
 }
 
 void Journal::write(const Json& record, bool sync) {
-  const std::string line = line_of(record);
-  std::size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t n = ::write(file_, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path_, "cannot write");
-    done += static_cast<std::size_t>(n);
-  }
+  if (const int error = write_all(file_, line_of(record)); error != 0) throw cannot_write(path_, error);
   if (!sync) return;
-  if (::fsync(file_) != 0) fail(path_, "cannot write");
+  if (::fsync(file_) != 0) throw cannot_write(path_, errno);
   synced_ = std::chrono::steady_clock::now();
 }
 

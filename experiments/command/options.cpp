@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <limits>
 
+#include "experiments/command/whole_number.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 #include "sim/spec/printable.h"
@@ -35,8 +37,9 @@ void CommonOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false);
   command.add_option_function<std::string>(
       "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
-  command.add_option("--seeds", seeds, "Number of seeds");
-  command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it");
+  command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
+  command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
+      ->check(whole_number(0, std::numeric_limits<int>::max()));
   command.add_option("--device", device, "cpu, reference or cuda");
   command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
   command.add_option("--out", out, "Folder for result files");

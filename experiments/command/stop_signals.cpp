@@ -9,7 +9,7 @@
 #include <ctime>
 #include <list>
 
-#include "sim/checkpoint/temporary_files.h"
+#include "sim/files/temporary_files.h"
 
 namespace periscope {
 namespace {
@@ -58,7 +58,10 @@ void set_alarm(suseconds_t microseconds) {
 }
 
 extern "C" void ask_to_stop(int number) {
-  if (number == SIGALRM) end_now();
+  if (number == SIGALRM) {
+    if (signal_that_came != 0) end_now();
+    return;  // somebody else's alarm
+  }
   if (signal_that_came != 0) {
     if (milliseconds_now() - came_at < same_request) return;
     end_now();

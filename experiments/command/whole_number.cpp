@@ -8,14 +8,19 @@
 
 namespace periscope {
 
-CLI::Validator positive_up_to(int most) {
-  return {[most](const std::string& word) {
-            int value = 0;
+CLI::Validator positive_up_to(std::int64_t most) { return whole_number(1, most); }
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return {[least, most](const std::string& word) {
+            std::int64_t value = 0;
             const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-            const bool holds = error == std::errc() && end == word.data() + word.size() && value >= 1 && value <= most;
-            return holds ? "" : fmt::format("{}: expected a whole number from 1 to {}", shortened(word), most);
+            // CLI11 reads 010 as octal.
+            const bool decimal = !word.starts_with("0") || word == "0";
+            const bool holds =
+                decimal && error == std::errc() && end == word.data() + word.size() && value >= least && value <= most;
+            return holds ? "" : fmt::format("{}: expected a whole number from {} to {}", shortened(word), least, most);
           },
-          fmt::format("1 to {}", most)};
+          fmt::format("{} to {}", least, most)};
 }
 
 }  // namespace periscope

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <cstdint>
 #include <limits>
 
 namespace periscope {
 
 /// For flags that take a whole number from 1 to `most`: CLI11's own check writes its limits with 300 digits.
-CLI::Validator positive_up_to(int most = std::numeric_limits<int>::max());
+CLI::Validator positive_up_to(std::int64_t most = std::numeric_limits<int>::max());
+
+/// The same from `least`.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 }  // namespace periscope

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "experiments/results/sha256.h"
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

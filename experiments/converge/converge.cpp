@@ -35,6 +35,9 @@ constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosin
 /// Below this many standard errors a bias counts as not seen, and no exponent is judged.
 constexpr double clearly_seen = 5.0;
 
+/// Exponents so far from theory's must be rejected for an agreement to count.
+constexpr double told_apart = 0.5;
+
 /// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
 double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
   double sum = 0.0;
@@ -105,9 +108,13 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
   }
 }
 
-bool exponent_agrees(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                     const PowerLaw& fit, double exponent, double critical) {
-  return chi_squared_of(x, y, error, exponent) - fit.chi_squared <= critical * critical;
+/// The verdict on an exponent, and with it whether the exponents half a unit aside would have been rejected: an
+/// agreement that 1/√D or no decay at all would have found too says nothing.
+Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                   const PowerLaw& fit, double exponent, double critical) {
+  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
+  if (!agrees(exponent)) return Verdict::disagrees;
+  return agrees(exponent - told_apart) || agrees(exponent + told_apart) ? Verdict::inconclusive : Verdict::agrees;
 }
 
 void judge_fit(Convergence& c, double critical) {
@@ -126,14 +133,13 @@ void judge_fit(Convergence& c, double critical) {
     return;
   }
   c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
-  const auto verdict = [](bool agrees) { return agrees ? Verdict::agrees : Verdict::disagrees; };
-  c.noise_verdict = verdict(exponent_agrees(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, critical));
+  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, critical);
   c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
   if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
     return;
   }
-  c.bias_verdict = verdict(exponent_agrees(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, critical));
+  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, critical);
 }
 
 }  // namespace

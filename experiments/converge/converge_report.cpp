@@ -41,7 +41,8 @@ std::string table(const ConvergeResult& result) {
   }
   return table.text() + fmt::format(
                             "exponents of power laws fitted to measured − predicted over width, and to the spread of "
-                            "means over the number of seeds; limit {:.1f} standard errors.\n",
+                            "means over the number of seeds; limit {:.1f} standard errors. inconclusive: an exponent "
+                            "half a unit aside would agree too.\n",
                             result.critical);
 }
 

@@ -6,6 +6,7 @@
 #include "experiments/gradients/crossover.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/text_table.h"
+#include "sim/numerics/larger.h"
 
 namespace periscope::gradients {
 namespace {

@@ -7,6 +7,7 @@
 #include "experiments/agreement/findings.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
+#include "sim/numerics/larger.h"
 
 namespace periscope::gradients {
 namespace {

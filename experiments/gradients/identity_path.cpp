@@ -12,6 +12,7 @@
 #include "experiments/common/token_ids.h"
 #include "experiments/gradients/decompose.h"
 #include "sim/backends.h"
+#include "sim/numerics/larger.h"
 #include "sim/spec/error.h"
 
 namespace periscope::gradients {

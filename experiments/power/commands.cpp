@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "experiments/command/command.h"
+#include "experiments/command/whole_number.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/power/false_alarms.h"
 #include "experiments/power/power.h"
@@ -43,10 +44,8 @@ Need need_of(const PowerRun& run, int threads) {
 ExitCode run_power(const CommonOptions& options, std::optional<int> master_seeds) {
   const PowerRun run = load_power(options.config.empty() ? shipped_power_list() : options.config, options);
   if (master_seeds) {
-    if (options.skip_finished)
+    if (options.skip_finished) {
       throw ConfigError("--skip-finished with --master-seeds: its journal keeps what is there");
-    if (*master_seeds < 1 || *master_seeds > 1'000'000) {
-      throw ConfigError(fmt::format("--master-seeds {}: expected a number from 1 to 1000000", *master_seeds));
     }
     Need need = need_of(run, omp_get_max_threads());
     need.operations *= *master_seeds;
@@ -70,9 +69,11 @@ void add_commands(CLI::App& app, int& code) {
   CLI::App* power = add_skipping_command(
       app, code, "power", "Wrong theories against measurements: which configuration rejects which?",
       [=](const CommonOptions& options) { return run_power(options, *master_seeds); });
-  power->add_option("--master-seeds", *master_seeds,
-                    "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps "
-                    "finished ones");
+  power
+      ->add_option("--master-seeds", *master_seeds,
+                   "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps "
+                   "finished ones")
+      ->check(positive_up_to(1'000'000));
 }
 
 }  // namespace periscope::power

@@ -128,7 +128,12 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     });
   });
   if (shown) text.end();
-  if (!options.quiet) print_message(fmt::format("{}\n", fmt::join(ids, " ")));
+  const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
+  if (shown || options.json) {
+    if (!options.quiet) print_message(all);
+  } else {
+    print_result(all);
+  }
   if (stopped) throw Stopped();
   if (options.json) {
     nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
@@ -155,7 +160,7 @@ void add_commands(CLI::App& app, int& code) {
       ->check(positive_up_to());
   command->add_flag("--no-theory", probe->no_theory, "Leave out theory at initialisation");
   command->add_flag("--fail-on-divergence", probe->fail_on_divergence,
-                    "Exit 5 if a signal, a gradient or the loss is not finite");
+                    "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite");
 
   const auto source = std::make_shared<CheckpointOptions>();
   const auto count = std::make_shared<int>(64);

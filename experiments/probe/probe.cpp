@@ -36,8 +36,8 @@ bool violates_growth_identity(const ModelReading& reading) {
 
 void FiniteRecorder::on_signal(const Emission& at, const Tensor& x) {
   if (first_ || at.pass == Pass::recomputation) return;
-  const std::vector<double> maxima = ops_.column_maxima(x);  // NaN counts as infinite
-  if (std::ranges::any_of(maxima, [](double m) { return std::isinf(m); })) first_ = at;
+  const std::vector<double> squares = ops_.row_moments(x).second_moment;
+  if (!std::ranges::all_of(squares, [](double v) { return std::isfinite(v); })) first_ = at;
 }
 
 std::string not_finite(const ProbeResult& result) {

@@ -41,7 +41,8 @@ struct ProbeResult {
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
 
-/// Remembers the first signal of a pass, or gradient of one, that holds a value that is not finite.
+/// Remembers the first signal of a pass, or gradient of one, whose mean square is not finite: what `propagate` calls
+/// diverged too.
 class FiniteRecorder final : public SignalRecorder {
  public:
   explicit FiniteRecorder(const Backend& ops) : ops_(ops) {}

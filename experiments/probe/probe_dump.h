@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/checkpoint/checkpoint.h"
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 #include "sim/measure/model_reading.h"
 
 namespace periscope::probe {

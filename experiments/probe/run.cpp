@@ -12,7 +12,7 @@
 #include "experiments/results/sha256.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
-#include "sim/checkpoint/output_folder.h"
+#include "sim/files/output_folder.h"
 #include "sim/spec/error.h"
 
 namespace periscope::probe {

@@ -77,7 +77,8 @@ void add_commands(CLI::App& app, int& code) {
   CLI::App* propagate = add_comparing_command(
       app, code, "propagate", "Predict and measure the signals of random stacks; say whether they agree",
       [=](const CommonOptions& options) { return run_propagate(options, *own); });
-  propagate->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a seed's signals stop being finite");
+  propagate->add_flag("--fail-on-divergence", own->fail_on_divergence,
+                      "Exit 5 if the mean square of a seed's stream stops being finite");
   propagate->add_flag("--backward", own->backward, "Predict and measure gradients too");
   propagate->add_option("--dump", own->dump,
                         "Folder for weights, activations and, with --backward, gradients of the first seed, in f64");

@@ -6,7 +6,7 @@
 #include "experiments/results/json_text.h"
 #include "experiments/results/tensor_dump.h"
 #include "sim/backends.h"
-#include "sim/checkpoint/output_folder.h"
+#include "sim/files/output_folder.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"

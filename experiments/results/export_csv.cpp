@@ -4,16 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string_view>
 
 #include "experiments/results/netcdf_reader.h"
 #include "experiments/results/standard_streams.h"
-#include "sim/checkpoint/destination.h"
 #include "sim/checkpoint/file_error.h"
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/destination.h"
+#include "sim/files/output_file.h"
 #include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
+
+constexpr std::string_view first_column = "variable";
 
 /// RFC 4180: quotes where the text needs them.
 std::string field(const std::string& text) {
@@ -138,12 +142,24 @@ void append_rows(std::string& text, const NetcdfVariable& variable, const std::v
   }
 }
 
+/// Whether there is nothing under that name, or a file that is empty or begins as ours do.
+bool may_be_replaced(const std::string& csv) {
+  std::ifstream old(csv, std::ios::binary);
+  std::string start(first_column.size(), '\0');
+  old.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return old.gcount() == 0 || start == first_column;
+}
+
 /// What would be in the way of writing is said before anything is read.
-void require_place(const std::string& file, const std::string& csv) {
+void require_place(const std::string& file, const std::string& csv, bool force) {
   if (same_file(file, csv)) {
     throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
   }
-  if (!destination_of(csv).is_stream) const OutputFile trial(csv);
+  if (destination_of(csv).is_stream) return;
+  if (!force && !may_be_replaced(csv)) {
+    throw ConfigError(fmt::format("--csv {}: found a file that is no CSV; --force overwrites it", csv));
+  }
+  const OutputFile trial(csv);
 }
 
 }  // namespace
@@ -152,7 +168,7 @@ std::string csv_of(const std::string& file) {
   const NetcdfDataset data = read_netcdf(file);
   const std::vector<Axis> axes = axes_of(data);
   refuse_swelling(file, data, axes);
-  std::string text = "variable";
+  std::string text(first_column);
   for (const Axis& axis : axes) text += ',' + field(axis.name);
   text += ",value\n";
   for (const NetcdfVariable& variable : data.variables) {
@@ -161,8 +177,8 @@ std::string csv_of(const std::string& file) {
   return text;
 }
 
-ExitCode export_csv(const std::string& file, const std::string& csv) {
-  if (csv != "-") require_place(file, csv);
+ExitCode export_csv(const std::string& file, const std::string& csv, bool force) {
+  if (csv != "-") require_place(file, csv, force);
   const std::string text = csv_of(file);
   if (csv == "-") {
     print_result(isatty(STDOUT_FILENO) == 1 ? printable(text, Layout::lines) : text);

@@ -14,6 +14,6 @@ std::string csv_of(const std::string& file);
 /// Writes csv_of(file) to `csv`: "-" for stdout, which gets no control characters if it is a terminal, a file to
 /// replace, or what is written into instead: a FIFO, a device, /dev/stdout. ConfigError for a `csv` that is a folder or
 /// `file` itself.
-ExitCode export_csv(const std::string& file, const std::string& csv);
+ExitCode export_csv(const std::string& file, const std::string& csv, bool force);
 
 }  // namespace periscope

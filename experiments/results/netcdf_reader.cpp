@@ -10,7 +10,7 @@
 
 #include "experiments/results/child_process.h"
 #include "experiments/results/netcdf_content.h"
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

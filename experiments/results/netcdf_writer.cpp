@@ -11,7 +11,7 @@
 
 #include "experiments/results/json_text.h"
 #include "experiments/results/netcdf_file.h"
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 #include "sim/spec/error.h"
 
 namespace periscope {

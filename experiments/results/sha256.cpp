@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope {
 namespace {

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <csignal>
 
-#include "sim/checkpoint/destination.h"
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/destination.h"
+#include "sim/files/output_file.h"
 
 namespace periscope {
 

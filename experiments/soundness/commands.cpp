@@ -7,6 +7,7 @@
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/certify/certify.h"
 #include "experiments/command/command.h"
+#include "experiments/command/whole_number.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/results/provenance.h"
 #include "experiments/soundness/soundness.h"
@@ -40,12 +41,6 @@ std::vector<RunArithmetic> arithmetics_of(const SoundnessFlags& own) {
 }
 
 ExitCode run_soundness(const CommonOptions& options, const SoundnessFlags& own) {
-  if (own.checkpoints < 1 || own.checkpoints > most) {
-    throw ConfigError(fmt::format("--checkpoints {}: expected a whole number from 1 to {}", own.checkpoints, most));
-  }
-  if (own.only && (*own.only < 0 || *own.only > most)) {
-    throw ConfigError(fmt::format("--only {}: expected the number of a checkpoint, 0 to {}", *own.only, most));
-  }
   if (!(own.scale > 0.0 && own.scale <= 1.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
@@ -85,12 +80,14 @@ void add_commands(CLI::App& app, int& code) {
       add_command(app, code, "soundness",
                   "Attack certificates: adversarial checkpoints, run in the arithmetic they are certified for",
                   [=](const CommonOptions& options) { return run_soundness(options, *own); });
-  command->add_option("--checkpoints", own->checkpoints, "Number of checkpoints")->capture_default_str();
+  command->add_option("--checkpoints", own->checkpoints, "Number of checkpoints")
+      ->check(positive_up_to(most))
+      ->capture_default_str();
   command->add_option("--format", own->formats, "Number formats: fp64, fp32, bf16, fp16, fp8_e5m2, fp8_e4m3")
       ->delimiter(',');
   command->add_option("--arithmetic", own->arithmetics, "mixed (sums and norms in fp32), pure (all in the format)")
       ->delimiter(',');
-  command->add_option("--only", own->only, "One checkpoint alone, by its number");
+  command->add_option("--only", own->only, "One checkpoint alone, by its number")->check(whole_number(0, most));
   command->add_option("--scale", own->scale, "Multiply every bound by this; below 1 violations must be found")
       ->capture_default_str();
 }

@@ -6,6 +6,7 @@
 #include "experiments/agreement/findings.h"
 #include "sim/model/parameters.h"
 #include "sim/model/stack.h"
+#include "sim/numerics/larger.h"
 #include "sim/reference/backend.h"
 
 namespace periscope::verify {

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <stdexcept>
+#include <type_traits>
 
 #include "sim/model/parameters.h"
 #include "sim/spec/error.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::verify {
 namespace {
@@ -33,10 +36,19 @@ class CaseReader {
   }
   template <class T>
   T get(const std::string& key, const std::string& expected) const {
+    asked_.insert(key);
     try {
-      return json_.at(key).get<T>();
+      const Json& value = json_.at(key);
+      if constexpr (!std::is_same_v<T, bool>) refuse_conversions<T>(key, value, expected);
+      return value.get<T>();
     } catch (const nlohmann::json::exception&) {
       fail(key, expected);
+    }
+  }
+  /// Refuses keys that nothing asked for: misspelt, or of another kind of case.
+  void refuse_others() const {
+    for (const auto& [key, value] : json_.items()) {
+      if (!asked_.contains(key)) fail(shortened(key), "no such key in this case");
     }
   }
   [[nodiscard]] double number(const std::string& key) const { return finite(key, get<double>(key, "a number")); }
@@ -76,11 +88,24 @@ class CaseReader {
     if (!present) return {};
     const auto it = json_.find(key);
     if (it == json_.end()) fail(key, "the gain (and bias) of this norm");
+    asked_.insert(key);
     const CaseReader inside(*it, file_ + ": " + key);
-    return {inside.vector("gain", width), inside.optional_vector("bias", width)};
+    CaseNorm norm{inside.vector("gain", width), inside.optional_vector("bias", width)};
+    inside.refuse_others();
+    return norm;
   }
 
  private:
+  /// The JSON library would take true for 1 and 1.5 for the integer 1.
+  template <class T>
+  void refuse_conversions(const std::string& key, const Json& value, const std::string& expected) const {
+    if (value.is_array()) {
+      for (const Json& entry : value) refuse_conversions<T>(key, entry, expected);
+    } else if (value.is_boolean() || (std::is_same_v<T, std::vector<int>> && !value.is_number_integer())) {
+      fail(key, expected);
+    }
+  }
+
   double finite(const std::string& key, double value) const {
     if (!std::isfinite(value)) fail(key, "finite numbers");
     return value;
@@ -88,6 +113,7 @@ class CaseReader {
 
   const Json& json_;
   const std::string file_;
+  mutable std::set<std::string> asked_;
 };
 
 }  // namespace
@@ -192,6 +218,7 @@ BoundCase case_from_json(const Json& json, const std::string& file) {
   c.b = read.norm("norm_b", rule.norm_b, width);
   c.c = read.norm("norm_c", rule.norm_c, width);
   c.final = read.norm("final", m.final_norm, width);
+  read.refuse_others();
   return c;
 }
 

@@ -6,6 +6,7 @@
 
 #include "experiments/agreement/verdict_table.h"
 #include "experiments/command/command.h"
+#include "experiments/command/whole_number.h"
 #include "experiments/results/standard_streams.h"
 #include "experiments/verify/report.h"
 
@@ -27,10 +28,6 @@ ExitCode run_replay(const CommonOptions& options, const VerifyFlags& own) {
 }
 
 ExitCode run_verify(const CommonOptions& options, const VerifyFlags& own) {
-  constexpr std::int64_t most_cases = 2'000'000'000;
-  if (own.cases < 1 || own.cases > most_cases) {
-    throw ConfigError(fmt::format("--cases {}: expected a whole number from 1 to {}", own.cases, most_cases));
-  }
   if (!(own.scale > 0.0 && own.scale <= 1.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
@@ -63,7 +60,9 @@ void add_commands(CLI::App& app, int& code) {
   CLI::App* verify = add_skipping_command(
       app, code, "verify", "Attack the bounds on gradients and growth (T14-T16): no input may break them",
       [=](const CommonOptions& options) { return run_verify(options, *verify_flags); });
-  verify->add_option("--cases", verify_flags->cases, "Number of random cases")->capture_default_str();
+  verify->add_option("--cases", verify_flags->cases, "Number of random cases")
+      ->check(positive_up_to(2'000'000'000))
+      ->capture_default_str();
   verify
       ->add_option("--scale,--bound-scale", verify_flags->scale,
                    "Multiply every bound that should hold by this; below 1 violations must be found")

@@ -75,7 +75,7 @@ std::string describe(const Replay& replay, double scale) {
                        : s.kind == StatementKind::refutable ? "broken: claim is false"
                                                             : "VIOLATED";
     table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
-               fmt::format("{:.8g}", o.ratio()), word});
+               std::isnan(o.ratio()) ? "-" : fmt::format("{:.8g}", o.ratio()), word});
   }
   text += table.text(2);
   if (scale != 1.0) text += fmt::format("  bounds that should hold were multiplied by {:g}\n", scale);

@@ -8,6 +8,7 @@
 #include "experiments/agreement/findings.h"
 #include "experiments/verify/evaluate.h"
 #include "sim/numerics/allowances.h"
+#include "sim/numerics/larger.h"
 #include "sim/random/philox.h"
 #include "sim/spec/first_exception.h"
 

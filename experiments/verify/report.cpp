@@ -47,6 +47,17 @@ std::string attack_rows(const VerifyResult& r, bool colour) {
                      r.growth.rms.size() - 1, r.growth.nearest);
 }
 
+/// What the run shows; a statement that no case was about, or only cases of which it says nothing, was not tested.
+std::string summary(const VerifyResult& r) {
+  if (!r.passed()) return "CHECK FAILED";
+  std::ptrdiff_t untested = 0;
+  for (std::size_t k = 0; k < statements().size(); ++k)
+    untested += verdict_of(statements()[k], r.tallies[k]) == "no case" ? 1 : 0;
+  if (untested == 0) return "every bound holds, every false claim is refuted";
+  return fmt::format("no bound is violated, but {} of {} statements met no case; every false claim is refuted",
+                     untested, statements().size());
+}
+
 }  // namespace
 
 std::string_view verdict_of(const Statement& s, const Tally& t) {
@@ -87,9 +98,7 @@ std::string table(const VerifyResult& r, bool colour) {
   table += fmt::format("\n{} cases of seed {} in {:.1f} s ({:.0f}/s)", r.config.cases, r.config.seed, r.seconds,
                        static_cast<double>(r.config.cases) / r.seconds);
   if (r.config.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.config.scale);
-  return table +
-         fmt::format(": {}\n", coloured(r.passed() ? "every bound holds, every false claim is refuted" : "CHECK FAILED",
-                                        r.passed(), colour));
+  return table + fmt::format(": {}\n", coloured(summary(r), r.passed(), colour));
 }
 
 Json replay_json(const Replay& replay, double scale) {

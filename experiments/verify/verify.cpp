@@ -16,6 +16,7 @@
 #include "experiments/verify/bound_case.h"
 #include "sim/checkpoint/strict_json.h"
 #include "sim/numerics/allowances.h"
+#include "sim/numerics/larger.h"
 #include "sim/spec/error.h"
 #include "sim/spec/first_exception.h"
 
@@ -196,6 +197,17 @@ BoundCase read_case(const std::string& path) {
   return case_from_json(json, path);
 }
 
+/// Whether all that is measured of a case, squares included, is a finite number.
+bool in_range(const Evaluation& e) {
+  const auto is_finite = [](double v) { return std::isfinite(v); };
+  return std::isfinite(e.gradient_norm) && std::ranges::all_of(e.hidden, is_finite) &&
+         std::ranges::all_of(e.module, is_finite) && std::ranges::all_of(e.wrong, is_finite) &&
+         std::ranges::all_of(e.tokens, [](const TokenFacts& t) {
+           return std::isfinite(t.hidden) && std::isfinite(t.stream_rms) && std::isfinite(t.branch_rms) &&
+                  std::isfinite(t.out_rms);
+         });
+}
+
 }  // namespace
 
 bool VerifyResult::passed() const {
@@ -252,11 +264,18 @@ Replay replay(const std::string& which, double scale) {
   r.origin = which;
   r.found = id ? generate_case(id->first, id->second) : read_case(which);
   const Evaluation e = evaluate(r.found);
+  const auto require = [&](bool is_in_range) {
+    if (id || is_in_range) return;
+    throw InputError(
+        fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", which));
+  };
+  require(in_range(e));
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];
     if (!s.applies(r.found)) continue;
     r.checked.push_back(k);
     r.outcomes.push_back(s.check(r.found, e));
+    require(std::isfinite(r.outcomes.back().measured));
     if (should_hold(s) && breaks(k, r.found, scale)) {
       r.violations.push_back(counterexample(k, r.origin, r.found, scale));
     }

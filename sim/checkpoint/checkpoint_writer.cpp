@@ -4,8 +4,8 @@
 
 #include <bit>
 
-#include "sim/checkpoint/output_folder.h"
 #include "sim/checkpoint/safetensors_writer.h"
+#include "sim/files/output_folder.h"
 #include "sim/model/parameters.h"
 
 namespace periscope {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "sim/checkpoint/file_error.h"
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/checkpoint/mapped_file.h"
 #include "sim/checkpoint/safetensors_view.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope {
 

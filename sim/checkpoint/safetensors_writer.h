@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/checkpoint/output_file.h"
 #include "sim/checkpoint/safetensors_type.h"
+#include "sim/files/output_file.h"
 
 namespace periscope {
 

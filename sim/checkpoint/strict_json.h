@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope {
 

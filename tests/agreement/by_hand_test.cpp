@@ -1,9 +1,9 @@
-
 #include <cmath>
 
 #include "experiments/agreement/agreement.h"
 #include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/findings.h"
+#include "sim/numerics/larger.h"
 #include "tests/support/doctest.h"
 
 /// Verdicts and their parts against numbers that were worked out by hand.

@@ -123,6 +123,9 @@ TEST_CASE("a claim holds, holds in its limit only, or fails") {
   // The noise alone hides a finite-depth part that theory is sure of.
   CHECK(test_claim({-0.52, 0.02}, 24, -0.5, -0.07, 0.01) == ClaimVerdict::holds_with_condition);
   CHECK(test_claim({-0.5, 0.01}, 3, -0.5, 0.0, 0.01) == ClaimVerdict::not_testable);
+  // Four seeds: Student's t with three degrees of freedom has its two-sided 1 % at 5.841, with four at 4.604.
+  CHECK(test_claim({-0.442, 0.01}, 4, -0.5, 0.0, 0.01) == ClaimVerdict::holds);
+  CHECK(test_claim({-0.441, 0.01}, 4, -0.5, 0.0, 0.01) == ClaimVerdict::fails);
 }
 
 TEST_CASE("the first change of sign of a piecewise linear curve") {

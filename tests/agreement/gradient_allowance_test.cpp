@@ -90,6 +90,34 @@ TEST_CASE(
   for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(is_of_attention(weight));
 }
 
+TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i, below its layer") {
+  StackSpec spec = small();
+  spec.model.layers = 3;
+  const std::vector<double> at_depth{0.0, 0.01, 0.03, 0.04, 0.08, 0.09, 0.2};
+  theory::Prediction prediction;
+  Profile measured;
+  const std::vector<double> zero(3, 0.0);
+  const std::vector<double> one(3, 1.0);
+  for (const Weight weight : {Weight::down, Weight::o}) {
+    for (Profile* profile : {&prediction.profile, &measured}) {
+      profile->weight_curves[{Statistic::log_grad_sq, weight}] = {zero, zero};
+      profile->weight_curves[{Statistic::grad_sq, weight}] = {one, zero};
+    }
+  }
+  prediction.finite_width = at_depth;
+  prediction.replicates = 8;
+  prediction.gradient_tolerance = 0.1;
+  const Agreement a = judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
+  REQUIRE(a.cells.size() == 6);
+  for (const Cell& cell : a.cells) {
+    CAPTURE(cell.name());
+    const auto depth = static_cast<std::size_t>(2 * cell.index);
+    // Beyond the term there are the variance's half, which is 0 here, and rounding.
+    CHECK(cell.allowance ==
+          Approx(0.5 * gradient_width_term(spec, at_depth, depth, cell.weight == Weight::o)).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width says nothing about any") {
   CHECK(judged(0.01, 0.0).verdict == Verdict::agrees);
   CHECK(judged(0.01, 1.0).verdict == Verdict::disagrees);

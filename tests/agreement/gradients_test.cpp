@@ -1,4 +1,3 @@
-
 #include <cmath>
 
 #include "experiments/gradients/attenuation.h"

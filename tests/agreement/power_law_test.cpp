@@ -1,7 +1,8 @@
 #include "experiments/common/power_law.h"
-#include "tests/support/doctest.h"
 
 #include <cmath>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 

@@ -1,4 +1,3 @@
-
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <limits>
@@ -178,6 +177,58 @@ TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no
   CHECK(growing.judged({}, true).verdict == Verdict::disagrees);
   CHECK(growing.judged({}, true).by == "second_moment x_out slope");
   CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == Verdict::agrees);
+}
+
+TEST_CASE("contrasts by hand: the mean, and the rise from the first depth to the last") {
+  const Agreement a = Planted(0.0, 0.01, 16, 0.002).judged({}, true);
+  const auto named = [&](const std::string& name) {
+    return *std::ranges::find_if(a.cells, [&](const Cell& cell) { return cell.contrast == name; });
+  };
+  CHECK(named("mean").measured == Approx(0.01 + 0.002 * 12));
+  CHECK(named("slope").measured == Approx(0.002 * 24));
+  CHECK(named("mean").predicted == 0.0);
+}
+
+TEST_CASE("a contrast's spread over the replicates of T25's chain: within each sequence of ids, n - 1") {
+  Planted stack(0.05, 0.0);
+  stack.prediction.exact_at_width = true;
+  stack.prediction.spread = stack.prediction.profile;
+  stack.prediction.finite_width_replicates = 6;
+  stack.prediction.finite_width_degrees = 4;
+  stack.prediction.draws_per_sequence = 3;
+  // Two sequences of three replicates, the same number at every depth: the mean over depth is that number.
+  for (const double value : {0.9, 1.0, 1.1, 5.0, 5.3, 5.6}) {
+    Profile& draw = stack.prediction.draws.emplace_back();
+    draw.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, value), {}};
+  }
+  const Agreement a = stack.judged({}, true);
+  const auto mean = std::ranges::find_if(a.cells, [](const Cell& cell) { return cell.contrast == "mean"; });
+  REQUIRE(mean != a.cells.end());
+  // Squares about their sequences' means: 2 · 0.1² and 2 · 0.3², over 4 degrees of freedom.
+  CHECK(mean->spread == Approx(std::sqrt((0.02 + 0.18) / 4.0)));
+  CHECK(mean->predicted_error == Approx(std::sqrt(0.05 / 6.0)));
+  CHECK(mean->spread_degrees == 4);
+}
+
+TEST_CASE("the cell that decides a statistic's power is the one farthest above its own limit, not the largest") {
+  std::vector<Cell> cells{plain(0.2, 16), plain(0.25, 16)};
+  cells[1].signal = Signal::f_out;  // a module's limit is 2.5 times the stream's
+  CHECK(cells[1].smallest_rejected(0.01) > cells[0].smallest_rejected(0.01));
+  for (const bool swapped : {false, true}) {
+    if (swapped) std::swap(cells[0], cells[1]);
+    const StatisticPower of = power_of(cells, 0.01, {}).statistics.at(0);
+    CHECK(of.cell == (swapped ? 1 : 0));
+    CHECK(of.limit == 0.2);
+    CHECK(of.worst == cells[static_cast<std::size_t>(of.cell)].smallest_rejected(0.01));
+  }
+}
+
+TEST_CASE("the familywise error is shared by the cells of all stacks of a run") {
+  const Planted stack(0.05, 0.0);
+  const Comparison one{stack.spec, stack.measured, stack.count, 0, DType::f64, stack.prediction};
+  const std::vector<Agreement> both = judge({one, one}, {});
+  REQUIRE(both.size() == 2);
+  for (const Agreement& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
 }
 
 TEST_CASE("the verdict of several findings: a rejection, else what is inconclusive, else agreement") {

@@ -1,10 +1,11 @@
 #include "experiments/ladder/width_fit.h"
-#include "tests/support/doctest.h"
 
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <random>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 

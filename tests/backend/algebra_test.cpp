@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "sim/core/storage.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 

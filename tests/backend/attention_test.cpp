@@ -1,10 +1,9 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 

@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 #include <numbers>
 #include <string>
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/gradient_tolerances.h"
 #include "tests/support/twin.h"
 

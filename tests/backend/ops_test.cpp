@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 #include <map>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/twin.h"
 

@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/targets.h"
 #include "tests/support/tolerances.h"

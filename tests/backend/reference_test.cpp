@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
 /// The reference backend defines every op, so it is tested against numbers that were worked out by hand.

@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <string>
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/threads.h"

@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 
 #include "experiments/common/theory_parameters.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"

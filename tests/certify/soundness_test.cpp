@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +5,7 @@
 #include "sim/model/input.h"
 #include "tests/certify/any_model.h"
 #include "tests/certify/certified_stack.h"
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/threads.h"
 #include "theory/rounded_parameters.h"

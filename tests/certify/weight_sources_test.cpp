@@ -1,7 +1,9 @@
-#include "tests/support/doctest.h"
+#include <numeric>
 
 #include "experiments/certify/scaled_weights.h"
+#include "experiments/common/theory_parameters.h"
 #include "tests/certify/certified_stack.h"
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/weight_contract.h"
 
@@ -28,6 +30,23 @@ TEST_CASE("rows of a scaled table are those of its scaled matrix") {
     const double position = truth().to_host(source.rows(truth(), Weight::positions, id))[0];
     CHECK(truth().to_host(scaled.rows(truth(), Weight::positions, id))[0] == (embedding_norm ? 1.0 : 3.0) * position);
   }
+}
+
+TEST_CASE("theory reads a table of more rows than it takes at once, each row in its place") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.model.vocab = 2 * 4096 + 3;
+  spec.input.kind = InputKind::tokens;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const TheoryParameters parameters(truth(), spec.model, weights);
+  std::vector<int> ids(static_cast<std::size_t>(spec.model.vocab));
+  std::iota(ids.begin(), ids.end(), 0);
+  const std::vector<double> table = truth().to_host(weights.rows(truth(), Weight::embedding, ids));
+  std::vector<double> read;
+  parameters.visit_rows(Weight::embedding, [&](Eigen::Index first, const theory::RowMatrix& rows) {
+    CHECK(static_cast<std::size_t>(first * rows.cols()) == read.size());
+    read.insert(read.end(), rows.data(), rows.data() + rows.size());
+  });
+  CHECK((read == table));
 }
 
 TEST_CASE("weights with biases of nothing are the source's, which has biases and tables of its own") {

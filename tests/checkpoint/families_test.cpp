@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -11,6 +9,7 @@
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/checkpoint/parity.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

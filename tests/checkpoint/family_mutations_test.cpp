@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <random>
 
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/model/parameters.h"
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/checkpoint/mutate.h"
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
 namespace periscope::testing {

@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <functional>
 
 #include "sim/checkpoint/checkpoint.h"
 #include "tests/checkpoint/edited_checkpoint.h"
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/tensor_files.h"
+#include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {

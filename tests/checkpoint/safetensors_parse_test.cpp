@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include "sim/checkpoint/safetensors_view.h"
 #include "sim/checkpoint/tensor_index.h"
 #include "sim/spec/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "sim/checkpoint/safetensors_view.h"
 #include "sim/spec/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

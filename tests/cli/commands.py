@@ -191,6 +191,15 @@ class Commands(FolderTest):
         self.assertLessEqual(len(review["case"]["x"][0]), 6, "small enough to check by hand")
         self.assertEqual(result["provenance"]["device"], "reference")
 
+    def test_verify_says_what_no_case_was_about(self):
+        done = run("verify", "--cases", 1)
+        self.assertEqual(done.returncode, 0)
+        last = done.stderr.splitlines()[-1]
+        rows = [line for line in done.stderr.splitlines()[:-1] if " no case " in line]
+        self.assertIn(f"{len(rows)} of 17 statements met no case", last)
+        self.assertNotIn("every bound holds", last)
+        self.assertIn("every bound holds", run("verify", "--cases", 2000).stderr.splitlines()[-1])
+
     def test_verify_with_smaller_bounds_and_replay(self):
         tight = ["--scale", 0.9, "--quiet"]
         result, code = run_json("verify", "--cases", 500, *tight)

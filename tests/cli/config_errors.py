@@ -80,12 +80,12 @@ SETTINGS = [
 ]
 
 FLAGS = [
-    (["--seeds", "0"], 2, ["run.seeds = 0", "from 1 to"]),
+    (["--seeds", "0"], 2, ["--seeds: 0", "from 1 to"]),
     (["--seeds", "many"], 2, ["--seeds"]),
     (["--seed", "-1"], 2, ["--seed -1", "from 0"]),
     (["--seed", "18446744073709551616"], 2, ["--seed", "2^63 - 1"]),
     (["--seed", "7x"], 2, ["--seed 7x"]),
-    (["--threads", "-2"], 2, ["run.threads = -2", "from 0 to"]),
+    (["--threads", "-2"], 2, ["--threads: -2", "from 0 to"]),
     (["--threads", "1025"], 2, ["run.threads = 1025"]),
     (["--threads", "many"], 2, ["--threads"]),
     (["--device", "tpu"], 2, ["run.device", "tpu"]),
@@ -161,10 +161,28 @@ class ConfigErrors(FolderTest):
                 with self.subTest(command=command, flag=flag, value=value):
                     message = self.check(run(*command, flag, value), 2, [flag, value, "from 1 to"])
                     self.assertLess(len(message), 200)
+        # As CLI11 reads numbers, 010 would be 8.
+        for flag in ("--seeds", "--threads"):
+            for value in ("010", "0x10", "1e2", "-1", " 4", "99999999999"):
+                with self.subTest(flag=flag, value=value):
+                    self.check(run("theory", "--config", self.config, flag, value), 2, [flag, value, "a whole number"])
+        self.check(run("certify", "--attack", 1_000_001), 2, ["--attack", "from 1 to 1000000"])
         for value in ("nan", "inf", "-inf", "-1", "0", "1e400"):
             with self.subTest(input_maximum=value):
                 self.check(run("certify", "--config", self.config, "--set", "model.placement=pre", "--input-maximum", value),
                            2, ["--input-maximum"])
+
+    def test_an_empty_value_is_none(self):
+        """A variable of a shell that was not set."""
+        for words in (("propagate", "--out"), ("propagate", "--dump"), ("propagate", "--config"), ("propagate", "--set"),
+                      ("propagate", "--seed"), ("propagate", "--seeds"), ("propagate", "--threads"),
+                      ("propagate", "--dtype"), ("verify", "--replay"), ("certify", "--headroom"),
+                      ("certify", "--input-maximum"), ("probe", "x", "--tokenizer"), ("probe", "x", "--tokens"),
+                      ("export", "x", "--csv"), ("gradients", "depth", "--out"), ("write-checkpoint", "--family"),
+                      ("info",)):
+            with self.subTest(words=words):
+                message = self.check(run(*words, ""), 2, [words[-1] if len(words) > 1 else "folder", "expected"])
+                self.assertLess(message.count("\n"), 3)
 
     def test_what_is_known_at_the_start(self):
         out = self.folder / "out"
@@ -238,7 +256,7 @@ class ConfigErrors(FolderTest):
     def test_verify(self):
         case = self.folder / "case.json"
         for flags, code, words in [
-                (["--cases", 0], 2, ["--cases 0", "from 1 to"]),
+                (["--cases", 0], 2, ["--cases", "0: expected", "from 1 to"]),
                 (["--cases", "many"], 2, ["--cases"]),
                 (["--scale", 0], 2, ["--scale 0", "above 0"]),
                 (["--scale", "nan"], 2, ["--scale nan", "above 0"]),
@@ -262,11 +280,21 @@ class ConfigErrors(FolderTest):
                                   ("x", [], ["x", "1 to"]), ("norm", "batch", ["norm", "rms, layer"]),
                                   ("norm_eps", -1, ["norm_eps", "at least 0"]), ("norm_b", {}, ["norm_b", "gain"]),
                                   ("mlp", "swiglu", ["gate"]), ("alpha", "one", ["alpha", "a number"]),
-                                  ("down_bias", [1], ["down_bias", "2 numbers, not 1"])]:
+                                  ("down_bias", [1], ["down_bias", "2 numbers, not 1"]),
+                                  ("labels", [0.5], ["labels", "one class per token"]),
+                                  ("labels", [True], ["labels", "one class per token"]),
+                                  ("x", [[True, -1]], ["x", "rows of numbers"]), ("alpha", True, ["alpha", "a number"]),
+                                  ("gate", [[1, 1]], ["gate", "no such key in this case"]),
+                                  ("lables", [1], ["lables", "no such key in this case"]),
+                                  ("norm_b", {"gain": [1, 1], "bais": [1, 1]}, ["norm_b: bais", "no such key"]),
+                                  ("x", [[1e308, -1e308]], ["leaves the range of f64", "no bound can be judged"])]:
             with self.subTest(key=key, value=value):
                 case.write_text(json.dumps({**good, key: value}))
                 message = self.check(run("verify", "--replay", case), 3, [str(case), *words])
                 self.assertEqual(message.count("\n"), 1, "one line")
+        case.write_text(json.dumps({**good, "up": [[0, 0]]}))  # no activation: 0 of a bound of 0
+        table = self.check(run("verify", "--replay", case), 0, ["holds"])
+        self.assertNotIn("nan", table)
         case.write_text("[]")
         self.check(run("verify", "--replay", case), 3, [str(case), "JSON object"])
 

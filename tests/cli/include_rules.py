@@ -9,6 +9,7 @@ import unittest
 ALLOWED = {
     "sim/numerics": set(),
     "sim/spec": {"sim/numerics"},
+    "sim/files": {"sim/numerics", "sim/spec"},
     "sim/random": {"sim/numerics", "sim/spec"},
     "sim/core": {"sim/numerics", "sim/spec", "sim/random"},
     "sim/reference": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
@@ -18,9 +19,9 @@ ALLOWED = {
     "sim/backends": {"sim/numerics", "sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
     "sim/model": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
-    "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
+    "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
     "theory": {"sim/numerics", "sim/spec"},
-    "experiments": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
+    "experiments": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
                     "sim/measure", "sim/checkpoint", "theory"},
 }
 # where a library may not be seen

@@ -116,6 +116,24 @@ class Outputs(FolderTest):
         self.said(periscope("export", self.result(), "--csv", "/dev/full"), 1, "/dev/full", "No space left on device")
         self.said(periscope("export", self.result(), "--csv", self.folder), 2, str(self.folder), "found a folder")
 
+    def test_what_is_no_csv_is_not_overwritten_unasked(self):
+        expected = run("export", self.result(), "--csv", "-").stdout
+        other = self.folder / "config.json"
+        for text in ('{"a": 1}', "v", "variables", " variable,"):
+            other.write_text(text)
+            done = run("export", self.result(), "--csv", other)
+            if text == "variables":  # begins as a CSV of ours does
+                self.assertEqual((done.returncode, other.read_text()), (0, expected))
+                continue
+            self.said(done, 2, str(other), "no CSV", "--force")
+            self.assertEqual(other.read_text(), text)
+        self.assertEqual(run("export", self.result(), "--csv", other, "--force").returncode, 0)
+        self.assertEqual(other.read_text(), expected)
+        for text in ("", expected, "variable,depth,value\n"):
+            other.write_text(text)
+            self.assertEqual(run("export", self.result(), "--csv", other).returncode, 0)
+            self.assertEqual(other.read_text(), expected)
+
     def test_a_link_stays(self):
         (self.folder / "far").mkdir()
         link = self.folder / "link.csv"

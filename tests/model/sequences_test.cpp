@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/tolerances.h"
 

@@ -1,11 +1,10 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "tests/model/plain_stack.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/tolerances.h"

@@ -1,9 +1,10 @@
 #include "sim/numerics/rounding.h"
-#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>
 #include <vector>
+
+#include "tests/support/doctest.h"
 
 /// Rounding to a number format against the format's own definition: every value, decoded from its bits, and every
 /// midpoint of two neighbours.

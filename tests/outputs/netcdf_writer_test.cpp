@@ -1,4 +1,3 @@
-
 #include <filesystem>
 
 #include "experiments/results/netcdf_reader.h"
@@ -18,7 +17,7 @@ NetcdfDataset small_dataset() {
   data.variables = {{"variance", {"seed", "depth"}, std::vector<double>{1, 2, 3, 4, 5, 6}, "1", "of the stream"},
                     {"depth", {"depth"}, std::vector<double>{0, 1, 2}, "1", "sublayers passed"},
                     {"placement", {"depth"}, std::vector<std::string>{"pre", "", "peri"}, "", "which"}};
-  data.attributes = {{"zeta", 1}, {"alpha", 0.5}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
+  data.attributes = {{"zeta", 1}, {"alpha", 0.1}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
   return data;
 }
 

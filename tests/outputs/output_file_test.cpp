@@ -1,4 +1,4 @@
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include <array>
 #include <filesystem>
 
-#include "sim/checkpoint/destination.h"
 #include "sim/checkpoint/safetensors_writer.h"
+#include "sim/files/destination.h"
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "sim/checkpoint/output_folder.h"
+#include "sim/files/output_folder.h"
 
 #include <filesystem>
 

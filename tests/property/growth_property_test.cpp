@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -7,6 +5,7 @@
 
 #include "sim/measure/probe.h"
 #include "tests/property/arbitrary_stack.h"
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 

@@ -1,9 +1,8 @@
-#include "tests/support/doctest.h"
-
 #include <vector>
 
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 

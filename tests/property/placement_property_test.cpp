@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "sim/model/sublayer.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 

@@ -1,5 +1,4 @@
 #include "sim/random/philox.h"
-#include "tests/support/doctest.h"
 
 #include <Random123/philox.h>
 
@@ -8,6 +7,8 @@
 #include <stdexcept>
 #include <tuple>
 #include <vector>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

@@ -1,8 +1,9 @@
 #include "sim/spec/streams.h"
-#include "tests/support/doctest.h"
 
 #include <set>
 #include <string_view>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

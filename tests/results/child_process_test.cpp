@@ -1,5 +1,4 @@
 #include "experiments/results/child_process.h"
-#include "tests/support/doctest.h"
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

@@ -129,6 +129,18 @@ const std::vector<Hostile> hostile_files{
        nc_put_var_double(file, x, zeros.data());
      },
      {"variable \"x\"", "larger than the file", "without compression"}},
+    {"zeros in little space, which would fit but for what was read before",
+     [](int file) {
+       const int n = dimension(file, "n", 20'000);
+       const int whole = variable(file, "whole", NC_DOUBLE, {n});
+       const int x = variable(file, "x", NC_DOUBLE, {n});
+       nc_def_var_deflate(file, x, 0, 1, 9);
+       nc_enddef(file);
+       const std::vector<double> zeros(20'000, 0.0);
+       nc_put_var_double(file, whole, zeros.data());
+       nc_put_var_double(file, x, zeros.data());
+     },
+     {"variable \"x\"", "with it the content is larger than the file"}},
     {"a group",
      [](int file) {
        int group = 0;
@@ -169,6 +181,15 @@ TEST_CASE("attributes are read with their types, and a result becomes CSV") {
   CHECK(csv.find("loss,,,3,1\n") != std::string::npos);
   CHECK(csv.find("verdict,pre,,,agrees\n") != std::string::npos);
   CHECK(csv.find("seconds,,,,0.5\n") != std::string::npos);
+}
+
+TEST_CASE("CSV quotes commas, quotes and ends of lines, RFC 4180") {
+  const TemporaryFolder folder;
+  NetcdfDataset data{.dimensions = {{"n", 5}}, .unlimited = {}, .variables = {}};
+  data.variables = {{"word", {"n"}, std::vector<std::string>{"plain", "a,b", "a\"b", "a\nb", "a\rb"}, "", "words"}};
+  write_netcdf(folder.path("a.nc"), data);
+  CHECK(csv_of(folder.path("a.nc")) ==
+        "variable,n,value\nword,0,plain\nword,1,\"a,b\"\nword,2,\"a\"\"b\"\nword,3,\"a\nb\"\nword,4,\"a\rb\"\n");
 }
 
 TEST_CASE("hostile NetCDF files are refused with one line that names the file and what is at fault") {

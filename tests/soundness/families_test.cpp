@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <filesystem>
 
@@ -9,6 +7,7 @@
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/emulated/backend.h"
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 #include "theory/certificate.h"
 

@@ -1,10 +1,9 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "experiments/soundness/soundness.h"
+#include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
 /// The search for runs that pass a certified number: it finds none, and finds those of bounds that are too low.

@@ -1,8 +1,9 @@
 #include "sim/spec/weight.h"
-#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <string_view>
+
+#include "tests/support/doctest.h"
 
 namespace periscope {
 namespace {

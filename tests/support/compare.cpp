@@ -1,5 +1,4 @@
 #include "tests/support/compare.h"
-#include "tests/support/doctest.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 #include <vector>
+
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

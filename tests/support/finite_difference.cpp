@@ -1,11 +1,12 @@
 #include "tests/support/finite_difference.h"
-#include "tests/support/doctest.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
+
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

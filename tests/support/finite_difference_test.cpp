@@ -1,8 +1,9 @@
 #include "tests/support/finite_difference.h"
-#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <numeric>
+
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

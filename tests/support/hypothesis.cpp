@@ -1,9 +1,10 @@
 #include "tests/support/hypothesis.h"
-#include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 

@@ -1,8 +1,9 @@
 #include "tests/support/hypothesis.h"
-#include "tests/support/doctest.h"
 
 #include <cmath>
 #include <vector>
+
+#include "tests/support/doctest.h"
 
 namespace periscope::testing {
 namespace {

@@ -1,6 +1,6 @@
 #include "tests/support/recorded_stack.h"
-#include "tests/support/doctest.h"
 
+#include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 
 namespace periscope::testing {

@@ -1,9 +1,9 @@
 #include "tests/support/weight_contract.h"
-#include "tests/support/doctest.h"
 
 #include <array>
 
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
 namespace periscope::testing {

@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "theory/kernel.h"
 #include "theory/laws.h"

@@ -239,7 +239,7 @@ TEST_CASE("where a replicate overflows there is no prediction, and a refusal sta
   Prediction p;
   p.profile.curves[{Statistic::second_moment, Signal::x_out}] = {};
   predict_at_width(spec, {}, {.replicates = 8}, p);
-  CHECK(p.refusal.find("overflows at depth") != std::string::npos);
+  CHECK(p.refusal.find("leaves the range of numbers at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK_FALSE(p.exact_at_width);
   const std::string refusal = p.refusal;

@@ -1,5 +1,3 @@
-#include "tests/support/doctest.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +8,7 @@
 
 #include "sim/spec/weight.h"
 #include "tests/support/compare.h"
+#include "tests/support/doctest.h"
 #include "tests/theory/xiong.h"
 #include "theory/backward.h"
 

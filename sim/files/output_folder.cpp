@@ -1,4 +1,4 @@
-#include "sim/checkpoint/output_folder.h"
+#include "sim/files/output_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "sim/checkpoint/destination.h"
+#include "sim/files/destination.h"
 
 namespace periscope {
 namespace {

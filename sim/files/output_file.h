@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "sim/checkpoint/temporary_files.h"
+#include "sim/files/temporary_files.h"
 
 namespace periscope {
 

@@ -27,6 +27,9 @@ struct Destination {
 /// True if both paths lead to one file.
 [[nodiscard]] bool same_file(const std::string& a, const std::string& b);
 
+/// True if the path still leads to the open regular file: another process may have removed or replaced it.
+[[nodiscard]] bool leads_to(const std::string& path, int descriptor);
+
 /// Creates the folder and those above it, and makes their names last. Throws ConfigError if something else has the
 /// name, Error (run-time failure) naming `path`, for which it is wanted, if the system refuses.
 void create_folders(const std::string& folder, const std::string& path);

@@ -1,4 +1,4 @@
-#include "sim/checkpoint/mapped_file.h"
+#include "sim/files/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

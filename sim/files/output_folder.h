@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 
 namespace periscope {
 

@@ -1,4 +1,4 @@
-#include "sim/checkpoint/temporary_files.h"
+#include "sim/files/temporary_files.h"
 
 #include <unistd.h>
 

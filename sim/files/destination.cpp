@@ -1,4 +1,4 @@
-#include "sim/checkpoint/destination.h"
+#include "sim/files/destination.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -103,6 +103,13 @@ bool same_file(const std::string& a, const std::string& b) {
   struct stat second {};
   if (::stat(a.c_str(), &first) != 0 || ::stat(b.c_str(), &second) != 0) return false;
   return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+bool leads_to(const std::string& path, int descriptor) {
+  struct stat open {};
+  struct stat named {};
+  if (::fstat(descriptor, &open) != 0 || ::stat(path.c_str(), &named) != 0) return false;
+  return S_ISREG(open.st_mode) && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
 void sync_folder(const std::string& folder) {

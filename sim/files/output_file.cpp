@@ -1,4 +1,4 @@
-#include "sim/checkpoint/output_file.h"
+#include "sim/files/output_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "sim/checkpoint/destination.h"
+#include "sim/files/destination.h"
 
 namespace periscope {
 namespace {
@@ -42,19 +42,11 @@ bool is_temporary_name(std::string_view name, std::string_view beginning) {
   return name.substr(beginning.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// True if both are one file.
-bool is_file_at(int descriptor, const std::string& path) {
-  struct stat open {};
-  struct stat named {};
-  if (::fstat(descriptor, &open) != 0 || ::lstat(path.c_str(), &named) != 0) return false;
-  return S_ISREG(open.st_mode) && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
-}
-
 /// Removes a temporary file whose writer is dead: a living one holds its lock.
 void remove_if_left(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_file_at(descriptor, path)) ::unlink(path.c_str());
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor)) ::unlink(path.c_str());
   ::close(descriptor);
 }
 
@@ -93,7 +85,7 @@ void OutputFile::create() {
     // Between these two lines another writer may have taken the file for one that was left, and removed it. Where there
     // are no locks (errno is not EWOULDBLOCK) nobody removes anything.
     const bool is_locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (is_locked && is_file_at(descriptor_, temporary_)) return;
+    if (is_locked && leads_to(temporary_, descriptor_)) return;
     ::close(descriptor_);
     descriptor_ = -1;
   }
