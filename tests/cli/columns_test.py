@@ -5,12 +5,10 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import dataclasses
 import json
-import pathlib
 import re
-import tempfile
 import unittest
 
-from periscope_process import SMALL, SWEEPS, run
+from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
 from plotting import ROOT  # first of what needs packages
 
 import netCDF4
@@ -134,16 +132,14 @@ class Paths:
         return any(n not in (None, [], {}) for n in nodes)
 
 
-class Columns(unittest.TestCase):
+class Columns(SharedFolderTest):
     @classmethod
     def setUpClass(cls):
         listed = json.loads(run("list", "--columns", "--json").stdout)["results"]
         cls.declared = {kind: {c["name"]: c for c in r["columns"] if c["in_files"]} for kind, r in listed.items()}
         cls.versions = {kind: r["version"] for kind, r in listed.items()}
         cls.everywhere = {name for columns in cls.declared.values() for name in columns}
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         (cls.folder / "small.toml").write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + KEYS)
         (cls.folder / "list.toml").write_text(LIST)
         cls.json = {}

@@ -4,12 +4,10 @@ Nothing of plots/ reads or computes what is expected here. Usage: figure_numbers
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import pathlib
-import tempfile
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import SMALL, SWEEPS, run_json
+from periscope_process import SMALL, SWEEPS, SharedFolderTest, run_json
 
 import numpy as np
 from matplotlib.collections import PolyCollection
@@ -56,12 +54,10 @@ class Drawn:
         return np.array([a.min() for a in at]), np.array([a.max() for a in at])
 
 
-class Numbers(unittest.TestCase):
+class Numbers(SharedFolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         (cls.folder / "small.toml").write_text(STACK)
         cls.found = {}
 

@@ -3,10 +3,9 @@
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from periscope_process import SMALL, SWEEPS, run
+from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
 from plotting import ROOT  # first of what needs packages
 
 import numpy as np
@@ -44,12 +43,10 @@ def points(axes, look):
     return drawn.lines[0].get_ydata(), np.array([s[1, 1] - s[:, 1].mean() for s in drawn.lines[2][-1].get_segments()])
 
 
-class GradientPlots(unittest.TestCase):
+class GradientPlots(SharedFolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         config = cls.folder / "small.toml"
         config.write_text(SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS)
         cls.files = {}

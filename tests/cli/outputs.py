@@ -2,7 +2,6 @@
 was computed is lost for a message. Usage: outputs.py BINARY DISK_FAULTS, the library of tests/outputs/disk_faults.cpp"""
 
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
@@ -16,16 +15,11 @@ import unittest
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
 import tiny_checkpoint
-from periscope_process import BINARY, FolderTest, run
+from periscope_process import BINARY, FolderTest, contents, run
 
 SMALL = ("--set", "model.layers=1", "--set", "model.placement=pre", "--set", "run.seeds=2")
 CHECKPOINT = ("--family", "llama", "--set", "model.width=8", "--set", "model.heads=2", "--set", "model.layers=1",
               "--set", "model.placement=pre", "--set", "model.vocab=16", "--set", "model.mlp=swiglu")
-
-
-def contents(folder):
-    """Names of a folder's files and hashes of what is in them, which a failed comparison can print at once."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 def without_standard(*descriptors):

@@ -1,5 +1,6 @@
 """Runs the program under test; its path is the test script's first argument."""
 
+import hashlib
 import json
 import pathlib
 import subprocess
@@ -44,6 +45,13 @@ def run_json(*arguments, cwd=None):
     return json.loads(done.stdout), done.returncode
 
 
+def contents(folder):
+    """Names of a folder's files and hashes of what is in them, which a failed comparison prints at once. {} of no folder."""
+    if not folder.exists():
+        return {}
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
 class FolderTest(unittest.TestCase):
     """Every test has a folder of its own, with `STACK` in the file `config`."""
 
@@ -55,3 +63,13 @@ class FolderTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name).resolve()
         self.config = self.folder / "small.toml"
         self.config.write_text(self.STACK)
+
+
+class SharedFolderTest(unittest.TestCase):
+    """The tests of a class share a folder, in which `setUpClass` puts what all of them look at."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name).resolve()

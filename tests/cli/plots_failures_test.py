@@ -4,13 +4,11 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 """
 
 import os
-import pathlib
 import signal
-import tempfile
 import unittest
 import unittest.mock as mock
 
-from periscope_process import SMALL, run
+from periscope_process import SMALL, SharedFolderTest, run
 from plotting import draw  # first of what needs packages
 
 import netCDF4
@@ -21,12 +19,10 @@ EVERY_FIGURE = ["variance", "token_cosine", "dilution", *(f"{f}-{i}" for f in ("
                                                           for i in ("gaussian", "tokens"))]  # fmt: skip
 
 
-class Failures(unittest.TestCase):
+class Failures(SharedFolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         config = cls.folder / "small.toml"
         config.write_text(SMALL)
         for command in ("propagate", "theory"):

@@ -8,11 +8,10 @@ import io
 import json
 import os
 import pathlib
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from periscope_process import run
+from periscope_process import SharedFolderTest, run
 from plotting import ROOT, draw  # first of what needs packages
 
 import numpy as np
@@ -71,12 +70,10 @@ def markers_of(axes, look):
     return x, y, bars
 
 
-class Plots(unittest.TestCase):
+class Plots(SharedFolderTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.results = cls.folder / "results"
         config = cls.folder / "tiny.toml"
         config.write_text(TINY)

@@ -5,12 +5,10 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 """
 
 import json
-import pathlib
-import tempfile
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import run
+from periscope_process import SharedFolderTest, run
 
 import netCDF4
 import numpy as np
@@ -51,14 +49,12 @@ def attributes_config(attributes):
     return json.loads(attributes["config"])
 
 
-class Measured(unittest.TestCase):
+class Measured(SharedFolderTest):
     """propagate --backward against numpy, seed by seed."""
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.config = cls.folder / "stack.toml"
         cls.config.write_text(STACK)
         cls.runs = {}

@@ -2,19 +2,17 @@
 and exit code 0 means a whole model. Usage: two_writers.py BINARY [ROUNDS [SEED]]"""
 
 import os
-import pathlib
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 ROUNDS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 40
 SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 1
 
-from periscope_process import BINARY
+from periscope_process import BINARY, FolderTest, contents
 
 STACK = ("--set", "model.width=128", "--set", "model.heads=4", "--set", "model.layers=8", "--set", "input.tokens=16",
          "--set", "model.placement=pre", "--quiet", "--threads", "1")
@@ -24,20 +22,11 @@ COMMANDS = {
 }
 
 
-def content_of(folder):
-    return {p.name: p.read_bytes() for p in folder.iterdir()} if folder.exists() else {}
-
-
 def content_names(folder):
     return sorted(os.listdir(folder)) if folder.exists() else []
 
 
-class TwoWriters(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class TwoWriters(FolderTest):
     def whole_models(self, command):
         """What seeds 1 and 2 write undisturbed, and the second one's exit code and time."""
         models = []
@@ -45,7 +34,7 @@ class TwoWriters(unittest.TestCase):
             start = time.monotonic()
             done = subprocess.run([BINARY, *command, self.folder / f"seed{seed}", "--seed", str(seed)], capture_output=True)
             self.assertIn("config.json", os.listdir(self.folder / f"seed{seed}"), done.stderr)
-            models.append(content_of(self.folder / f"seed{seed}"))
+            models.append(contents(self.folder / f"seed{seed}"))
         return models, done.returncode, time.monotonic() - start
 
     def start(self, command, out, seed):
@@ -61,7 +50,7 @@ class TwoWriters(unittest.TestCase):
         out = self.folder / "out"
         counts = {"whole": 0, "refused": 0, "ended": 0}
         for i in range(ROUNDS // len(COMMANDS)):
-            before = content_of(out)
+            before = contents(out)
             writers = [self.start(command, out, 1), self.start(command, out, 2)]
             kill = [draw.choice((None, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)) for _ in writers]
             for k, writer in sorted(zip(kill, writers), key=lambda pair: pair[0] or 0):
@@ -71,7 +60,7 @@ class TwoWriters(unittest.TestCase):
             errors = [writer.communicate(timeout=120)[1] for writer in writers]
             codes = [writer.returncode for writer in writers]
             where = f"{name}, seed {SEED}, round {i}: {kill} {codes} {errors}"
-            found = content_of(out)
+            found = contents(out)
             left = [name for name in found if name.endswith(".tmp")]
             self.assertTrue(set(left) <= set(before) or signal.SIGKILL in kill, f"{where}: left {left}")
             whole = {name: data for name, data in found.items() if name not in left}
@@ -94,7 +83,7 @@ class TwoWriters(unittest.TestCase):
         # What a killed process left goes with the next writer.
         last = self.start(command, out, 1)
         last.communicate()
-        self.assertEqual(content_of(out), models[0])
+        self.assertEqual(contents(out), models[0])
         print(f"{name}: {counts}", file=sys.stderr)
         self.assertTrue(all(counts.values()), f"{name}: {counts}: every ending was seen")
 
