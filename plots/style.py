@@ -143,7 +143,8 @@ def log_axis(panels: Sequence[Axes], values: np.ndarray) -> None:
 def nothing_finite(axes: Axes) -> None:
     """Says in an empty frame why it is empty: a run that diverged from the start has no value to show."""
     axes.tick_params(axis="y", which="both", left=False, labelleft=False)
-    axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", va="center", fontsize=7, color=INK)
+    axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", va="center", fontsize=7, color=INK,
+              bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})
 
 
 def key(look: Look, measured: bool, note: str = "") -> Line2D:

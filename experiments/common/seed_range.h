@@ -4,7 +4,7 @@
 
 namespace periscope {
 
-/// Numbers of seeds, of a run or at a width: what they add up to over stacks and widths still is an int.
+/// How many seeds a run, or a width, may have: few enough that their sum over all stacks and widths fits an int.
 constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
 
 }  // namespace periscope

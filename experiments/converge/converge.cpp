@@ -35,8 +35,10 @@ constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosin
 /// Below this many standard errors a bias counts as not seen, and no exponent is judged.
 constexpr double clearly_seen = 5.0;
 
-/// Exponents so far from theory's must be rejected for an agreement to count.
-constexpr double told_apart = 0.5;
+/// Exponents so far from theory's must be rejected for an agreement to count: of a bias the next orders in 1/width, a
+/// limit that is wrong (0) and no term of first order (−2); of noise the same number for all seeds (0), and −1.
+constexpr double next_bias = 1.0;
+constexpr double next_noise = 0.5;
 
 /// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
 double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
@@ -108,13 +110,12 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
   }
 }
 
-/// The verdict on an exponent, and with it whether the exponents half a unit aside would have been rejected: an
-/// agreement that 1/√D or no decay at all would have found too says nothing.
+/// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
 Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                   const PowerLaw& fit, double exponent, double critical) {
+                   const PowerLaw& fit, double exponent, double next, double critical) {
   const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
   if (!agrees(exponent)) return Verdict::disagrees;
-  return agrees(exponent - told_apart) || agrees(exponent + told_apart) ? Verdict::inconclusive : Verdict::agrees;
+  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
 }
 
 void judge_fit(Convergence& c, double critical) {
@@ -133,13 +134,13 @@ void judge_fit(Convergence& c, double critical) {
     return;
   }
   c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
-  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, critical);
+  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
   c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
   if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
     return;
   }
-  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, critical);
+  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
 }
 
 }  // namespace

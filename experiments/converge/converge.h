@@ -46,9 +46,9 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that
 /// exponent's χ² exceeds the best one's by more than the square of a normal law's limit at Šidák's level, over two
-/// tests a fit; inconclusive where the exponents half a unit aside would not be rejected either. Not checked: a fit
-/// that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a spread below
-/// 1e-6), and the bias alone where fewer than 5 standard errors of it are seen.
+/// tests a fit; inconclusive where one of the next exponents, 0 and −2 or 0 and −1, would not be rejected either. Not
+/// checked: a fit that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a
+/// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen.
 void judge(ConvergeResult& result, double familywise_error);
 
 bool any_disagrees(const ConvergeResult& result);

@@ -39,11 +39,12 @@ std::string table(const ConvergeResult& result) {
                exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), std::string(name_of(c.noise_verdict)),
                c.bias_reason});
   }
-  return table.text() + fmt::format(
-                            "exponents of power laws fitted to measured − predicted over width, and to the spread of "
-                            "means over the number of seeds; limit {:.1f} standard errors. inconclusive: an exponent "
-                            "half a unit aside would agree too.\n",
-                            result.critical);
+  return table.text() +
+         fmt::format(
+             "exponents of power laws fitted to measured − predicted over width, and to the spread of "
+             "means over the number of seeds; limit {:.1f} standard errors. inconclusive: 0, or -2 and -1, "
+             "would agree too.\n",
+             result.critical);
 }
 
 const Schema& schema() {

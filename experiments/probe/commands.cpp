@@ -114,20 +114,25 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
   const bool shown = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   GrowingText text(terminal);
-  const bool stopped = until_stopped([&] {
-    within_memory(need, options.force, options.quiet, [&] {
-      Progress progress(options.quiet || (shown && terminal), stop_signalled);  // which would be drawn into the text
+  const auto generate = [&] {
+    Progress progress(options.quiet || (shown && terminal), stop_signalled);  // which would be drawn into the text
+    if (shown) text.show(input.tokenizer->decode(ids));
+    progress.begin("generate", count);
+    (void)generate_greedily(context, input.ids, count, [&](int id) {
+      ids.push_back(id);
       if (shown) text.show(input.tokenizer->decode(ids));
-      progress.begin("generate", count);
-      (void)generate_greedily(context, input.ids, count, [&](int id) {
-        ids.push_back(id);
-        if (shown) text.show(input.tokenizer->decode(ids));
-        progress.step(fmt::format("id {}", id));
-        progress.throw_if_stop_requested();
-      });
+      progress.step(fmt::format("id {}", id));
+      progress.throw_if_stop_requested();
     });
-  });
-  if (shown) text.end();
+  };
+  bool stopped = false;
+  try {
+    stopped = until_stopped([&] { within_memory(need, options.force, options.quiet, generate); });
+  } catch (...) {
+    text.end();  // so that the message does not follow it on its line
+    throw;
+  }
+  text.end();
   const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
   if (shown || options.json) {
     if (!options.quiet) print_message(all);

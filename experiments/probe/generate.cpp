@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "experiments/results/standard_streams.h"
 #include "sim/model/input.h"
@@ -49,11 +50,13 @@ void GrowingText::print(std::size_t end) {
 }
 
 void GrowingText::show(const std::string& whole) {
+  begun_ = true;
   whole_ = whole;
   print(whole_.size() - (terminal_ ? unfinished(whole_) : 0));
 }
 
 void GrowingText::end() {
+  if (!std::exchange(begun_, false)) return;
   print(whole_.size());
   print_result("\n");
 }

@@ -22,13 +22,14 @@ class GrowingText {
   explicit GrowingText(bool terminal) : terminal_(terminal) {}
   /// Prints what `whole`, the text so far, has beyond the last call's. A terminal waits for the rest of a character.
   void show(const std::string& whole);
-  /// Prints what was waited for, and ends the line.
+  /// Prints what was waited for, and ends the line, if there was anything to show.
   void end();
 
  private:
   void print(std::size_t end);
 
   bool terminal_;
+  bool begun_ = false;
   std::string whole_;
   std::size_t printed_ = 0;
 };

@@ -103,13 +103,22 @@ TEST_CASE("converge: exponents -1 and -1/2 agree, others do not, up to the limit
   }
 }
 
-TEST_CASE("converge: an agreement that exponents half a unit aside would have found too is inconclusive") {
-  // The exponent's standard error is about 0.5 for relative errors of 0.77, which is too much to see the bias; 5
-  // standard errors need an amplitude known to 20 %, as of errors of 0.38, where the exponent is known to ± 0.25.
-  const converge::Convergence weak = judged(planted(-1.0, -0.5, 0.38), false);
-  CHECK(weak.bias_fit.significance > 5.0);
-  CHECK(weak.bias_verdict == Verdict::inconclusive);
-  CHECK(judged(planted(-1.0, -0.5, 0.1), false).bias_verdict == Verdict::agrees);
+TEST_CASE("converge: an agreement that the next orders would have found too is inconclusive") {
+  // Widths that are close together know the amplitude well, to 5 %, and the exponent to ± 0.5, with a limit of 2.8.
+  const auto close_widths = [](double exponent, double error) {
+    converge::Convergence c = planted(exponent, -0.5);
+    c.width = {32.0, 40.0, 48.0, 56.0};
+    for (std::size_t i = 0; i < c.width.size(); ++i) {
+      c.bias[i] = 0.5 * std::pow(c.width[i] / 32.0, exponent);
+      c.bias_error[i] = error * c.bias[i];
+    }
+    return judged(c, false);
+  };
+  CHECK(close_widths(-1.0, 0.2).bias_fit.significance > 5.0);
+  CHECK(close_widths(-1.0, 0.2).bias_verdict == Verdict::inconclusive);
+  CHECK(close_widths(-0.5, 0.1).bias_verdict == Verdict::inconclusive);  // 0 is as near as -1
+  CHECK(close_widths(-1.5, 0.1).bias_verdict == Verdict::inconclusive);  // and so is -2
+  CHECK(close_widths(-1.0, 0.1).bias_verdict == Verdict::agrees);
   converge::Convergence noisy = planted(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
   CHECK(judged(noisy, false).noise_verdict == Verdict::inconclusive);

@@ -160,6 +160,22 @@ class Generated(FolderTest):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(words, done.stderr)
 
+    def test_ids_are_the_result_where_no_tokenizer_makes_a_text_of_them(self):
+        tiny_checkpoint.write(self.model, vocab=300)
+        ids = json.loads(run("generate", self.model, "--tokens", "65,66", "--count", 3, "--quiet", "--json").stdout)["ids"]
+        done = run("generate", self.model, "--tokens", "65,66", "--count", 3, "--quiet")
+        self.assertEqual((done.returncode, done.stdout.split(), done.stderr), (0, [str(i) for i in ids], ""))
+
+    def test_a_text_that_breaks_off_ends_its_line(self):
+        tensors = tiny_checkpoint.random_tensors(256)
+        shape, values = tensors["model.norm.weight"]
+        tiny_checkpoint.write(self.model, tensors=tensors | {"model.norm.weight": (shape, [float("nan"), *values[1:]])})
+        done = run("generate", self.model, "--tokens", "65,66", "--count", 3)
+        self.assertEqual((done.returncode, done.stdout), (1, "AB\n"), done.stderr)
+        self.assertIn("no token is the likeliest", done.stderr)
+        refused = run("generate", self.model, "--tokens", "65,66", "--count", 2147483647)
+        self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+
     def test_what_was_generated_stays_when_it_is_stopped(self):
         process = subprocess.Popen([str(BINARY), "generate", str(self.model), "--tokens", "65,66", "--count", "16000"],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
