@@ -2,6 +2,7 @@
 
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
@@ -33,6 +34,30 @@ TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and s
   REQUIRE(four.size() == 4);
   CHECK(std::set(four.begin(), four.end()).size() == 4);
   for (std::size_t i = 0; i < four.size(); ++i) CHECK(readings(7 + i, 1) == std::vector{four[i]});
+}
+
+TEST_CASE("theory's gradients are those of the labels of every seed") {
+  Config config;
+  config.base = tiny_stack();
+  config.base.input.kind = InputKind::tokens;
+  config.placements = {*find_placement("pre")};
+  config.inputs = {InputKind::tokens};
+  config.run.backward = true;
+  config.run.seed = 7;
+  config.run.seeds = 3;
+  const StackResult result = predict_stacks(config, false, Progress()).front();
+  REQUIRE(result.prediction.refusal.empty());
+  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
+                                    .gradient_tolerance = config.theory.gradient_tolerance,
+                                    .seed = config.run.seed};
+  const auto gradient_of = [](const theory::Prediction& p) {
+    return p.profile.find(Statistic::grad_sq, Signal::x_out)->value;
+  };
+  const auto ids = distinct_token_ids(result.spec, 7, 3);
+  for (const std::uint64_t seed : {7U, 8U, 9U}) options.labels.push_back(label_ids(result.spec, seed));
+  CHECK(gradient_of(result.prediction) == gradient_of(theory::predict(result.spec, ids, options)));
+  options.labels.resize(1);
+  CHECK(gradient_of(result.prediction) != gradient_of(theory::predict(result.spec, ids, options)));
 }
 
 TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {

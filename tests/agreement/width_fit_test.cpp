@@ -56,16 +56,19 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
   constexpr double level = 0.05;
   int limit = 0;
   int lack = 0;
+  double mean_lack = 0.0;
   for (int i = 0; i < runs; ++i) {
     const ladder::WidthFit fit = ladder::fit_width(widths, noisy(engine, 16), 16, 1e-12);
     const double t = std::abs(fit.limit.value - 2.0) / fit.limit.error;
     limit += 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(fit.degrees), t)) < level ? 1 : 0;
     lack += fit.lack_of_fit < level ? 1 : 0;
+    mean_lack += fit.lack_of_fit / runs;
   }
   // 200 expected; six standard deviations, 83, hold both tails below 1e-8, and a tenth more is allowed for Student's
   // and Fisher's laws being those of known variance ratios.
   CHECK(std::abs(limit - 200) < 103);
   CHECK(std::abs(lack - 200) < 103);
+  CHECK(std::abs(mean_lack - 0.5) < 0.03);  // of uniform numbers: six standard deviations are 0.027
 }
 
 TEST_CASE("what has no noise is fitted to rounding") {
