@@ -22,6 +22,9 @@ void add_commands(CLI::App& app, int& code);
 namespace ladder {
 void add_commands(CLI::App& app, int& code);
 }
+namespace formats {
+void add_commands(CLI::App& app, int& code);
+}
 namespace power {
 void add_commands(CLI::App& app, int& code);
 }

@@ -20,6 +20,7 @@ from plots import (
     bound_width,
     certificate,
     convergence,
+    cost,
     crossover,
     dilution,
     gradient,
@@ -27,6 +28,7 @@ from plots import (
     identity_path,
     ladder,
     massive,
+    number_formats,
     power,
     probe,
     results,
@@ -40,7 +42,7 @@ from plots.figures import FigureError
 
 KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe, certificate, wrong_theories, ladder)  # fmt: skip
+         probe, certificate, wrong_theories, ladder, number_formats, cost)  # fmt: skip
 WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in

@@ -1,5 +1,7 @@
-"""The ladder of widths (T23): numbers against 1/width, the fitted parabola, and theory at infinite width."""
+"""The ladder of widths (T23): numbers against 1/width, the fitted parabola, and theory at infinite width; and how
+theory's error shrinks over decades of width."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -7,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from plots import style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "fit")
+NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "limit", "fit")
+DECADE = 10
 CURVE, THEORY = "#0072B2", "#D55E00"
 STATISTICS = {"second_moment": "second moment", "variance": "variance", "token_cosine": "token cosine",
               "log_grad_sq": "log ‖gradient‖²", "score_share": "score path's share"}  # fmt: skip
@@ -28,18 +32,67 @@ def draw(result: Result) -> Figures:
                 (placement, name) and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
         if rows:
-            drawn[f"{safe}-{name}"] = partial(_panels, result, str(placement), str(name), rows)
+            drawn[f"{safe}-{name}"] = partial(_limits, result, str(placement), str(name), rows)
+            if result["ladder_width"].max() >= DECADE * result["ladder_width"].min():
+                drawn[f"{safe}-{name}-error"] = partial(_errors, result, str(placement), str(name), rows)
     return Figures(drawn.items())
 
 
-def _panels(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+def _panels(
+    result: Result, rows: list[int], panel: Callable[[Result, Axes, int], None], x: str, y: str
+) -> Figure:
     count, columns = style.multiples(len(rows))
     figure, grid = style.panels(count, columns, 1.55, style.page(columns))
     panels = [axes for line in grid for axes in line]
-    style.label_outer(grid, len(rows), "1 / width", "Measured − theory")
+    style.label_outer(grid, len(rows), x, y)
     for axes, i in zip(panels, rows, strict=False):
-        _panel(result, axes, i)
+        panel(result, axes, i)
     figure.align_ylabels(panels[:: len(grid[0])])
+    return figure
+
+
+def _errors(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+    figure = _panels(result, rows, _error_panel, "Width", "|measured − theory|")
+    keys = [
+        Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        Line2D([], [], color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
+        Line2D([], [], color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
+    ]
+    words = (
+        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: of "
+        "measured over theory) are from the theory of infinite width, against width, and what the fit says of finite width; "
+        f"{result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the error at the "
+        "largest width. Wide stacks are drawn without matrices (T21). "
+    )
+    return style.finish(figure, keys, words + result.setting())
+
+
+def _error_panel(result: Result, axes: Axes, i: int) -> None:
+    width = result["ladder_width"]
+    error, bar = np.abs(deviation(result, i, result["ladder_measured"][i])), 2 * result["ladder_stderr"][i]
+    theory = result["limit_predicted_stderr"][i]
+    inverse = result["inverse_width"]
+    seen = inverse > 0
+    fit = np.abs(result["fit"][i] - result["limit"][i])[seen]
+    low = max(min(error.min(), bar.min()) / 3, 1e-300)
+    axes.plot(1 / inverse[seen], fit, color=CURVE, linewidth=1.2)
+    axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], color=CURVE, marker="o",
+                  markersize=4, linestyle="", elinewidth=0.9)  # fmt: skip
+    axes.axhline(theory, color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(low, 2 * (error + bar).max())
+    axes.set_xlim(width.min() / 1.5, width.max() * 1.5)
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_title(name_of(result["quantity"][i]), fontsize=6.5)
+    axes.text(0.97, 0.95, f"{error[-1]:.1g} ± {bar[-1] / 2:.1g}", transform=axes.transAxes, ha="right", va="top",
+              fontsize=6, color=style.INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+    axes.tick_params(labelsize=6)
+
+
+def _limits(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+    figure = _panels(result, rows, _panel, "1 / width", "Measured − theory")
     keys = [
         Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
         Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),

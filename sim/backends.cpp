@@ -5,7 +5,7 @@
 #include <array>
 
 #include "sim/cpu/backend.h"
-#include "sim/no_cuda/backend.h"
+#include "sim/cuda/backend.h"
 #include "sim/reference/backend.h"
 #include "sim/spec/error.h"
 #include "sim/spec/printable.h"
@@ -13,7 +13,7 @@
 namespace periscope {
 namespace {
 
-constexpr std::array<std::string_view, 3> names{"cpu", "reference", "cuda"};
+constexpr std::array<std::string_view, 4> names{"cpu", "reference", "cuda", "cuda-tf32"};
 
 }  // namespace
 
@@ -23,7 +23,8 @@ std::unique_ptr<Backend> make_backend(std::string_view device) {
   if (device == "cpu") return make_cpu_backend();
   if (device == "reference") return make_reference_backend();
   if (device == "cuda") return make_cuda_backend();
-  throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference or cuda", shortened(device)));
+  if (device == "cuda-tf32") return make_cuda_backend({.tf32 = true});
+  throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference, cuda or cuda-tf32", shortened(device)));
 }
 
 }  // namespace periscope

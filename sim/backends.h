@@ -11,8 +11,9 @@ namespace periscope {
 /// Names for --device, in the order in which `periscope list` shows them.
 std::span<const std::string_view> device_names();
 
-/// The backend called `device`. Throws ConfigError for an unknown name, and for one that this build
-/// does not have.
+/// The backend called `device`; cuda-tf32 is cuda with matrix products of f32 in TF32. Throws ConfigError for an
+/// unknown name and for one that this build does not have, and Error with the code of a run-time failure where the
+/// machine has no such device.
 std::unique_ptr<Backend> make_backend(std::string_view device);
 
 }  // namespace periscope

@@ -43,6 +43,16 @@ void test(Agreement& agreement) {
 
 }  // namespace
 
+void judge_cells(Agreement& agreement, double level, const AgreementOptions& options) {
+  agreement.level = level;
+  test(agreement);
+  agreement.power = power_of(agreement.cells, level, options.power_limits);
+  if (agreement.rejected == 0) agreement.reason = shortcoming(agreement.cells, agreement.power);
+  agreement.verdict = agreement.rejected > 0     ? Verdict::disagrees
+                      : agreement.reason.empty() ? Verdict::agrees
+                                                 : Verdict::inconclusive;
+}
+
 std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options) {
   std::vector<Agreement> agreements;
   std::size_t total = 0;
@@ -67,13 +77,7 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
   }
   for (Agreement& agreement : agreements) {
     if (agreement.cells.empty()) continue;
-    agreement.level = sidak_level(options.familywise_error, total);
-    test(agreement);
-    agreement.power = power_of(agreement.cells, agreement.level, options.power_limits);
-    if (agreement.rejected == 0) agreement.reason = shortcoming(agreement.cells, agreement.power);
-    agreement.verdict = agreement.rejected > 0     ? Verdict::disagrees
-                        : agreement.reason.empty() ? Verdict::agrees
-                                                   : Verdict::inconclusive;
+    judge_cells(agreement, sidak_level(options.familywise_error, total), options);
   }
   return agreements;
 }

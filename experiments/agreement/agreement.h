@@ -34,8 +34,12 @@ struct Comparison {
   int diverged_seeds;
   DType dtype;
   const theory::Prediction& prediction;
+  double rounding = 0.0;                 ///< relative, what rounding beyond that of dtype may do to a forward statistic
   const SeedCurves* per_seed = nullptr;  ///< for contrasts over depth; none are tested without
 };
+
+/// Tests the cells of one agreement, each at the p-value `level`, and gives its verdict.
+void judge_cells(Agreement& agreement, double level, const AgreementOptions& options);
 
 /// What verdicts compare: the cells of `compared_cells` and, with per-seed curves, the contrasts of `contrasts`.
 /// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t, for the part of the difference

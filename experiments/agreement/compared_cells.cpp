@@ -97,7 +97,7 @@ class Collector {
       }
       cell->scale = cosine ? 1.0 : std::abs(cell->predicted);
       if (prediction_.exact_at_width_for(statistic, signal)) {
-        cell->allowance = pass_allowance(format_of(c_.dtype)) * cell->scale;
+        cell->allowance = (pass_allowance(format_of(c_.dtype)) + c_.rounding) * cell->scale;
         cell->replicates = prediction_.finite_width_replicates;
         cell->spread = prediction_.spread.find(statistic, signal)->value.at(i);
         cell->spread_degrees = std::isfinite(cell->spread) ? prediction_.finite_width_degrees : 0;
@@ -107,9 +107,9 @@ class Collector {
       // What attention puts out is an average of values: its size is their overlap, a cosine.
       const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
       const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
-      cell->allowance =
-          (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) + pass_allowance(format_of(c_.dtype))) *
-          cell->scale;
+      cell->allowance = (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) +
+                         pass_allowance(format_of(c_.dtype)) + c_.rounding) *
+                        cell->scale;
       cells_.push_back(*cell);
     }
   }
@@ -228,9 +228,9 @@ std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOp
 
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
   if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
-  // Beyond these second moments squares underflow or overflow: in f32 those of entries, in f64 those of its deviations
-  // over seeds.
-  const double largest = dtype == DType::f64 ? 1e140 : 1e70;
+  // Beyond these second moments entries underflow or overflow (f16 holds numbers from 6e-8 to 65504), or squares do: in
+  // f32 and bf16 those of entries, in f64 those of its deviations over seeds.
+  const double largest = dtype == DType::f64 ? 1e140 : dtype == DType::f16 ? 1e7 : 1e70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = predicted.find(Statistic::second_moment, signal);
     if (curve == nullptr) continue;

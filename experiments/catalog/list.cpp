@@ -36,6 +36,9 @@ constexpr std::array experiments{
                "is Peri-LN's last gradient smaller than Pre-LN's?"},
     Experiment{"ladder --config experiments/configs/ladder.toml",
                "is the limit of infinite width what theory says? no allowance, gradients included"},
+    Experiment{
+        "formats --config experiments/configs/formats.toml",
+        "number formats: does the variance law survive, what drifts, overflows, and whom do massive features hurt?"},
     Experiment{"power",
                "wrong theories: which configuration rejects which? --master-seeds 64: how often the right one?"},
     Experiment{"theory --set model.preset=3.2B", "the prediction alone, at full size"},

@@ -3,6 +3,7 @@
 #include "experiments/catalog/list.h"
 #include "experiments/certify/certify.h"
 #include "experiments/converge/converge.h"
+#include "experiments/formats/formats.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
 #include "experiments/gradients/depth.h"
@@ -22,6 +23,7 @@ std::vector<const Schema*> result_schemas() {
   return {&propagate::schema(),
           &converge::schema(),
           &ladder::schema(),
+          &formats::schema(),
           &power::schema(),
           &gradients::depth_schema(),
           &gradients::attenuation_schema(),

@@ -2,17 +2,24 @@
 
 #include "experiments/common/config.h"
 #include "experiments/converge/converge.h"
+#include "experiments/formats/config.h"
 #include "experiments/gradients/config.h"
 #include "experiments/ladder/ladder.h"
 
 namespace periscope {
 
 std::span<const AnySection> sections() {
-  static const std::vector<AnySection> all{any_section(model_section),       any_section(init_section),
-                                           any_section(input_section),       any_section(run_section),
-                                           any_section(theory_section),      any_section(agreement_section),
-                                           any_section(power_limit_section), any_section(converge::section),
-                                           any_section(ladder::section),     any_section(gradients::gradients_section)};
+  static const std::vector<AnySection> all{any_section(model_section),
+                                           any_section(init_section),
+                                           any_section(input_section),
+                                           any_section(run_section),
+                                           any_section(theory_section),
+                                           any_section(agreement_section),
+                                           any_section(power_limit_section),
+                                           any_section(converge::section),
+                                           any_section(ladder::section),
+                                           any_section(formats::section),
+                                           any_section(gradients::gradients_section)};
   return all;
 }
 

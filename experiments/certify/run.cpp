@@ -168,7 +168,7 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progre
     result.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
   }
   if (own.measures() || own.attack > 0) {
-    const NumberFormat& f = s.dtype == DType::f64 ? fp64 : number_formats[0];
+    const NumberFormat& f = format_of(s.dtype);
     result.own =
         theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -27,6 +28,26 @@ std::uint64_t parse_seed(const std::string& word) {
   return static_cast<std::uint64_t>(seed);
 }
 
+/// Bytes of "8G", "500M" or "1073741824".
+double parse_memory(const std::string& word) {
+  constexpr std::string_view units = "KMG";
+  double bytes = 0.0;
+  const char* const end = word.data() + word.size();
+  auto [rest, error] = std::from_chars(word.data(), end, bytes);
+  if (error == std::errc() && rest != end) {
+    const std::size_t unit = units.find(*rest);
+    if (unit != std::string_view::npos) {
+      bytes *= std::pow(1024.0, static_cast<double>(unit) + 1.0);
+      ++rest;
+    }
+  }
+  if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
+    throw ConfigError(fmt::format("--memory {}: expected a number of bytes above 0, or one with K, M or G, as in 8G",
+                                  shortened(word)));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void CommonOptions::add_to(CLI::App& command) {
@@ -40,8 +61,13 @@ void CommonOptions::add_to(CLI::App& command) {
   command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
   command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
       ->check(whole_number(0, std::numeric_limits<int>::max()));
-  command.add_option("--device", device, "cpu, reference or cuda");
+  command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
   command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
+  command.add_option_function<std::string>(
+      "--memory", [this](const std::string& word) { memory = parse_memory(word); },
+      "Memory that gradients, or the converted weights of generate, may use, as in 8G (K, M, G: powers of 1024): what "
+      "is kept need not be computed again; "
+      "results do not depend on it");
   command.add_option("--out", out, "Folder for result files");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
   command.add_flag("--quiet", quiet, "No progress and no tables");
@@ -61,7 +87,7 @@ void CommonOptions::add_skip_finished_to(CLI::App& command) {
                    "return its exit code");
 }
 
-Config CommonOptions::load() const {
+Config CommonOptions::load(Matrices matrices) const {
   Config c = load_config(config, settings, theory_settings);
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
@@ -69,12 +95,31 @@ Config CommonOptions::load() const {
   c.run.device = device.value_or(c.run.device);
   if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
   c.run.out = out.value_or(c.run.out);
+  c.run.memory = memory.value_or(c.run.memory);
   require_ranges(run_section, c.run);
+  if (c.run.device == "cuda-tf32" && c.run.dtype_choice.value_or(DType::f32) != DType::f32) {
+    throw ConfigError(
+        fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
+                    "to multiply such matrices; expected run.device \"cuda\"",
+                    name_of(*c.run.dtype_choice)));
+  }
   const auto backend = make_backend(c.run.device);
   c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
   if (!backend->supports(c.run.dtype)) {
-    throw ConfigError(
-        fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in f64 only", name_of(c.run.dtype), c.run.device));
+    std::vector<std::string_view> known;
+    for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      if (backend->supports(one)) known.push_back(name_of(one));
+    }
+    throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(c.run.dtype),
+                                  c.run.device, fmt::join(known, " and ")));
+  }
+  if (matrices == Matrices::dense) {
+    if (c.run.weights == WeightsChoice::matrix_free) {
+      throw ConfigError(
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
+          "theory, converge and ladder, which read every matrix once");
+    }
+    c.run.weights = WeightsChoice::dense;
   }
   omp_set_num_threads(c.run.threads > 0 ? c.run.threads : omp_get_num_procs());
   return c;

@@ -10,6 +10,9 @@
 
 namespace periscope {
 
+/// Which matrices a command can do with: dense alone, or whatever run.weights says.
+enum class Matrices { dense, any };
+
 /// The flags that every command takes, and what they were set to.
 struct CommonOptions {
   std::string config;
@@ -21,6 +24,7 @@ struct CommonOptions {
   std::optional<std::string> device;
   std::optional<std::string> dtype;
   std::optional<std::string> out;
+  std::optional<double> memory;
   bool json = false;
   bool quiet = false;
   bool skip_finished = false;
@@ -31,13 +35,14 @@ struct CommonOptions {
   void add_theory_set_to(CLI::App& command);
   /// --skip-finished, of commands that ask finished_run.
   void add_skip_finished_to(CLI::App& command);
-  /// The configuration with the flags on top, checked. Sets the number of OpenMP threads.
-  [[nodiscard]] Config load() const;
+  /// The configuration with the flags on top, checked. Sets the number of OpenMP threads. A command that reads a
+  /// matrix more than once, or by its entries, or pairs stacks by their weights has them dense.
+  [[nodiscard]] Config load(Matrices matrices = Matrices::dense) const;
   /// The same with the experiment's own section.
   template <class Own>
-  [[nodiscard]] Own load(const Section<Own>& section) const {
+  [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
-    static_cast<Config&>(own) = load();
+    static_cast<Config&>(own) = load(matrices);
     load_section(section, config, settings, own);
     return own;
   }

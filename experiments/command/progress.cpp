@@ -21,30 +21,40 @@ void Progress::begin(const std::string& what, int steps) {
   what_ = what;
   steps_ = steps;
   done_ = 0;
+  label_.clear();
   next_line_ = 0;
   start_ = last_draw_ = Clock::now();
 }
 
 void Progress::step(const std::string& label, int count) {
   done_ += count;
-  if (!quiet_) draw(label);
+  label_ = label;
+  if (!quiet_) draw(label, 0.0);
 }
 
-void Progress::draw(const std::string& label) {
+void Progress::part(double share) {
+  if (!quiet_ && steps_ > 0) draw(label_, share);
+}
+
+void Progress::draw(const std::string& label, double share) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const double rate = done_ / elapsed;
-  const double left = (steps_ - done_) / rate;
+  const double done = done_ + share;
+  const double rate = done / elapsed;
+  const double left = (steps_ - done) / rate;
+  const int digits = share > 0.0 ? 2 : 0;
   if (terminal_) {
     if (now - last_draw_ < std::chrono::milliseconds(100) && done_ < steps_) return;
     last_draw_ = now;
     constexpr int width = 24;
-    const int filled = static_cast<int>(static_cast<long>(width) * done_ / steps_);
-    print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {}/{}  {:.1f}/s  {:.0f} s left  {}", what_, "", filled, "",
-                              width - filled, done_, steps_, rate, left, label));
-  } else if (const long tenth = 10L * done_ / steps_; tenth >= next_line_) {
-    next_line_ = static_cast<int>(tenth) + 1;
-    print_message(fmt::format("{}: {}/{} ({}), {:.1f}/s, {:.0f} s left\n", what_, done_, steps_, label, rate, left));
+    const int filled = static_cast<int>(width * done / steps_);
+    print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {:.{}f}/{}  {:.2g}/s  {:.0f} s left  {}", what_, "", filled,
+                              "", width - filled, done, digits, steps_, rate, left, label));
+  } else if (const int tenth = static_cast<int>(10.0 * done / steps_); tenth >= next_line_) {
+    next_line_ = tenth + 1;
+    const std::string of = label.empty() ? "" : fmt::format(" ({})", label);
+    print_message(
+        fmt::format("{}: {:.{}f}/{}{}, {:.2g}/s, {:.0f} s left\n", what_, done, digits, steps_, of, rate, left));
   }
 }
 

@@ -40,6 +40,8 @@ class Progress {
   void begin(const std::string& what, int steps);
   /// `count` steps are done; `label` says what they belonged to.
   void step(const std::string& label, int count = 1);
+  /// This share of the next step is done, for steps that take long. One thread at a time.
+  void part(double share);
 
   /// A function that sees this ends soon, with a result that is marked stopped_early.
   [[nodiscard]] bool stop_requested() const { return stop_ && stop_(); }
@@ -52,7 +54,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void draw(const std::string& label);
+  void draw(const std::string& label, double share);
   void clear() const;
 
   bool quiet_ = true;
@@ -62,6 +64,7 @@ class Progress {
   std::string what_;
   int steps_ = 0;
   int done_ = 0;
+  std::string label_;  // of the step that was done last
   int next_line_ = 0;
   Clock::time_point start_, last_draw_;
 };

@@ -155,11 +155,12 @@ constexpr Key<RunOptions> run_keys[] = {
     {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
     {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs 4"},
     {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, 1024), .meaning = "0: all cores", .effect = Effect::none},
-    {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda"},
+    {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda, cuda-tf32"},
     {.name = "dtype", .field = WordField<RunOptions>{
          .get = [](const RunOptions& run) { return name_of(run.dtype); },
          .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "f64, f32, bf16, f16"},
     {.name = "backward", .field = &RunOptions::backward, .meaning = "gradients too"},
+    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "dense; matrix-free: without matrices, exact in law (T21; propagate, converge, ladder); auto: matrix-free where stacks are large and that costs at most half"},
     {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
 };
 
@@ -198,9 +199,8 @@ const Section<PowerLimits> power_limit_section{"agreement.power_limit", power_li
 DType parse_dtype(const std::string& word) {
   if (word == "f64") return DType::f64;
   if (word == "f32") return DType::f32;
-  if (word == "bf16" || word == "f16") {
-    throw ConfigError(fmt::format("run.dtype = \"{}\": no backend of this build has it; use f64 or f32", word));
-  }
+  if (word == "bf16") return DType::bf16;
+  if (word == "f16") return DType::f16;
   throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/agreement/verdict_power.h"
@@ -15,6 +17,10 @@
 
 namespace periscope {
 
+/// How random matrices are drawn: whole, or as what they do to the rows that they read (T21).
+enum class WeightsChoice { automatic, dense, matrix_free };
+inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
+
 /// How to run: [run] of the configuration, and the flags of the same names.
 struct RunOptions {
   std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
@@ -24,7 +30,10 @@ struct RunOptions {
   std::optional<DType> dtype_choice;  ///< as given
   DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
   bool backward = false;              ///< measure gradients too
-  std::string out;                    ///< folder for results, "" for none
+  /// Commands that need a matrix whole have made this `dense`.
+  WeightsChoice weights = WeightsChoice::automatic;
+  std::string out;      ///< folder for results, "" for none
+  double memory = 0.0;  ///< bytes that a way back may use; 0: as little as costs no time worth naming
 };
 
 /// [agreement]: when measurement and theory agree (T19).
@@ -99,7 +108,7 @@ void load_section(const Section<Own>& section, const std::string& file, const st
   read_keys(reader, section, values);
 }
 
-/// Parses a --dtype word. Throws ConfigError for an unknown one and for one that no backend has yet.
+/// Parses a --dtype word. Throws ConfigError for an unknown one.
 DType parse_dtype(const std::string& word);
 
 /// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <omp.h>
+
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -15,18 +17,21 @@
 namespace periscope {
 
 /// Small stacks run one seed per thread: that keeps all threads busy without a barrier per op. A large one
-/// runs its seeds in turn, with threads inside its ops, so that one sublayer's weights are in memory.
-bool one_seed_per_thread(const StackSpec& spec);
+/// runs its seeds in turn, with threads inside its ops, so that one sublayer's weights are in memory. Without matrices
+/// (T21) a stack is small if the signals of one seed are, and there is a seed for every thread.
+bool one_seed_per_thread(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
 /// the order of the seeds, one at a time. Ops do not depend on the number of threads, so both ways give the same
 /// bits. Throws what the first of the failed seeds threw, or `use` of it, without beginning another seed; Stopped once
 /// `progress` is asked to stop.
 template <class Measure, class Use>
-void over_seeds(const StackSpec& spec, int seeds, const Progress& progress, const Measure& measure, const Use& use) {
+void over_seeds(const StackSpec& spec, const RunOptions& run, int seeds, const Progress& progress,
+                const Measure& measure, const Use& use) {
   std::exception_ptr failure;
   std::atomic<bool> failed = false;  // with the first failure, which the ordered part has seen
-#pragma omp parallel for ordered schedule(dynamic, 1) if (one_seed_per_thread(spec))
+  const bool beside = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
+#pragma omp parallel for ordered schedule(dynamic, 1) if (beside)
   for (int i = 0; i < seeds; ++i) {
     std::optional<std::invoke_result_t<Measure, int>> result;
     std::exception_ptr caught;
@@ -70,7 +75,7 @@ void over_kept_seeds(std::string_view what, const StackSpec& spec, const RunOpti
   };
   int next = 0;
   over_seeds(
-      spec, seeds, progress,
+      spec, run, seeds, progress,
       [&](int i) {
         const std::optional<JournalPart> cell = kept(i);
         return cell ? from_cell(*cell) : measure(seed_of(i));

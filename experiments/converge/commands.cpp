@@ -11,7 +11,7 @@ namespace periscope::converge {
 namespace {
 
 ExitCode run_converge(const CommonOptions& options) {
-  const ConvergeConfig config = options.load(section);
+  const ConvergeConfig config = options.load(section, Matrices::any);
   const Need need = widths_need(config, config.widths, "converge.widths", config.width_seeds, omp_get_max_threads());
   return run_cells(
       options, need, "converge", config.run.out, resolved(config),

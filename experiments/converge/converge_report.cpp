@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "experiments/common/weights_choice.h"
 #include "experiments/converge/converge.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/text_table.h"
@@ -60,6 +61,7 @@ const Schema& schema() {
         {"bias", "fit width", "1", "measured - predicted, mean over depth", fit + "bias"},
         {"bias_stderr", "fit width", "1", "standard error of the bias", fit + "bias_stderr"},
         {"bias_reason", "fit", "", "why no verdict was given", fit + "bias_reason"},
+        {"weights", "width", "", "how random matrices were drawn: dense, or matrix-free (T21)", "weights"},
         json_only("seeds", fit + "seeds", "seeds averaged", order),
         {"noise", "fit group", "1", "spread of means over groups of seeds", fit + "noise"},
         {"noise_stderr", "fit group", "1", "standard error of the spread", fit + "noise_stderr"}};
@@ -84,6 +86,7 @@ const Schema& schema() {
 Columns columns(const ConvergeConfig& config, const ConvergeResult& result) {
   Columns columns(schema(), provenance(config));
   columns.put("width", config.widths);
+  columns.put("weights", weights_at_widths(config, config.widths, "converge.widths"));
   std::vector<double> groups{1.0};
   for (std::size_t k = 0; k < result.fits.size(); ++k) {
     const Convergence& c = result.fits[k];

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/common/config.h"
+#include "sim/model/stack.h"
 
 namespace periscope {
 
@@ -22,13 +23,26 @@ struct Need {
   void then(const Need& next);
 };
 
-/// One reading of a stack per seed (measure_stack): the weights of a sublayer, its signals, attention's patterns
-/// [T, T], one for each thread, the numbers that a probe notes of every token, and with run.backward the tape. As many
-/// at one time as over_seeds runs.
+/// One reading of a stack per seed (measure_stack): the signals of a sublayer, one of them packed for its product,
+/// blocks of attention's patterns, one for each thread, the numbers that a probe notes of every token, and with
+/// run.backward the tape; the weights of a sublayer on devices that do not draw them within their products. As many at
+/// one time as over_seeds runs.
 Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
 
-/// The same of one pass over a checkpoint's `model`, whose tables are read row by row.
-Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads);
+/// What a pass holds of its matrices: those of a sublayer, drawn or read; nothing, where products draw them; or what
+/// stands in for them (T21).
+enum class MatrixMemory { whole, drawn_in_products, none };
+
+/// The same of one pass over a checkpoint's `model`, whose tables are read row by row. `kept`: bytes that the tape may
+/// keep of signals inside sublayers.
+Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads,
+               MatrixMemory matrices = MatrixMemory::whole, double kept = static_cast<double>(StackTape().budget));
+
+/// StackTape::budget of one of the passes that measure_stack runs at one time: what run.memory leaves beside the rest.
+std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+
+/// propagate --dump: one pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
+Need dump_need(const StackSpec& spec, const RunOptions& run, int threads);
 
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
@@ -41,6 +55,9 @@ Need certify_need(const ModelSpec& model);
 
 /// gradients identity-path: a reading that keeps every signal and its gradient.
 Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+
+/// formats: passes of every stack that keep every compared signal of one of them in f64, `passes` a seed.
+Need formats_need(const Config& config, double passes, int threads);
 
 /// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
 /// for a width at which heads would not be whole numbers.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "experiments/common/over_seeds.h"
+#include "experiments/common/weights_choice.h"
 #include "experiments/estimate/need.h"
 #include "sim/measure/probe.h"
 #include "sim/model/stack.h"
@@ -37,20 +38,58 @@ std::string_view key_of_weights(const Sizes& z) {
 /// on the way back squares of four gradients.
 double noted(bool backward) { return backward ? 30.0 : 25.0; }
 
+/// Forward a matrix goes when its product is taken. The way back holds a sublayer's, and one gradient of a matrix.
+void add_whole(Need& need, const Sizes& z, double s, bool backward) {
+  const double largest = z.width * std::max({z.query, z.key, z.hidden});
+  const double weights = backward ? std::max(z.attention_weights(), z.mlp_weights()) + largest : largest;
+  need.add(s * weights, key_of_weights(z));
+  if (backward) need.add(s * z.classes * z.width, "model.vocab");
+}
+
+/// A matrix's gradient is formed where Gram matrices of the tokens would cost more.
+void add_drawn_in_products(Need& need, const Sizes& z, double s, double t, bool backward) {
+  const bool forms_gradient = backward && t * (z.width + z.hidden) >= 2.0 * z.width * z.hidden;
+  if (forms_gradient) need.add(s * z.width * std::max({z.query, z.key, z.hidden}), key_of_weights(z));
+  if (backward) need.add(s * z.classes * z.width, "model.vocab");
+}
+
+/// Numbers drawn for every row that is read, on the way back those of a sublayer, with bases of what its matrices read;
+/// of one product the numbers drawn on the way back; and the rows that are factorised, in double, with their Gram
+/// matrix.
+void add_matrix_free(Need& need, const Sizes& z, double s, double t, bool backward) {
+  const double widest = std::max({z.width, z.query, z.hidden, backward ? z.classes : 0.0});
+  const double drawn = std::max(z.query + 2.0 * z.key + z.width, (z.matrices - 1.0) * z.hidden + z.width);
+  const double bases = z.width + std::max(z.query, z.hidden);
+  need.add(s * t * (backward ? drawn + bases + widest : widest), "input.tokens");
+  need.add(8.0 * t * widest, "input.tokens");
+  need.add(8.0 * t * t * 2.0 + s * t * t * (backward ? 8.0 : 2.0), "input.tokens");
+}
+
+/// Which matrices a stack's passes hold.
+MatrixMemory matrices_of_run(const StackSpec& spec, const RunOptions& run) {
+  if (draws_matrix_free(spec, run)) return MatrixMemory::none;
+  return run.device == "cpu" ? MatrixMemory::drawn_in_products : MatrixMemory::whole;
+}
+
 }  // namespace
 
-Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads) {
+Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads, MatrixMemory matrices,
+               double kept) {
   const Sizes z(model);
   const double s = static_cast<double>(size_of(dtype));
   const double t = tokens;
   Need need;
-  // Forward a matrix goes when its product is taken. The way back holds a sublayer's, and one gradient of a matrix.
-  const double largest = z.width * std::max({z.query, z.key, z.hidden});
-  const double weights = backward ? std::max(z.attention_weights(), z.mlp_weights()) + largest : largest;
-  need.add(s * weights, key_of_weights(z));
+  switch (matrices) {
+    case MatrixMemory::whole: add_whole(need, z, s, backward); break;
+    case MatrixMemory::drawn_in_products: add_drawn_in_products(need, z, s, t, backward); break;
+    case MatrixMemory::none: add_matrix_free(need, z, s, t, backward); break;
+  }
   const double inside = std::max(z.attention_signals(), z.mlp_signals());
   need.add(s * t * ((backward ? 2.0 : 1.0) * inside + 6.0 * z.width * z.streams), "input.tokens");
-  need.add(s * t * t * std::min<double>(threads, z.heads) * (backward ? 4.0 : 1.0), "input.tokens");
+  constexpr double packing = 16.0 / 14.0;
+  need.add(s * t * packing * std::max({z.width, z.query, z.hidden}), "input.tokens");
+  constexpr double queries = 256.0;  // of which patterns exist at a time
+  need.add(s * t * std::min(t, queries) * std::min<double>(threads, z.heads) * (backward ? 3.0 : 1.0), "input.tokens");
   // Twice: as tensors, and as the vectors that are read from them.
   need.add(2.0 * 8.0 * t * 2.0 * z.layers * noted(backward), "input.tokens");
   if (2.0 * z.layers + 1.0 <= static_cast<double>(angular_depths)) {
@@ -58,13 +97,10 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   }
   double products = t * (z.attention_weights() + z.mlp_weights()) + 2.0 * t * t * z.query;
   if (backward) {
-    const double kept = s * t * z.layers * (z.attention_signals() + z.mlp_signals());
-    need.add(s * t * 2.0 * z.layers * z.width * z.streams, "input.tokens");
-    need.add(std::min(kept, static_cast<double>(StackTape().budget)), "input.tokens");
-    if (model.unembedding) {
-      need.add(s * z.classes * z.width, "model.vocab");
-      need.add(s * 2.0 * t * z.classes, "model.vocab");
-    }
+    const double all = s * t * z.layers * (z.attention_signals() + z.mlp_signals());
+    need.add(s * t * z.layers * z.width * z.streams, "input.tokens");
+    need.add(std::min(kept, all), "input.tokens");
+    if (model.unembedding) need.add(s * 2.0 * t * z.classes, "model.vocab");
     products *= 4.0;  // forward, again, and the gradients of signals and of matrices
     need.operations += 6.0 * t * z.classes * z.width;
   }
@@ -75,22 +111,77 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
 Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
   const Sizes z(spec.model);
   Need all = reading_need(spec, run, seeds, threads);
-  const double at_once = one_seed_per_thread(spec) ? std::min(threads, seeds) : 1;
+  const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
   const double kept = 2.0 * z.layers * (z.attention_signals() + z.mlp_signals());
   all.add(at_once * static_cast<double>(size_of(run.dtype)) * spec.input.tokens * kept, "input.tokens");
   all.operations *= 2.0;  // every branch is gone back through alone, too
   return all;
 }
 
+namespace {
+
+/// Of one of the passes that run at one time.
+Need one_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double kept) {
+  const int inside = one_seed_per_thread(spec, run, seeds, threads) ? 1 : threads;
+  return pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, inside, matrices_of_run(spec, run), kept);
+}
+
+}  // namespace
+
+Need dump_need(const StackSpec& spec, const RunOptions& run, int threads) {
+  Need need = pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, threads);
+  if (!draws_matrix_free(spec, run)) return need;
+  const Sizes z(spec.model);
+  const double s = static_cast<double>(size_of(run.dtype));
+  const double t = spec.input.tokens;
+  add_matrix_free(need, z, s, t, run.backward);
+  const double outputs = z.query + 2.0 * z.key + 2.0 * z.width + (z.matrices - 1.0) * z.hidden;
+  const double inputs = z.width * (z.matrices + 2.0) + z.query + z.hidden;
+  need.add(s * t * z.layers * (inputs + (run.backward ? outputs : 0.0)), "input.tokens");
+  return need;
+}
+
+std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
+  const std::size_t least = StackTape().budget;
+  if (!run.backward || run.memory == 0.0) return least;
+  const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
+  const double left = run.memory / at_once - one_need(spec, run, seeds, threads, 0.0).bytes;
+  return left > static_cast<double>(least) ? static_cast<std::size_t>(left) : least;
+}
+
+Need formats_need(const Config& config, double passes, int threads) {
+  Config forward = config;
+  forward.run.backward = false;  // what is predicted
+  Need all = stacks_need(forward, true, false, threads);
+  RunOptions run = config.run;
+  run.dtype = DType::f64;
+  for (const StackSpec& spec : config.stacks()) {
+    const Sizes z(spec.model);
+    Need reading = reading_need(spec, run, run.seeds, threads);
+    const double at_once = one_seed_per_thread(spec, run, run.seeds, threads) ? std::min(threads, run.seeds) : 1;
+    const double ways = run.backward ? 2.0 : 1.0;
+    const double kept = z.layers * (z.attention_signals() + z.mlp_signals());
+    reading.add(at_once * 8.0 * ways * spec.input.tokens * kept, "input.tokens");
+    reading.operations *= passes * 1.5;  // with rounding and comparing
+    all.then(reading);
+    all.then(certify_need(spec.model));
+  }
+  return all;
+}
+
 Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
-  const bool one_each = one_seed_per_thread(spec);
-  const double at_once = one_each ? std::min(threads, seeds) : 1;
-  const Need one = pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, one_each ? 1 : threads);
+  const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
+  const Need one = one_need(spec, run, seeds, threads, static_cast<double>(tape_budget(spec, run, seeds, threads)));
   Need all = one.times(at_once);
   const Sizes z(spec.model);
-  constexpr double normal = 30.0;  // a normal number costs as much as these operations of a matrix product
-  const double drawn = z.layers * (z.attention_weights() + z.mlp_weights()) * (run.backward ? 2.0 : 1.0);
-  all.operations = seeds * (one.operations + normal * drawn);
+  all.operations = seeds * one.operations;
+  if (draws_matrix_free(spec, run)) {
+    all.operations = seeds * weights_cost(spec, run.dtype, run.backward).matrix_free;
+  } else {
+    constexpr double normal = 30.0;  // a normal number costs as much as these operations of a matrix product
+    const double drawn = z.layers * (z.attention_weights() + z.mlp_weights()) * (run.backward ? 2.0 : 1.0);
+    all.operations += seeds * normal * drawn;
+  }
   constexpr double curves = 60.0;
   all.add(8.0 * seeds * curves * 2.0 * z.layers, "run.seeds");
   return all;

@@ -11,7 +11,7 @@ namespace periscope::ladder {
 namespace {
 
 ExitCode run_ladder(const CommonOptions& options) {
-  const LadderConfig config = options.load(section);
+  const LadderConfig config = options.load(section, Matrices::any);
   const Need need = widths_need(config, config.widths, "ladder.widths", config.width_seeds, omp_get_max_threads());
   return run_cells(
       options, need, "ladder", config.run.out, resolved(config),

@@ -24,12 +24,21 @@ namespace periscope::ladder {
 namespace {
 
 constexpr int fewest_widths = 4;
-/// Theory's "infinite" width is this many times the largest measured one: what is left of 1/D is below its own error.
+/// Theory's "infinite" width is this many times the largest measured one, or half of that as often as shapes need: what
+/// is left of 1/D is below its own error.
 constexpr int infinite = 1 << 10;
+constexpr int widest = 1 << 20;
+
+StackSpec at_infinite_width(const StackSpec& told, int largest) {
+  const double hidden = static_cast<double>(told.model.mlp_width) / told.model.width;
+  int times = infinite;
+  while (times > 1 && largest * std::max(1.0, hidden) * times > widest) times /= 2;
+  return at_width(told, largest * times, "ladder.widths");
+}
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, (1 << 20) / infinite), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest), .meaning = "at least four widths, as in converge.widths"},
     {.name = "seeds", .field = &LadderConfig::width_seeds, .range = seeds_from(8), .meaning = "seeds per width"},
 };
 // clang-format on
@@ -152,7 +161,7 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
 LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
                                  const StackSpec& told, Progress& progress) {
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
-  const StackSpec wide = at_width(told, config.widths.back() * infinite, "ladder.widths");
+  const StackSpec wide = at_infinite_width(told, config.widths.back());
   const theory::Prediction prediction = predict_limit(config, spec, wide);
   stack.refusal = prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = out_of_range(wide, prediction.profile, config.run.dtype);

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/common/told.h"
+#include "experiments/common/weights_choice.h"
 #include "experiments/ladder/ladder.h"
 #include "experiments/results/provenance.h"
 #include "experiments/results/text_table.h"
@@ -14,8 +16,21 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Values = std::vector<double>;
 
-/// Points of the fitted curve between 1/D = 0 and the narrowest stack.
-constexpr std::size_t curve_points = 33;
+/// 1/D of points of the fitted curve, from 0 to the narrowest stack: evenly, and evenly in its logarithm down to half
+/// of the widest stack's.
+Values curve_grid(const std::vector<int>& widths) {
+  constexpr int points = 32;
+  const double narrowest = 1.0 / widths.front();
+  const double ratio = 0.5 * widths.front() / widths.back();
+  Values grid{0.0};
+  for (int k = 1; k <= points; ++k) {
+    const double share = static_cast<double>(k) / points;
+    grid.push_back(share * narrowest);
+    if (k < points) grid.push_back(std::pow(ratio, 1.0 - share) * narrowest);
+  }
+  std::ranges::sort(grid);
+  return grid;
+}
 
 std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
 
@@ -132,7 +147,8 @@ const Schema& schema() {
         {{"quantity", "", "what is followed along the widths", q + "name"},
          {"ladder_width", "1", "D", "widths"},
          {"inverse_width", "1", "1/D"}},
-        {{"quantity_placement", one, "", "normalization placement (T1)", "", "JSON has it once per stack"},
+        {{"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)", "weights"},
+         {"quantity_placement", one, "", "normalization placement (T1)", "", "JSON has it once per stack"},
          {"quantity_input", one, "", "what enters the stack", "", "JSON has it once per stack"},
          json_only("placement", stack + "placement", "name or table of the placement", "files: quantity_placement"),
          json_only("input", stack + "input", "what enters the stack", "files: quantity_input"),
@@ -166,10 +182,8 @@ const Schema& schema() {
 Columns columns(const LadderConfig& config, const LadderResult& result) {
   Columns columns(schema(), provenance(config));
   columns.put("ladder_width", result.widths);
-  Values grid;
-  for (std::size_t k = 0; k < curve_points; ++k) {
-    grid.push_back(static_cast<double>(k) / static_cast<double>(curve_points - 1) / result.widths.front());
-  }
+  columns.put("weights", weights_at_widths(config, result.widths, "ladder.widths"));
+  const Values grid = curve_grid(result.widths);
   columns.put("inverse_width", grid);
   std::size_t next = 0;
   for (std::size_t s = 0; s < result.stacks.size(); ++s) {

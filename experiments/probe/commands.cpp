@@ -84,7 +84,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
       [&](const ProbeResult& result) { return publish_reading(options, config, result, own.fail_on_divergence); });
 }
 
-/// Every token is a pass over all before it, so their number is bounded where no table of positions does it.
+/// Every token reads all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
   const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_tokens;
@@ -92,6 +92,24 @@ void require_room(const ModelSpec& model, std::size_t prompt, int count) {
   if (read <= room) return;
   throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
                                 learned ? "the model has positions for" : "expected at most", room));
+}
+
+/// Bytes of converted weights that stay in memory from token to token: all of them, as far as --memory goes, or else
+/// half of what there is.
+double kept_weights(const Checkpoint& checkpoint, const RunOptions& run, int threads) {
+  const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
+  return std::min(all, run.memory > 0.0 ? run.memory : available_bytes(threads) / 2.0);
+}
+
+/// The pass over the prompt, or over one token; all tokens together are as many operations as one pass over them.
+Need generate_need(const ModelSpec& model, const RunOptions& run, int prompt, int longest, double kept, int threads) {
+  const std::string_view key = "--count or --max-tokens";
+  Need need = pass_need(model, prompt, run.dtype, false, threads);
+  need.operations = pass_need(model, longest, run.dtype, false, threads).operations;
+  need.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
+  need.key = key;
+  need.add(kept, "--memory");
+  return need;
 }
 
 ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own, int count) {
@@ -102,14 +120,15 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     throw ConfigError(fmt::format("generate {}: expected a causal model with a head", own.folder));
   }
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
+  const int threads = omp_get_max_threads();
+  const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
   const TokenInput input = read_token_input(own.source, model, own.folder);
   require_room(model, input.ids.size(), count);
-  const int longest = static_cast<int>(input.ids.size()) + count - 1;  // the last token is not read
-  Need need = pass_need(model, longest, config.run.dtype, false, omp_get_max_threads());
-  need.operations *= count / 2.0;  // a pass for every token, over half of them in the mean
-  need.key = "--count or --max-tokens";
+  const int prompt = static_cast<int>(input.ids.size());
+  const Need need =
+      generate_need(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
   std::vector<int> ids = input.ids;
   const bool shown = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "experiments/results/standard_streams.h"
-#include "sim/model/input.h"
-#include "sim/model/loss.h"
+#include "sim/model/key_value_cache.h"
 #include "sim/spec/error.h"
 #include "sim/spec/printable.h"
 
@@ -14,10 +14,10 @@ namespace periscope::probe {
 
 std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
                                    const std::function<void(int)>& on_token) {
+  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // the last is not read
   for (int i = 0; i < count; ++i) {
-    const Tensor output = stack_forward(c, embedding_forward(c, ids)).output;
-    const std::vector<int> last{static_cast<int>(ids.size()) - 1};
-    const std::vector<double> logits = c.ops.to_host(logits_forward(c, c.ops.gather(output, last)));
+    const std::span<const int> unread = std::span(ids).subspan(static_cast<std::size_t>(cache.tokens()));
+    const std::vector<double> logits = c.ops.to_host(next_logits(c, cache, unread));
     if (std::ranges::any_of(logits, [](double z) { return std::isnan(z); })) {
       throw Error(ExitCode::runtime_failure, "generate: the model's logits are not numbers: no token is the likeliest");
     }

@@ -9,8 +9,9 @@
 
 namespace periscope::probe {
 
-/// Continues a sequence by `count` tokens, each the one with the largest logit (of equals the first), by a whole
-/// forward pass per token. `on_token` gets each as it comes.
+/// Continues a sequence by `count` tokens, each the one with the largest logit (of equals the first): a forward pass
+/// over `ids`, then one over each new token, with the keys and values of those before it (KeyValueCache). `on_token`
+/// gets each as it comes.
 [[nodiscard]] std::vector<int> generate_greedily(const StackContext& context, std::vector<int> ids, int count,
                                                  const std::function<void(int)>& on_token);
 

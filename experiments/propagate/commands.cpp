@@ -31,7 +31,7 @@ struct PropagateFlags {
 };
 
 ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) {
-  Config config = options.load();
+  Config config = options.load(Matrices::any);
   config.run.backward = config.run.backward || own.backward;
   if (options.skip_finished && own.fail_on_divergence) {
     throw ConfigError("--skip-finished with --fail-on-divergence: a result file does not keep that flag's exit code");
@@ -42,7 +42,9 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) 
   const int threads = omp_get_max_threads();
   if (!own.dump.empty()) {
     require_place_for_results("propagate", config.run.out);
-    const Need need = pass_need(config.base.model, config.base.input.tokens, DType::f64, config.run.backward, threads);
+    RunOptions dumped = config.run;
+    dumped.dtype = DType::f64;
+    const Need need = dump_need(config.base, dumped, threads);
     within_memory(need, options.force, options.quiet, [&] { dump(config, own.dump, options.force); });
     if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(own.dump)));
   }
@@ -60,7 +62,7 @@ ExitCode run_propagate(const CommonOptions& options, const PropagateFlags& own) 
 }
 
 ExitCode run_theory(const CommonOptions& options, bool backward) {
-  Config config = options.load();
+  Config config = options.load(Matrices::any);
   config.run.backward = config.run.backward || backward;
   const Need need = stacks_need(config, config.theory.finite_width.value_or(false), false, omp_get_max_threads());
   return within_memory(need, options.force, options.quiet, [&] {

@@ -2,6 +2,7 @@
 
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
+#include "experiments/common/weights_choice.h"
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/json_text.h"
 #include "experiments/results/tensor_dump.h"
@@ -74,13 +75,12 @@ Entries activation_entries(const StackSpec& spec, bool backward) {
   return entries;
 }
 
-void write_activations(const StackContext& c, const StackSpec& spec, DType dtype, const RunOptions& run,
-                       OutputFile& output) {
+void write_activations(const StackContext& c, const StackSpec& spec, const RunOptions& run, OutputFile& output) {
   TensorFile file(c.ops, output, activation_entries(spec, run.backward));
   StreamDump streams(file);
   GradientDump gradients(file);
   const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
-  const Tensor input = stack_input(c, spec, dtype, run.seed);
+  const Tensor input = stack_input(c, spec, run.dtype, run.seed);
   const std::vector<int> ids = token_ids(spec, run.seed);
   const std::vector<int> labels = label_ids(spec, run.seed);
   file.put("input", input);
@@ -111,10 +111,12 @@ void dump(const Config& config, const std::string& folder, bool overwrite) {
   OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);
-  const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
-  const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
-  write_model(context, spec, files.file(0));
-  write_activations(context, spec, dtype, config.run, files.file(1));
+  RunOptions run = config.run;
+  run.dtype = dtype;
+  const std::unique_ptr<WeightSource> weights = random_weights(*backend, spec, run, run.seed, Remember::readings);
+  const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
+  write_activations(context, spec, run, files.file(1));
+  write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass
   files.file(2).write_at(0, json_text(resolved_json(spec), 2) + "\n");
   files.commit();
 }

@@ -8,6 +8,7 @@
 #include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/imprecise.h"
 #include "experiments/common/curve_columns.h"
+#include "experiments/common/weights_choice.h"
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/provenance.h"
 
@@ -45,6 +46,7 @@ std::vector<ColumnSpec> all_columns() {
            json_only("placement_value", cell + "placement", "name or table of the placement",
                      "files have the coordinate placement"),
            json_only("input_name", cell + "input", "kind of input", "files have the coordinate input"),
+           {"weights", on, "", "how random matrices were drawn: dense, or matrix-free (T21)", cell + "weights"},
            json_only("sites", cell + "sites", "the curves of all sites but x_out", "files have the dimension site"),
            {"angular_distance_predicted", on + " depth other_depth", "1",
             "angular distance arccos(cos)/pi between the stream at two depths: prediction", "", pairs},
@@ -118,8 +120,8 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
 /// Puts one stack's numbers.
 class CellWriter {
  public:
-  CellWriter(const StackResult& r, Columns::Row row)
-      : r_(r), row_(std::move(row)), measured_(r.measurement ? &r.measurement->profile : nullptr) {}
+  CellWriter(const StackResult& r, const RunOptions& run, Columns::Row row)
+      : r_(r), run_(run), row_(std::move(row)), measured_(r.measurement ? &r.measurement->profile : nullptr) {}
 
   void put() const {
     row_.put("placement_value", resolved_json(r_.spec)["model"]["placement"]);
@@ -185,6 +187,7 @@ class CellWriter {
 
   void measurement() const {
     const Measurement& m = *r_.measurement;
+    row_.put("weights", weights_used(r_.spec, run_));
     row_.put("angular_distance_measured", m.profile.angular_distance);
     for (const auto& [signal, sublayers] : m.top) {
       for (std::size_t l = 0; l < sublayers.size(); ++l) {
@@ -260,6 +263,7 @@ class CellWriter {
   }
 
   const StackResult& r_;
+  const RunOptions& run_;
   Columns::Row row_;
   const Profile* measured_;
 };
@@ -324,7 +328,7 @@ Columns columns(const Config& config, const std::vector<StackResult>& results) {
     const std::size_t placement = i % config.placements.size();
     columns.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     columns.at("placement", placement).put("placement", placement_label(r.spec));
-    CellWriter(r, columns.at("input", input).at("placement", placement).at("cell", i)).put();
+    CellWriter(r, config.run, columns.at("input", input).at("placement", placement).at("cell", i)).put();
   }
   return columns;
 }

@@ -9,17 +9,18 @@ namespace {
 
 /// Rows first … first + rows − 1 of what a part holds, each of `cols` input features, row-major. A transposed tensor
 /// holds them as its columns.
+template <class T>
 void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t first, std::size_t rows,
-               std::size_t cols, std::span<double> values) {
+               std::size_t cols, std::span<T> values) {
   first += static_cast<std::uint64_t>(part.first);
   if (!part.transposed) {
     files.read(part.tensor, first * cols, values);
     return;
   }
   const auto stride = static_cast<std::uint64_t>(files.find(part.tensor).shape.at(1));
-  std::vector<double> column(rows);
+  std::vector<T> column(rows);
   for (std::size_t j = 0; j < cols; ++j) {
-    files.read(part.tensor, j * stride + first, column);
+    files.read(part.tensor, j * stride + first, std::span(column));
     for (std::size_t i = 0; i < rows; ++i) values[i * cols + j] = column[i];
   }
 }
@@ -32,21 +33,34 @@ const StoredPart& CheckpointWeights::part(const ParameterId& id) const {
   return *found;
 }
 
+template <class Read>
+Tensor CheckpointWeights::kept_or(const ParameterId& id, const Read& read) const {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = kept_.find(id); found != kept_.end()) return found->second;
+  }
+  Tensor x = read();
+  const std::size_t bytes = static_cast<std::size_t>(x.size()) * size_of(x.dtype());
+  const std::scoped_lock lock(mutex_);
+  if (bytes <= room_ && kept_.emplace(id, x).second) room_ -= bytes;
+  return x;
+}
+
 Tensor CheckpointWeights::matrix(const ParameterId& id) const {
   const StoredPart& stored = part(id);
   const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), id.weight);
   const auto cols = static_cast<std::size_t>(fan_in);
-  const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+  const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), cols,
               values);
   };
-  return backend_.from_rows(fan_out, fan_in, dtype_, fill);
+  return kept_or(id, [&, rows = fan_out, columns = fan_in] { return backend_.from_rows(rows, columns, dtype_, fill); });
 }
 
 Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
   const StoredPart& stored = part(matrix_id(0, table));
   const auto cols = static_cast<std::size_t>(shape_of(checkpoint_.model(), table).fan_in);
-  const auto fill = [&](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+  const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const int id = ids[static_cast<std::size_t>(first) + i];
       read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(id), 1, cols, values.subspan(i * cols, cols));
@@ -57,10 +71,9 @@ Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const
 
 NormWeights CheckpointWeights::norm(const ParameterId& gain) const {
   const StoredPart* gains = checkpoint_.map().find(gain);
-  const StoredPart* bias = checkpoint_.map().find(bias_of(gain));
   const int width = norm_width(checkpoint_.model(), gain.weight);
-  return {gains != nullptr ? vector(*gains, width) : backend_.constant(1, width, dtype_, 1.0),
-          bias != nullptr ? vector(*bias, width) : Tensor{}, gains != nullptr ? gains->plus : 0.0};
+  return {gains != nullptr ? vector(gain, width) : backend_.constant(1, width, dtype_, 1.0),
+          vector(bias_of(gain), width), gains != nullptr ? gains->plus : 0.0};
 }
 
 SublayerWeights CheckpointWeights::fetch(int sublayer) const {
@@ -71,21 +84,23 @@ SublayerWeights CheckpointWeights::fetch(int sublayer) const {
       continue;
     }
     const ParameterId id = matrix_id(sublayer / 2, weight);
-    const StoredPart* bias = checkpoint_.map().find(bias_of(id));
-    weights.linear[weight] = {
-        dense_map([this, id] { return matrix(id); }),
-        bias == nullptr ? Tensor{} : vector(*bias, shape_of(checkpoint_.model(), weight).fan_out)};
+    weights.linear[weight] = {dense_map([this, id] { return matrix(id); }),
+                              vector(bias_of(id), shape_of(checkpoint_.model(), weight).fan_out)};
   }
   return weights;
 }
 
-Tensor CheckpointWeights::vector(const StoredPart& part, int length) const {
-  std::vector<double> values(static_cast<std::size_t>(length));
-  checkpoint_.files().read(part.tensor, static_cast<std::uint64_t>(part.first), values);
-  if (part.plus != 0.0) {
-    for (double& value : values) value += part.plus;
-  }
-  return backend_.from_host(1, length, dtype_, values);
+Tensor CheckpointWeights::vector(const ParameterId& id, int length) const {
+  const StoredPart* stored = checkpoint_.map().find(id);
+  if (stored == nullptr) return {};
+  return kept_or(id, [&] {
+    std::vector<double> values(static_cast<std::size_t>(length));
+    checkpoint_.files().read(stored->tensor, static_cast<std::uint64_t>(stored->first), std::span(values));
+    if (stored->plus != 0.0) {
+      for (double& value : values) value += stored->plus;
+    }
+    return backend_.from_host(1, length, dtype_, values);
+  });
 }
 
 }  // namespace periscope

@@ -27,6 +27,32 @@ Tensor Backend::linear_backward_weight(const Tensor& dy, const Tensor& x) const 
   return dw;
 }
 
+Tensor Backend::linear_weight_square(const Tensor& dy, const Tensor& x) const {
+  const Checks check(*this, Op::linear_weight_square, {{"dy", dy}, {"x", x}});
+  check.shape("x", x, dy.rows(), Checks::any);
+  Tensor square = do_allocate(1, 1, DType::f64);
+  do_linear_weight_square(dy, x, square);
+  return square;
+}
+
+Tensor Backend::linear_drawn(const Tensor& x, const DrawnMatrix& w) const {
+  const Checks check(*this, Op::linear_drawn, {{"x", x}});
+  check.require(w.rows > 0 && w.cols == x.cols(), "w must be [*, {}], found [{}, {}] for x {}", x.cols(), w.rows,
+                w.cols, shape_of(x));
+  Tensor y = do_allocate(x.rows(), w.rows, x.dtype());
+  do_linear_drawn(x, w, y);
+  return y;
+}
+
+Tensor Backend::linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const {
+  const Checks check(*this, Op::linear_drawn_backward_input, {{"dy", dy}});
+  check.require(w.cols > 0 && w.rows == dy.cols(), "w must be [{}, *], found [{}, {}] for dy {}", dy.cols(), w.rows,
+                w.cols, shape_of(dy));
+  Tensor dx = do_allocate(dy.rows(), w.cols, dy.dtype());
+  do_linear_drawn_backward_input(dy, w, dx);
+  return dx;
+}
+
 Tensor Backend::axpby(double a, Tensor x, double b, Tensor y) const {
   const Checks check(*this, Op::axpby, {{"x", x}, {"y", y}});
   check.shape("y", y, x.rows(), x.cols());
@@ -70,6 +96,16 @@ Tensor Backend::gather(const Tensor& table, std::span<const int> ids) const {
   check.range("ids", ids, table.rows());
   Tensor y = do_allocate(static_cast<Index>(ids.size()), table.cols(), table.dtype());
   do_gather(table, ids, y);
+  return y;
+}
+
+Tensor Backend::replace_rows(Tensor x, Index first, const Tensor& rows) const {
+  const Checks check(*this, Op::replace_rows, {{"x", x}, {"rows", rows}});
+  check.shape("rows", rows, Checks::any, x.cols());
+  check.require(first >= 0 && first + rows.rows() <= x.rows(), "x {} has no rows {} to {}", shape_of(x), first,
+                first + rows.rows() - 1);
+  Tensor y = reused_or_like(x);
+  do_replace_rows(x, first, rows, y);
   return y;
 }
 

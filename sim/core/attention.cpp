@@ -20,24 +20,26 @@ void check_rope(const Checks& check, std::string_view name, const Tensor& x, int
                 frequencies.size(), name, shape_of(x), heads);
 }
 
-void check_attention(const Checks& check, const Tensor& q, const Tensor& k, const Tensor& v,
-                     const AttentionShape& shape) {
+void check_heads(const Checks& check, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) {
   check.require(shape.heads >= 1 && shape.kv_heads >= 1 && shape.head_dim >= 1 && shape.heads % shape.kv_heads == 0,
                 "{} query heads cannot share {} key/value heads of width {}", shape.heads, shape.kv_heads,
                 shape.head_dim);
   check.shape("q", q, Checks::any, Index{shape.heads} * shape.head_dim);
-  check.shape("k", k, q.rows(), Index{shape.kv_heads} * shape.head_dim);
-  check.shape("v", v, q.rows(), Index{shape.kv_heads} * shape.head_dim);
   check_sequences(check, "q", q, shape.sequences);
+  check.shape("k", k, Checks::any, Index{shape.kv_heads} * shape.head_dim);
+  check_sequences(check, "k", k, shape.sequences);
+  check.shape("v", v, k.rows(), k.cols());
 }
 
 }  // namespace
 
-Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies) const {
+Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+                     Index offset) const {
   const Checks check(*this, Op::rope, {{"x", x}});
   check_rope(check, "x", x, heads, sequences, frequencies);
+  check.require(offset >= 0, "there cannot be {} tokens before the first", offset);
   Tensor y = like(x);
-  do_rope(x, heads, sequences, frequencies, y);
+  do_rope(x, heads, sequences, frequencies, offset, y);
   return y;
 }
 
@@ -51,7 +53,12 @@ Tensor Backend::rope_backward(const Tensor& dy, int heads, int sequences, std::s
 
 Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) const {
   const Checks check(*this, Op::attention, {{"q", q}, {"k", k}, {"v", v}});
-  check_attention(check, q, k, v, shape);
+  check_heads(check, q, k, v, shape);
+  const Index tokens = q.rows() / shape.sequences;
+  const Index keys = k.rows() / shape.sequences;
+  check.require(shape.offset >= 0 && shape.offset + tokens <= keys,
+                "{} queries after {} tokens need as many keys, found {} for q {}, k {}", tokens, shape.offset, keys,
+                shape_of(q), shape_of(k));
   Attended a{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())};
   do_attention(q, k, v, shape, a);
   return a;
@@ -60,7 +67,10 @@ Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, c
 AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
                                               const AttentionShape& shape) const {
   const Checks check(*this, Op::attention_backward, {{"q", q}, {"k", k}, {"v", v}, {"dy", dy}});
-  check_attention(check, q, k, v, shape);
+  check_heads(check, q, k, v, shape);
+  check.require(shape.offset == 0 && k.rows() == q.rows(),
+                "the gradients of keys need all queries, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
+                shape.offset);
   check.shape("dy", dy, q.rows(), q.cols());
   AttentionGradient g{.dq = like(q), .dk = like(k), .dv = like(v)};
   do_attention_backward(q, k, v, dy, shape, g);

@@ -16,8 +16,9 @@
 
 namespace periscope {
 
-/// Heads of one attention op: q is [N, heads·head_dim], k and v are [N, kv_heads·head_dim];
-/// query head i reads key/value head i / (heads / kv_heads). N = sequences · tokens.
+/// Heads of one attention op: q is [sequences·T, heads·head_dim], k and v are [sequences·K, kv_heads·head_dim];
+/// query head i reads key/value head i / (heads / kv_heads). k and v are of tokens 0 … K−1 of every sequence, q is of
+/// tokens offset … offset + T−1, where K ≥ offset + T.
 struct AttentionShape {
   int heads;
   int kv_heads;
@@ -25,20 +26,55 @@ struct AttentionShape {
   int sequences;
   bool causal;
   ScoreRule scores = {};
+  Tensor::Index offset = 0;  ///< tokens before the first query
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const {
     return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
   }
-  /// The tokens that token t of T sees: first … last−1.
-  [[nodiscard]] Tensor::Index first_seen(Tensor::Index t) const {
-    return scores.window > 0 ? std::max<Tensor::Index>(0, t - scores.window + 1) : 0;
+  /// The tokens that query t sees, of K with keys: first … end−1.
+  [[nodiscard]] constexpr Tensor::Index first_seen(Tensor::Index t) const {
+    return scores.window > 0 ? std::max<Tensor::Index>(0, offset + t - scores.window + 1) : 0;
   }
-  [[nodiscard]] Tensor::Index end_seen(Tensor::Index t, Tensor::Index tokens) const { return causal ? t + 1 : tokens; }
+  [[nodiscard]] constexpr Tensor::Index end_seen(Tensor::Index t, Tensor::Index keys) const {
+    return causal ? offset + t + 1 : keys;
+  }
 };
 
 /// A label that cross_entropy leaves out.
 inline constexpr int no_label = -1;
+
+/// What row_basis returns: x = lower · basis.
+struct RowBasis {
+  Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
+  Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if it is not wanted
+};
+/// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length.
+/// That is 64 times what rounding moves an entry of f32 by, 2¹³ times for f64, 4 times for narrow types: rows that are
+/// equal but for the rounding of a deep stack count as equal, and leaving out so small a part is an error of the size
+/// that rounding makes anyway.
+[[nodiscard]] constexpr double dependent_share(DType dtype) {
+  const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
+  return format_of(dtype).unit_roundoff() * times;
+}
+/// Writes rows first … first + count − 1 of a matrix, row-major, into values. Made of one callable that can write both
+/// types: in f32 it writes the numbers of f64, rounded to nearest.
+struct FillRows {
+  template <class Values>
+  using Function = std::function<void(Tensor::Index first, Tensor::Index count, std::span<Values> values)>;
+  Function<double> in_f64;
+  Function<float> in_f32;
+
+  template <class Source>
+  FillRows(const Source& source) : in_f64(source), in_f32(source) {}  // NOLINT: as std::function does
+};
+/// A matrix [rows, cols] of random numbers, the same as Backend::normal with these arguments.
+struct DrawnMatrix {
+  Tensor::Index rows;
+  Tensor::Index cols;
+  StreamKey key;
+  double stddev;
+};
 
 /// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
 struct NormGradient {
@@ -86,6 +122,7 @@ struct CrossEntropy {
 class Backend : public Interface {
  public:
   using Index = Tensor::Index;
+  using FillRows = periscope::FillRows;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Whose memory its tensors are in.
@@ -96,9 +133,8 @@ class Backend : public Interface {
   [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
   /// Row-major values, rounded to dtype.
   [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
-  /// Writes rows first … first + count − 1, row-major, into values.
-  using FillRows = std::function<void(Index first, Index count, std::span<double> values)>;
-  /// The same from a source that is asked for some rows at a time, in order: the host holds a piece of it.
+  /// The same from a source that writes where it is told to: straight into an f64 or f32 tensor of the host, otherwise
+  /// into a piece in between. It is asked for some rows at a time, by several threads at once and in any order.
   [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
   /// The values of several tensors, in one transfer.
@@ -116,6 +152,12 @@ class Backend : public Interface {
   [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const;
   /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
   [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const;
+  /// ‖dyᵀ x‖_F², f64 [1, 1]: the square of linear's gradient, which need not be formed for it.
+  [[nodiscard]] Tensor linear_weight_square(const Tensor& dy, const Tensor& x) const;
+  /// linear and linear_backward_input with a matrix that is drawn for this product, in x's or dy's dtype: the results
+  /// are those with the matrix from `normal`, but it need not exist whole.
+  [[nodiscard]] Tensor linear_drawn(const Tensor& x, const DrawnMatrix& w) const;
+  [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
   [[nodiscard]] Tensor axpby(double a, Tensor x, double b, Tensor y) const;
   /// a·x.
@@ -128,8 +170,19 @@ class Backend : public Interface {
   [[nodiscard]] Tensor column_sums(const Tensor& x) const;
   /// Rows `ids` of `table` [V, D] → [ids.size(), D].
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const;
+  /// x with `rows` in the place of its rows first … first + rows.rows() − 1: x [N, D], rows [n, D].
+  [[nodiscard]] Tensor replace_rows(Tensor x, Index first, const Tensor& rows) const;
   /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
   [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const;
+
+  // -- factorisation ------------------------------------------------------------------------------
+  /// x = lower · basis for x [N, n], by Gram and Schmidt's process in the order of the rows: row t of the basis is what
+  /// is left of x_t without the span of the rows before it, at length 1. A row that is dependent (dependent_share) has
+  /// a zero row in the basis and a zero column in lower; the rows after it keep their places, so that a rank that
+  /// rounding decides renumbers nothing. Accumulated in double: basis · basisᵀ is diagonal with entries 1 and 0 to
+  /// rounding, however near to dependent the rows are. A row that is not finite makes its row of lower NaN, and no
+  /// other.
+  [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------
   /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
@@ -161,17 +214,19 @@ class Backend : public Interface {
 
   // -- attention ----------------------------------------------------------------------------------
   /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
-  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i].
-  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies) const;
+  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i]. The first token's position is `offset`.
+  [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+                            Index offset = 0) const;
   /// The inverse rotation of dy: rope with the angles negated.
   [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
                                      std::span<const double> frequencies) const;
   /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
-  /// itself if causal, and to the window.
+  /// itself if causal, and to the window. Keys and values that no query sees are not read.
   [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                    const AttentionShape& shape) const;
   /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, under a soft cap times
-  /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them.
+  /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them. Only for
+  /// all queries of the sequences: offset 0, K = T.
   [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                      const Tensor& dy, const AttentionShape& shape) const;
 
@@ -209,13 +264,20 @@ class Backend : public Interface {
   virtual void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const = 0;
   virtual void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const = 0;
   virtual void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const = 0;
+  virtual void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const = 0;
+  virtual void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const = 0;
+  virtual void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const = 0;
   virtual void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const = 0;
   virtual void do_scale(double a, const Tensor& x, Tensor& y) const = 0;
   virtual void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const = 0;
   virtual void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const = 0;
   virtual void do_column_sums(const Tensor& x, Tensor& sums) const = 0;
   virtual void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const = 0;
+  virtual void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const = 0;
   virtual void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const = 0;
+
+  /// Both tensors are allocated, or only `lower`.
+  virtual void do_row_basis(const Tensor& x, RowBasis& b) const = 0;
 
   virtual void do_activate(Activation kind, const Tensor& x, Tensor& y) const = 0;
   virtual void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
@@ -231,7 +293,7 @@ class Backend : public Interface {
   virtual void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
                                 NormGradient& g) const = 0;
 
-  virtual void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+  virtual void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                        Tensor& y) const = 0;
   virtual void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
                                 Tensor& dx) const = 0;

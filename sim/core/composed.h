@@ -9,6 +9,11 @@ namespace periscope {
 /// forward every op.
 class ComposedBackend : public Backend {
  protected:
+  /// The gradient itself, then its squares.
+  void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const override;
+  /// normal, then the product.
+  void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const override;
+  void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const override;
   /// φ(gate), then the product.
   void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const override;
   void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,

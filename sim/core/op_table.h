@@ -15,13 +15,18 @@ enum class Op {
   linear,
   linear_backward_input,
   linear_backward_weight,
+  linear_weight_square,
+  linear_drawn,
+  linear_drawn_backward_input,
   axpby,
   scale,
   multiply,
   add_row,
   column_sums,
   gather,
+  replace_rows,
   scatter_add,
+  row_basis,
   activate,
   activate_backward,
   gated,
@@ -41,7 +46,7 @@ enum class Op {
 
 /// The dtype of what an op returns.
 enum class OutputType { requested, of_inputs, f64 };
-/// The type in which an op accumulates its longest sum.
+/// The type in which an op accumulates its longest sum; in_dtype is computed_in(dtype).
 enum class Accumulation { none, in_dtype, in_double };
 
 struct OpRow {

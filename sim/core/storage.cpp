@@ -1,5 +1,7 @@
 #include "sim/core/storage.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -20,7 +22,21 @@ std::size_t rounded_up(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-void release(void* memory) { ::operator delete(memory, alignment); }
+/// Large buffers begin at a boundary of huge pages and ask for them: thousands of fresh small pages cost as much as an
+/// elementwise op, and every miss of the address cache in a matrix product.
+constexpr std::size_t huge_page = std::size_t{2} << 20U;
+bool has_huge_pages(std::size_t bytes) { return bytes >= 2 * huge_page; }
+
+void* acquire(std::size_t bytes) {
+  if (!has_huge_pages(bytes)) return ::operator new(bytes, alignment);
+  void* const memory = ::operator new (bytes, std::align_val_t{huge_page});
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: without huge pages all works as well
+  return memory;
+}
+
+void release(void* memory, std::size_t bytes) {
+  ::operator delete(memory, has_huge_pages(bytes) ? std::align_val_t{huge_page} : alignment);
+}
 
 /// The idle small buffers of one thread, by size in steps of 64 bytes. An aligned request of the allocator costs about
 /// as much as a small op.
@@ -41,7 +57,9 @@ thread_local SmallBuffers small_buffers;
 
 SmallBuffers::~SmallBuffers() {
   thread_ends = true;
-  for (const std::vector<void*>& buffers : idle) std::ranges::for_each(buffers, release);
+  for (const std::vector<void*>& buffers : idle) {
+    std::ranges::for_each(buffers, [](void* p) { release(p, step); });
+  }
 }
 
 std::shared_ptr<void> take_small(std::size_t bytes) {
@@ -51,10 +69,11 @@ std::shared_ptr<void> take_small(std::size_t bytes) {
     memory = small_buffers.idle[steps].back();
     small_buffers.idle[steps].pop_back();
   } else {
-    memory = ::operator new(steps* SmallBuffers::step, alignment);
+    memory = acquire(steps * SmallBuffers::step);
   }
   return {memory, [steps](void* p) {
-            if (thread_ends || small_buffers.idle[steps].size() == SmallBuffers::kept) return release(p);
+            if (thread_ends || small_buffers.idle[steps].size() == SmallBuffers::kept)
+              return release(p, steps * SmallBuffers::step);
             small_buffers.idle[steps].push_back(p);
           }};
 }
@@ -74,23 +93,29 @@ std::shared_ptr<void> BufferPool::take(std::size_t bytes) {
       if (found->second.empty()) idle_.erase(found);
       idle_bytes_ -= size;
     }
+    used_bytes_ += size;
+    peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+    while (idle_bytes_ > allowed()) free_oldest();
   }
-  if (memory == nullptr) memory = ::operator new(size, alignment);
+  if (memory == nullptr) memory = acquire(size);
   return {memory, [this, size](void* p) { give_back(p, size); }};
 }
 
 void BufferPool::give_back(void* memory, std::size_t bytes) {
-  if (bytes > limit_) return release(memory);
   const std::scoped_lock lock(mutex_);
-  while (idle_bytes_ + bytes > limit_) free_oldest();
+  used_bytes_ -= bytes;
+  if (bytes > allowed()) return release(memory, bytes);
+  while (idle_bytes_ + bytes > allowed()) free_oldest();
   idle_[bytes].push_back({memory, returns_++});
   idle_bytes_ += bytes;
 }
 
+std::size_t BufferPool::allowed() const { return std::max(limit_, std::min(most_, peak_bytes_ - used_bytes_)); }
+
 void BufferPool::free_oldest() {
   const auto oldest = std::ranges::min_element(
       idle_, {}, [](const auto& size_and_buffers) { return size_and_buffers.second.front().stamp; });
-  release(oldest->second.front().memory);
+  release(oldest->second.front().memory, oldest->first);
   oldest->second.pop_front();
   idle_bytes_ -= oldest->first;
   if (oldest->second.empty()) idle_.erase(oldest);
@@ -107,7 +132,8 @@ void BufferPool::clear() {
 }
 
 BufferPool& host_pool() {
-  static BufferPool& pool = *new BufferPool(std::size_t{256} << 20U);  // tensors may outlive every static object
+  static BufferPool& pool =
+      *new BufferPool(std::size_t{256} << 20U, std::size_t{2} << 30U);  // tensors may outlive every static object
   return pool;
 }
 
@@ -116,10 +142,14 @@ Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype) {
   return {rows, cols, dtype, Device::host, host_pool().take(bytes)};
 }
 
-void* TensorMemory::on_host(const Tensor& x, DType wanted) {
+void* TensorMemory::address(const Tensor& x, DType wanted) {
   if (wanted != x.dtype_) throw std::logic_error("tensor read with the wrong dtype");
-  if (x.device_ != Device::host) throw std::logic_error("tensor is not in host memory");
   return x.buffer_.get();
+}
+
+void* TensorMemory::on_host(const Tensor& x, DType wanted) {
+  if (x.device_ != Device::host) throw std::logic_error("tensor is not in host memory");
+  return address(x, wanted);
 }
 
 bool TensorMemory::is_sole_owner(const Tensor& x) {

@@ -12,12 +12,13 @@
 namespace periscope {
 
 /// Buffers of host memory, aligned to 64 bytes. A buffer comes back when its last owner drops it, and is kept for the
-/// next request of its size: fresh pages cost more than most ops. Idle buffers hold at most `limit` bytes together;
-/// those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread keeps up to 64 of each
-/// size for itself, without a lock. Safe for threads.
+/// next request of its size: fresh pages cost more than most ops. Idle buffers hold at most `limit` bytes together, or
+/// as many (but at most `most`) as keep them and the buffers in use below what was once in use at a time: then they do
+/// not raise the peak. Those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread
+/// keeps up to 64 of each size for itself, without a lock. Safe for threads.
 class BufferPool {
  public:
-  explicit BufferPool(std::size_t limit) : limit_(limit) {}
+  explicit BufferPool(std::size_t limit, std::size_t most = 0) : limit_(limit), most_(most) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() { clear(); }
@@ -34,16 +35,20 @@ class BufferPool {
     std::size_t stamp;
   };
   void give_back(void* memory, std::size_t bytes);
+  [[nodiscard]] std::size_t allowed() const;
   void free_oldest();
 
-  std::size_t limit_;
+  std::size_t limit_, most_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::deque<Idle>> idle_;  // by size; the longest idle in front
   std::size_t idle_bytes_ = 0;
+  std::size_t used_bytes_ = 0;
+  std::size_t peak_bytes_ = 0;  // of those in use
   std::size_t returns_ = 0;
 };
 
-/// The pool of this process, for all backends in host memory; keeps at most 256 MiB. It is never destroyed.
+/// The pool of this process, for all backends in host memory; keeps 256 MiB, or up to 2 GiB below its peak. It is never
+/// destroyed.
 BufferPool& host_pool();
 
 /// A tensor in host memory, contents undefined.
@@ -51,7 +56,9 @@ Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype);
 
 /// The only access to a tensor's buffer.
 struct TensorMemory {
-  /// Throws std::logic_error if the tensor has another dtype, or is not in host memory.
+  /// In the memory of x's own device. Throws std::logic_error if the tensor has another dtype.
+  [[nodiscard]] static void* address(const Tensor& x, DType wanted);
+  /// The same; throws std::logic_error, too, if the tensor is not in host memory.
   [[nodiscard]] static void* on_host(const Tensor& x, DType wanted);
   /// Whether no other tensor shares x's buffer, so that it may be overwritten.
   [[nodiscard]] static bool is_sole_owner(const Tensor& x);

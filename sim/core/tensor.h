@@ -9,14 +9,42 @@
 
 namespace periscope {
 
-enum class DType { f64, f32 };
+/// How the elements of a tensor are stored. Which of them a device computes in: Backend::supports.
+enum class DType { f64, f32, bf16, f16 };
 
-[[nodiscard]] constexpr std::size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
-[[nodiscard]] constexpr const NumberFormat& format_of(DType dtype) { return dtype == DType::f64 ? fp64 : fp32; }
-[[nodiscard]] constexpr std::string_view name_of(DType dtype) { return dtype == DType::f64 ? "f64" : "f32"; }
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) {
+  if (dtype == DType::f64) return 8;
+  return dtype == DType::f32 ? 4 : 2;
+}
+[[nodiscard]] constexpr const NumberFormat& format_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return fp64;
+    case DType::f32: return fp32;
+    case DType::bf16: return number_formats[1];
+    case DType::f16: return number_formats[2];
+  }
+  return fp64;
+}
+[[nodiscard]] constexpr std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "f64";
+    case DType::f32: return "f32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
+  }
+  return {};
+}
+/// The type in which an op on tensors of `dtype` computes, sums included: its own, but f32 for the narrow ones, whose
+/// results are rounded once, when they are stored.
+[[nodiscard]] constexpr DType computed_in(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+/// The dtype whose elements are T's. A class that stands for a narrow element names it as its own `dtype`.
 template <class T>
-inline constexpr DType dtype_of = sizeof(T) == 8 ? DType::f64 : DType::f32;
+inline constexpr DType dtype_of = T::dtype;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
 
 /// Whose memory holds a tensor. The CPU backends and the reference share the host's.
 enum class Device { host, cuda };

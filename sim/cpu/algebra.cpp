@@ -1,58 +1,25 @@
 #include <algorithm>
 
+#include "sim/cpu/gemm.h"
 #include "sim/cpu/ops.h"
-#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
 namespace {
 
-/// Calls body(first, count) for pieces of `features` features of a matrix, on all threads: wide enough for
-/// Eigen's kernel, and about 8 pieces so that threads share them evenly. A function of the shape alone.
-template <class Body>
-void for_features(Index features, const Body& body) {
-  const Index step = std::clamp<Index>((features / 8 + 31) / 32 * 32, 32, 512);
-  FirstException failure;  // Eigen's products have working memory
-#pragma omp parallel for schedule(dynamic, 1)
-  for (Index first = 0; first < features; first += step) {
-    failure.run([&] { body(first, std::min(step, features - first)); });
-  }
-  failure.rethrow();
-}
-
-template <class T>
-ConstStrided<T> columns_of(const T* x, Index rows, Index cols, Index first, Index count) {
-  return {x + first, rows, count, Eigen::OuterStride<>(cols)};
-}
-
-// Eigen's own threading is off (EIGEN_DONT_PARALLELIZE): it blocks the inner dimension by the number of
-// threads, which would change the rounding.
 template <class T>
 void linear(const T* x, const T* w, T* y, Index rows, Index in, Index out) {
-  const auto input = columns_of(x, rows, in, 0, in);
-  for_features(out, [&](Index first, Index count) {
-    const auto weight = columns_of(w + first * in, count, in, 0, in);
-    Strided<T> output(y + first, rows, count, Eigen::OuterStride<>(out));
-    output.noalias() = input * weight.transpose();
-  });
+  gemm<T>(rows, out, in, {x, in}, MatrixView<T>{w, in}.transposed(), y, out);
 }
 
 template <class T>
 void linear_backward_input(const T* dy, const T* w, T* dx, Index rows, Index in, Index out) {
-  const auto doutput = columns_of(dy, rows, out, 0, out);
-  for_features(in, [&](Index first, Index count) {
-    Strided<T> result(dx + first, rows, count, Eigen::OuterStride<>(in));
-    result.noalias() = doutput * columns_of(w, out, in, first, count);
-  });
+  gemm<T>(rows, in, out, {dy, out}, MatrixView<T>{w, in}, dx, in);
 }
 
 template <class T>
 void linear_backward_weight(const T* dy, const T* x, T* dw, Index rows, Index in, Index out) {
-  const auto input = columns_of(x, rows, in, 0, in);
-  for_features(out, [&](Index first, Index count) {
-    Strided<T> result(dw + first * in, count, in, Eigen::OuterStride<>(in));
-    result.noalias() = columns_of(dy, rows, out, first, count).transpose() * input;
-  });
+  gemm<T>(out, in, rows, MatrixView<T>{dy, out}.transposed(), MatrixView<T>{x, in}, dw, in);
 }
 
 template <class T>
@@ -162,6 +129,13 @@ void CpuBackend::do_gather(const Tensor& table, std::span<const int> ids, Tensor
   with_type_of(table, [&]<class T>(T) {
     T* out = elements<T>(y);
     for (const int id : ids) out = std::copy_n(elements<T>(table) + id * table.cols(), table.cols(), out);
+  });
+}
+
+void CpuBackend::do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const {
+  with_type_of(x, [&]<class T>(T) {
+    if (!y.same_as(x)) std::copy_n(elements<T>(x), x.size(), elements<T>(y));
+    std::copy_n(elements<T>(rows), rows.size(), elements<T>(y) + first * x.cols());
   });
 }
 

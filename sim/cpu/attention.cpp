@@ -1,58 +1,108 @@
+#include <algorithm>
 #include <cmath>
-#include <utility>
 
+#include "sim/cpu/gemm.h"
 #include "sim/cpu/ops.h"
+#include "sim/cpu/scratch.h"
 #include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace cpu {
 namespace {
 
-/// Softmax over the entries first … end−1 of a row of scores; the rest become 0.
-template <class T>
-void softmax_row(T* scores, Index first, Index end, Index tokens) {
-  Row<T> seen(scores + first, end - first);
-  const T largest = seen.maxCoeff();
-  seen = (seen - largest).exp();
-  seen /= seen.sum();
-  Row<T>(scores, first).setZero();
-  Row<T>(scores + end, tokens - end).setZero();
-}
+/// Queries that are treated together: of all scores of a head only theirs, with the tokens that they see, exist at a
+/// time, [query_block, T].
+constexpr Index query_block = 256;
 
-/// Scores [T, T] of one head of one sequence, before the mask.
-template <class T>
-RowMatrix<T> scores_of(const ConstStrided<T>& query, const ConstStrided<T>& key, const AttentionShape& shape) {
-  RowMatrix<T> scores = static_cast<T>(shape.scale()) * query * key.transpose();
-  const T cap = static_cast<T>(shape.scores.soft_cap);
-  if (cap > T(0)) scores.array() = cap * (scores.array() / cap).tanh();
-  return scores;
-}
+/// Scores are kept from here on for a token whose first seen one is `first`: rows of scores begin at a multiple of the
+/// terms that a product adds up at once, so that the sums of a query do not depend on the other queries of its block.
+Index first_kept(Index first) { return first / 256 * 256; }
 
-/// Pattern [T, T] from scores.
+/// The tensors of one head of one sequence: rows of queries [T, e], keys and values [K, e].
 template <class T>
-RowMatrix<T> pattern_of(RowMatrix<T> scores, const AttentionShape& shape) {
-  const Index tokens = scores.rows();
-  for (Index t = 0; t < tokens; ++t) {
-    softmax_row(&scores(t, 0), shape.first_seen(t), shape.end_seen(t, tokens), tokens);
+struct HeadOf {
+  MatrixView<T> query, key, value;
+  Index tokens, keys;
+};
+
+/// Queries first … first + count − 1 and the keys that exist for them: first_key … first_key + keys − 1.
+struct QueryBlock {
+  Index first, count, first_key, keys, stride;
+};
+
+/// Calls body for the blocks of the queries of one head, in order. Rows of scores are `stride` apart, which keeps them
+/// aligned to vectors.
+template <class Body>
+void for_query_blocks(Index tokens, Index all_keys, const AttentionShape& shape, const Body& body) {
+  for (Index first = 0; first < tokens; first += query_block) {
+    const Index count = std::min(query_block, tokens - first);
+    const Index first_key = first_kept(shape.first_seen(first));
+    const Index keys = shape.end_seen(first + count - 1, all_keys) - first_key;
+    body(QueryBlock{first, count, first_key, keys, (keys + 15) / 16 * 16});
   }
-  return scores;
 }
 
-/// One head of one sequence of a tensor [rows, heads·e], Map being Strided or ConstStrided.
-template <class Map, class Pointer>
-Map head_of(Pointer x, Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
-  const Index tokens = rows / shape.sequences;
-  const Index e = shape.head_dim;
-  return Map(x + (sequence * tokens * heads + head) * e, tokens, e, Eigen::OuterStride<>(heads * e));
+/// Entries of the longest block of scores.
+Index block_size(Index tokens, Index keys) { return std::min(query_block, tokens) * ((keys + 15) / 16 * 16); }
+
+/// Turns a row of scores over the seen entries first … end−1 into their softmax; the rest become 0. Returns the
+/// largest magnitude of a score, NaN if one is.
+template <class T>
+T softmax_row(T* scores, Index first, Index end, Index keys) {
+  Row<T> seen(scores + first, end - first);
+  const T peak = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
+  seen = (seen - seen.maxCoeff()).exp();
+  seen *= T(1) / seen.sum();
+  Row<T>(scores, first).setZero();
+  Row<T>(scores + end, keys - end).setZero();
+  return peak;
+}
+
+/// The pattern [count, keys] of a block of queries. With a soft cap `slope` gets its derivative 1 − tanh² at every
+/// score, unless it is null. peak(t, z) is told of the largest magnitude of query t's scores.
+template <class T, class Peak>
+void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
+                const Peak& peak) {
+  gemm_here<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
+               pattern, b.stride);
+  const T scale = static_cast<T>(shape.scale());
+  const T cap = static_cast<T>(shape.scores.soft_cap);
+  for (Index i = 0; i < b.count; ++i) {
+    Row<T> row(pattern + i * b.stride, b.keys);
+    row *= scale;
+    if (cap > T(0)) {
+      row = (row / cap).tanh();
+      if (slope != nullptr) Row<T>(slope + i * b.stride, b.keys) = T(1) - row.square();
+      row *= cap;
+    }
+    const Index t = b.first + i;
+    peak(t,
+         softmax_row(row.data(), shape.first_seen(t) - b.first_key, shape.end_seen(t, h.keys) - b.first_key, b.keys));
+  }
+}
+
+/// One head of one sequence of a tensor [rows, heads·e], which begins with entry `at` and has rows so far apart.
+struct HeadPlace {
+  Index at, row;
+};
+
+HeadPlace place_of(Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
+  return {(sequence * (rows / shape.sequences) * heads + head) * shape.head_dim, heads * shape.head_dim};
+}
+
+template <class T>
+MatrixView<T> head_of(const T* x, const HeadPlace& place) {
+  return {x + place.at, place.row};
 }
 
 /// Turns every pair by its position's angle.
 template <class T>
-void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies) {
+void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies,
+          Index offset) {
   const Index half = head_dim / 2;
 #pragma omp parallel for schedule(static) if (rows * heads * head_dim > worth_threads)
   for (Index row = 0; row < rows; ++row) {
-    const auto position = static_cast<double>(row % tokens);
+    const auto position = static_cast<double>(offset + row % tokens);
     for (Index i = 0; i < half; ++i) {
       const double angle = position * frequencies[static_cast<std::size_t>(i)];
       const T c = static_cast<T>(std::cos(angle));
@@ -69,65 +119,89 @@ void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens,
 }
 
 template <class T>
-void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, const AttentionShape& shape) {
+void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, Index key_rows,
+               const AttentionShape& shape) {
   const Index tokens = rows / shape.sequences;
+  const Index keys = key_rows / shape.sequences;
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
   FirstException failure;
-#pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
+#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * keys > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
     failure.run([&] {
       const Index sequence = unit / shape.heads;
       const Index head = unit % shape.heads;
-      const Index kv_head = head / (shape.heads / shape.kv_heads);
-      const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
-      const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
-      const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
-      auto out = head_of<Strided<T>>(y, rows, shape, shape.heads, sequence, head);
-      RowMatrix<T> z = scores_of<T>(query, key, shape);
-      for (Index t = 0; t < tokens; ++t) {
-        const Index first = shape.first_seen(t);
-        const ConstRow<T> seen(&z(t, first), shape.end_seen(t, tokens) - first);
-        scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
-      }
-      out.noalias() = pattern_of(std::move(z), shape) * value;
+      const HeadPlace at = place_of(rows, shape, shape.heads, sequence, head);
+      const HeadPlace from = place_of(key_rows, shape, shape.kv_heads, sequence, head / (shape.heads / shape.kv_heads));
+      const HeadOf<T> h{head_of(q, at), head_of(k, from), head_of(v, from), tokens, keys};
+      const Scratch<T> pattern(block_size(tokens, keys));
+      for_query_blocks(tokens, keys, shape, [&](const QueryBlock& b) {
+        pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr),
+                   [&](Index t, T peak) { scores[(sequence * tokens + t) * shape.heads + head] = peak; });
+        gemm_here<T>(b.count, shape.head_dim, b.keys, {pattern.data(), b.stride}, h.value.from(b.first_key, 0),
+                     y + at.at + b.first * at.row, at.row);
+      });
     });
   }
   failure.rethrow();
+}
+
+/// Where the gradients of one head go: those of keys and values are added to what is there.
+template <class T>
+struct HeadGradient {
+  T *dquery, *dkey, *dvalue;
+  Index query_row, key_row;
+};
+
+template <class T>
+void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, const HeadGradient<T>& g,
+                             const AttentionShape& shape) {
+  const Index e = shape.head_dim;
+  const Scratch<T> pattern(block_size(h.tokens, h.keys)), dscores(block_size(h.tokens, h.keys));
+  const bool capped = shape.scores.soft_cap > 0.0;
+  const Scratch<T> slope(capped ? block_size(h.tokens, h.keys) : 1);
+  for_query_blocks(h.tokens, h.keys, shape, [&](const QueryBlock& b) {
+    pattern_of(h, b, shape, pattern.data(), capped ? slope.data() : nullptr, [](Index, T) {});
+    const MatrixView<T> dout_here = dout.from(b.first, 0);
+    gemm_here<T>(b.count, b.keys, e, dout_here, h.value.from(b.first_key, 0).transposed(), dscores.data(), b.stride);
+    for (Index i = 0; i < b.count; ++i) {
+      const ConstRow<T> weight(pattern.data() + i * b.stride, b.keys);
+      Row<T> d(dscores.data() + i * b.stride, b.keys);
+      const T mean = (weight * d).sum();
+      d = static_cast<T>(shape.scale()) * weight * (d - mean);
+      if (capped) d *= ConstRow<T>(slope.data() + i * b.stride, b.keys);
+    }
+    const MatrixView<T> dz{dscores.data(), b.stride};
+    const MatrixView<T> p{pattern.data(), b.stride};
+    T* const dkey = g.dkey + b.first_key * g.key_row;
+    T* const dvalue = g.dvalue + b.first_key * g.key_row;
+    gemm_here<T>(b.count, e, b.keys, dz, h.key.from(b.first_key, 0), g.dquery + b.first * g.query_row, g.query_row);
+    gemm_here<T>(b.keys, e, b.count, dz.transposed(), h.query.from(b.first, 0), dkey, g.key_row, Onto::what_is_there);
+    gemm_here<T>(b.keys, e, b.count, p.transposed(), dout_here, dvalue, g.key_row, Onto::what_is_there);
+  });
 }
 
 // One unit of work is one key/value head of one sequence: its query heads add to dk and dv in order.
 template <class T>
 void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, T* dk, T* dv, Index rows,
                         const AttentionShape& shape) {
+  const Index tokens = rows / shape.sequences;
   const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
   const Index group = shape.heads / shape.kv_heads;
-  const T cap = static_cast<T>(shape.scores.soft_cap);
   FirstException failure;
-#pragma omp parallel for schedule(static) if (units * rows * rows > worth_threads)
+#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * tokens > worth_threads)
   for (Index unit = 0; unit < units; ++unit) {
     failure.run([&] {
       const Index sequence = unit / shape.kv_heads;
       const Index kv_head = unit % shape.kv_heads;
-      const auto key = head_of<ConstStrided<T>>(k, rows, shape, shape.kv_heads, sequence, kv_head);
-      const auto value = head_of<ConstStrided<T>>(v, rows, shape, shape.kv_heads, sequence, kv_head);
-      auto dkey = head_of<Strided<T>>(dk, rows, shape, shape.kv_heads, sequence, kv_head);
-      auto dvalue = head_of<Strided<T>>(dv, rows, shape, shape.kv_heads, sequence, kv_head);
-      dkey.setZero();
-      dvalue.setZero();
+      const HeadPlace from = place_of(rows, shape, shape.kv_heads, sequence, kv_head);
+      for (Index t = 0; t < tokens; ++t) {
+        std::fill_n(dk + from.at + t * from.row, shape.head_dim, T(0));
+        std::fill_n(dv + from.at + t * from.row, shape.head_dim, T(0));
+      }
       for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const auto query = head_of<ConstStrided<T>>(q, rows, shape, shape.heads, sequence, head);
-        const auto dout = head_of<ConstStrided<T>>(dy, rows, shape, shape.heads, sequence, head);
-        RowMatrix<T> scores = scores_of<T>(query, key, shape);
-        RowMatrix<T> cap_derivative;  // 1 − tanh²
-        if (cap > T(0)) cap_derivative = T(1) - (scores.array() / cap).square();
-        const RowMatrix<T> pattern = pattern_of(std::move(scores), shape);
-        RowMatrix<T> dscores = dout * value.transpose();
-        const Eigen::Array<T, Eigen::Dynamic, 1> mean = (pattern.array() * dscores.array()).rowwise().sum();
-        dscores.array() = static_cast<T>(shape.scale()) * pattern.array() * (dscores.array().colwise() - mean);
-        if (cap > T(0)) dscores.array() *= cap_derivative.array();
-        head_of<Strided<T>>(dq, rows, shape, shape.heads, sequence, head).noalias() = dscores * key;
-        dkey.noalias() += dscores.transpose() * query;
-        dvalue.noalias() += pattern.transpose() * dout;
+        const HeadPlace at = place_of(rows, shape, shape.heads, sequence, head);
+        attention_backward_head<T>({head_of(q, at), head_of(k, from), head_of(v, from), tokens, tokens},
+                                   head_of(dy, at), {dq + at.at, dk + from.at, dv + from.at, at.row, from.row}, shape);
       }
     });
   }
@@ -141,10 +215,11 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
 
 using cpu::with_type_of;
 
-void CpuBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+void CpuBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                          Tensor& y) const {
   with_type_of(x, [&]<class T>(T) {
-    cpu::rope(elements<T>(x), elements<T>(y), x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies);
+    cpu::rope(elements<T>(x), elements<T>(y), x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies,
+              offset);
   });
 }
 
@@ -152,7 +227,7 @@ void CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                               Attended& a) const {
   with_type_of(q, [&]<class T>(T) {
     cpu::attention(elements<T>(q), elements<T>(k), elements<T>(v), elements<T>(a.mixed), elements<T>(a.scores),
-                   q.rows(), shape);
+                   q.rows(), k.rows(), shape);
   });
 }
 

@@ -23,18 +23,18 @@ void CpuBackend::do_from_host(std::span<const double> values, Tensor& y) const {
 }
 
 void CpuBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
-  constexpr Index piece = Index{1} << 18;  // elements
+  constexpr Index piece = Index{1} << 17;  // elements
   const Index cols = y.cols();
   const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
-  std::vector<double> values(static_cast<std::size_t>(std::min(step, y.rows()) * cols));
-  for (Index first = 0; first < y.rows(); first += step) {
-    const Index count = std::min(step, y.rows() - first);
-    const std::span<double> part(values.data(), static_cast<std::size_t>(count * cols));
-    fill(first, count, part);
-    with_type_of(y, [&]<class T>(T) {
-      std::ranges::transform(part, elements<T>(y) + first * cols, [](double v) { return static_cast<T>(v); });
-    });
-  }
+  const auto from = [&](Index first, Index count) {
+    const auto size = static_cast<std::size_t>(count * cols);
+    if (y.dtype() == DType::f64) {
+      fill.in_f64(first, count, {elements<double>(y) + first * cols, size});
+    } else {
+      fill.in_f32(first, count, {elements<float>(y) + first * cols, size});
+    }
+  };
+  cpu::for_chunks(y.rows(), from, step);
 }
 
 std::vector<std::vector<double>> CpuBackend::do_to_host(std::span<const Tensor> tensors) const {

@@ -15,7 +15,7 @@ class CpuBackend final : public ComposedBackend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] Device device() const override { return Device::host; }
-  [[nodiscard]] bool supports(DType /*dtype*/) const override { return true; }
+  [[nodiscard]] bool supports(DType dtype) const override { return dtype == DType::f64 || dtype == DType::f32; }
 
  protected:
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
@@ -28,13 +28,19 @@ class CpuBackend final : public ComposedBackend {
   void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override;
   void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override;
   void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override;
+  void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const override;
+  void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const override;
+  void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const override;
   void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const override;
   void do_scale(double a, const Tensor& x, Tensor& y) const override;
   void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const override;
   void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override;
   void do_column_sums(const Tensor& x, Tensor& sums) const override;
   void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override;
+  void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const override;
   void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override;
+
+  void do_row_basis(const Tensor& x, RowBasis& b) const override;
 
   void do_activate(Activation kind, const Tensor& x, Tensor& y) const override;
   void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
@@ -49,7 +55,7 @@ class CpuBackend final : public ComposedBackend {
   void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
                         NormGradient& g) const override;
 
-  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                Tensor& y) const override;
   void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                     Attended& a) const override;
@@ -66,12 +72,6 @@ namespace cpu {
 
 using Index = Tensor::Index;
 
-template <class T>
-using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using Strided = Eigen::Map<RowMatrix<T>, 0, Eigen::OuterStride<>>;
-template <class T>
-using ConstStrided = Eigen::Map<const RowMatrix<T>, 0, Eigen::OuterStride<>>;
 template <class T>
 using ConstRow = Eigen::Map<const Eigen::Array<T, 1, Eigen::Dynamic>>;
 template <class T>

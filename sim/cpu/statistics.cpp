@@ -15,18 +15,73 @@ auto in_double(const T* row, Index n) {
   return ConstRow<T>(row, n).template cast<double>();
 }
 
-/// The five moments of a row of n numbers, `step` apart.
+/// Sums over a row in double, one per lane, so that the compiler need not be allowed to reorder them.
+using Lanes = Eigen::Array<double, 1, 16>;
+constexpr Index lanes = Lanes::SizeAtCompileTime;
+
 template <class T>
-void moments_of_row(const T* x, Index n, double* moments, Index step) {
-  const auto row = in_double(x, n);
-  const double mean = row.mean();
-  const double second = (row - mean).square().sum();
-  const double fourth = (row - mean).square().square().sum();
+Lanes lanes_of(const T* x) {
+  return Eigen::Map<const Eigen::Array<T, 1, lanes>>(x).template cast<double>();
+}
+
+/// What one pass over a row finds.
+struct RowSums {
+  double sum = 0.0, squares = 0.0;
+};
+
+template <class T>
+RowSums sums_of_row(const T* x, Index n) {
+  Lanes sum = Lanes::Zero();
+  Lanes squares = Lanes::Zero();
+  Index j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const Lanes v = lanes_of(x + j);
+    sum += v;
+    squares += v.square();
+  }
+  RowSums all{sum.sum(), squares.sum()};
+  for (; j < n; ++j) {
+    const auto v = static_cast<double>(x[j]);
+    all.sum += v;
+    all.squares += v * v;
+  }
+  return all;
+}
+
+/// Σ (x − mean)² and Σ (x − mean)⁴.
+struct CentredSums {
+  double second = 0.0, fourth = 0.0;
+};
+
+template <class T>
+CentredSums centred_sums_of_row(const T* x, Index n, double mean) {
+  Lanes second = Lanes::Zero();
+  Lanes fourth = Lanes::Zero();
+  Index j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const Lanes square = (lanes_of(x + j) - mean).square();
+    second += square;
+    fourth += square.square();
+  }
+  CentredSums all{second.sum(), fourth.sum()};
+  for (; j < n; ++j) {
+    const double d = static_cast<double>(x[j]) - mean;
+    all.second += d * d;
+    all.fourth += d * d * d * d;
+  }
+  return all;
+}
+
+/// The five moments of a row of n numbers, `step` apart. The second pass over the row finds it in the cache.
+template <class T>
+void moments_of_row(const T* x, Index n, const RowSums& sums, double* moments, Index step) {
+  const double mean = sums.sum / static_cast<double>(n);
+  const CentredSums centred = centred_sums_of_row(x, n, mean);
   moments[0] = mean;
-  moments[step] = row.square().mean();
-  moments[2 * step] = second / static_cast<double>(n);
-  moments[3 * step] = static_cast<double>(n) * fourth / (second * second);
-  moments[4 * step] = row.abs().template maxCoeff<Eigen::PropagateNaN>();
+  moments[step] = sums.squares / static_cast<double>(n);
+  moments[2 * step] = centred.second / static_cast<double>(n);
+  moments[3 * step] = static_cast<double>(n) * centred.fourth / (centred.second * centred.second);
+  moments[4 * step] = static_cast<double>(ConstRow<T>(x, n).abs().template maxCoeff<Eigen::PropagateNaN>());
 }
 
 template <class T>
@@ -34,25 +89,15 @@ double dot(const T* x, const T* y, Index n) {
   return (in_double(x, n) * in_double(y, n)).sum();
 }
 
-/// Sums of the unit rows, every thread some columns of them; then one number per sequence. `squares` by row.
-template <class T>
-double token_cosine(const T* x, const double* squares, Index rows, Index cols, int sequences) {
-  const Index tokens = rows / sequences;
-  if (tokens < 2) return std::numeric_limits<double>::quiet_NaN();
-  constexpr Index columns = 64;
-  double total = 0.0;
-  for (Index sequence = 0; sequence < sequences; ++sequence) {
-    Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(cols);
-#pragma omp parallel for schedule(static) if (tokens * cols > worth_threads)
-    for (Index first = 0; first < cols; first += columns) {
-      const Index count = std::min(columns, cols - first);
-      for (Index t = sequence * tokens; t < (sequence + 1) * tokens; ++t) {
-        sum.segment(first, count) += in_double(x + t * cols + first, count).transpose() / std::sqrt(squares[t]);
-      }
-    }
-    total += sum.square().sum() - static_cast<double>(tokens);
-  }
-  return total / (static_cast<double>(sequences) * static_cast<double>(tokens) * static_cast<double>(tokens - 1));
+/// Rows whose unit vectors are added up together, while they are in the cache: a function of the shape alone.
+Index rows_of_chunk(Index tokens) { return std::max<Index>(8, (tokens + 31) / 32); }
+
+/// The mean cosine of the rows of one sequence from the sums of their unit rows, chunk by chunk, each `cols` long.
+double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Index tokens) {
+  Eigen::ArrayXd total = Eigen::ArrayXd::Zero(cols);
+  for (Index c = 0; c < chunks; ++c) total += Eigen::Map<const Eigen::ArrayXd>(sums.data() + c * cols, cols);
+  const auto t = static_cast<double>(tokens);
+  return (total.square().sum() - t) / (t * (t - 1.0));
 }
 
 // NaN compares with nothing, which would break a selection. It counts as infinite, so that it is reported first.
@@ -121,17 +166,46 @@ double median_magnitude(const T* x, Index size) {
   return (static_cast<double>(*lower) + static_cast<double>(*upper)) / 2.0;
 }
 
-/// What needs whole rows, in one pass: a row is read from memory once.
+/// What needs whole rows, in one pass: a row is read from memory once. `units`, unless null, gets the sum of the unit
+/// rows [cols] of rows first … first + count − 1.
 template <class T>
-void measure_rows(const T* x, const T* y, Index rows, Index n, const StatisticsLayout& layout, double* squares,
-                  double* out) {
-#pragma omp parallel for schedule(static) if (rows * n > worth_threads)
-  for (Index t = 0; t < rows; ++t) {
+void measure_rows(const T* x, const T* y, Index first, Index count, const StatisticsLayout& layout, double* out,
+                  double* units) {
+  const Index n = layout.cols;
+  if (units != nullptr) std::fill_n(units, n, 0.0);
+  for (Index t = first; t < first + count; ++t) {
     const T* row = x + t * n;
-    if (layout.moments >= 0) moments_of_row(row, n, out + layout.moments + t, rows);
-    if (squares != nullptr) squares[t] = dot(row, row, n);
+    const bool needs_sums = layout.moments >= 0 || layout.squares >= 0 || units != nullptr;
+    const RowSums sums = needs_sums ? sums_of_row(row, n) : RowSums{};
+    if (layout.moments >= 0) moments_of_row(row, n, sums, out + layout.moments + t, layout.rows);
+    if (layout.squares >= 0) out[layout.squares + t] = sums.squares;
     if (layout.dots >= 0) out[layout.dots + t] = dot(row, y + t * n, n);
+    if (units == nullptr) continue;
+    Eigen::Map<Eigen::Array<double, 1, Eigen::Dynamic>>(units, n) +=
+        in_double(row, n) * (1.0 / std::sqrt(sums.squares));
   }
+}
+
+/// All that needs whole rows; the rows of a sequence fall into chunks, which threads share.
+template <class T>
+void measure_all_rows(const T* x, const T* y, int sequences, const StatisticsLayout& layout, double* out) {
+  const bool with_cosine = layout.cosine >= 0;
+  const Index groups = with_cosine ? sequences : 1;
+  const Index tokens = layout.rows / groups;
+  const Index height = rows_of_chunk(tokens);
+  const Index chunks = (tokens + height - 1) / height;
+  std::vector<double> units(with_cosine ? static_cast<std::size_t>(chunks * layout.cols) : 0);
+  double total = 0.0;
+  for (Index group = 0; group < groups; ++group) {
+#pragma omp parallel for schedule(static) if (tokens * layout.cols > worth_threads)
+    for (Index c = 0; c < chunks; ++c) {
+      measure_rows(x, y, group * tokens + c * height, std::min(height, tokens - c * height), layout, out,
+                   with_cosine ? units.data() + c * layout.cols : nullptr);
+    }
+    if (with_cosine) total += cosine_of(units, chunks, layout.cols, tokens);
+  }
+  if (!with_cosine) return;
+  out[layout.cosine] = tokens < 2 ? std::numeric_limits<double>::quiet_NaN() : total / static_cast<double>(sequences);
 }
 
 template <class T>
@@ -159,20 +233,11 @@ void write_largest(const T* x, Index size, const StatisticsLayout& layout, doubl
 void CpuBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
                             Tensor& numbers) const {
   double* out = elements<double>(numbers);
-  std::vector<double> kept;
-  double* squares = layout.squares < 0 ? nullptr : out + layout.squares;
-  if (layout.cosine >= 0 && squares == nullptr) {
-    kept.resize(static_cast<std::size_t>(x.rows()));
-    squares = kept.data();
-  }
   cpu::with_type_of(x, [&]<class T>(T) {
     const T* in = elements<T>(x);
     const T* other = layout.dots < 0 ? nullptr : elements<T>(request.dots_with);
-    if (layout.moments >= 0 || squares != nullptr || layout.dots >= 0) {
-      cpu::measure_rows(in, other, x.rows(), x.cols(), layout, squares, out);
-    }
-    if (layout.cosine >= 0) {
-      out[layout.cosine] = cpu::token_cosine(in, squares, x.rows(), x.cols(), request.cosine_of_sequences);
+    if (layout.moments >= 0 || layout.squares >= 0 || layout.dots >= 0 || layout.cosine >= 0) {
+      cpu::measure_all_rows(in, other, request.cosine_of_sequences, layout, out);
     }
     if (layout.columns >= 0) cpu::column_maxima(in, x.rows(), x.cols(), out + layout.columns);
     cpu::write_largest(in, x.size(), layout, out);

@@ -43,6 +43,10 @@ class EmulatedBackend final : public Backend {
     y = rounded(inner_.gather(table, ids));
   }
 
+  void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const override {
+    y = inner_.replace_rows(x, first, rows);
+  }
+
   void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override {
     std::vector<double> partial(static_cast<std::size_t>(w.rows()), 0.0);
     std::vector<double> product = partial;
@@ -98,13 +102,13 @@ class EmulatedBackend final : public Backend {
     tell(&gain, Inner::normalised, peaks.normalised);
     tell(&gain, Inner::gained, peaks.gained);
   }
-  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                Tensor& y) const override {
     const Index tokens = x.rows() / sequences;
     const Index head_dim = x.cols() / heads;
     std::vector<double> turned(static_cast<std::size_t>(x.cols()), 0.0);
     for (Index first = 0; first < x.size(); first += head_dim) {
-      ops_.rope(elements<double>(x) + first, elements<double>(y) + first, head_dim, first / x.cols() % tokens,
+      ops_.rope(elements<double>(x) + first, elements<double>(y) + first, head_dim, offset + first / x.cols() % tokens,
                 frequencies, turned.data() + first % x.cols());
     }
     tell(nullptr, Inner::turned, turned);
@@ -120,7 +124,7 @@ class EmulatedBackend final : public Backend {
                                    .denominator_sum = per_head,
                                    .mixed_sum = std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
     ops_.attention(elements<double>(q), elements<double>(k), elements<double>(v), elements<double>(a.mixed),
-                   elements<double>(a.scores), q.rows(), shape, peaks);
+                   elements<double>(a.scores), q.rows(), k.rows(), shape, peaks);
     tell(nullptr, Inner::dot_sum, peaks.dot_sum);
     tell(nullptr, Inner::dot, peaks.dot);
     tell(nullptr, Inner::scaled_dot, peaks.scaled);
@@ -157,9 +161,19 @@ class EmulatedBackend final : public Backend {
   void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override {
     dw = inner_.linear_backward_weight(dy, x);
   }
+  void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const override {
+    square = inner_.linear_weight_square(dy, x);
+  }
+  void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const override {
+    do_linear(x, normal(w.rows, w.cols, x.dtype(), w.key, w.stddev), y);
+  }
+  void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const override {
+    do_linear_backward_input(dy, normal(w.rows, w.cols, dy.dtype(), w.key, w.stddev), dx);
+  }
   void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override {
     sums = inner_.scatter_add(dy, ids, sums.rows());
   }
+  void do_row_basis(const Tensor& x, RowBasis& b) const override { b = inner_.row_basis(x, !b.basis.empty()); }
   void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
                         NormGradient& g) const override {
     g = inner_.norm_backward(kind, x, gain, dy, eps, static_cast<int>(x.cols() / gain.cols()));

@@ -84,16 +84,17 @@ void Ops::softmax(std::span<double> scores, double& denominator_sum) {
 }
 
 void Ops::attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
-                    const AttentionShape& shape, AttentionPeaks& peaks) {
+                    Index key_rows, const AttentionShape& shape, AttentionPeaks& peaks) {
   const Index tokens = rows / shape.sequences;
+  const Index keys = key_rows / shape.sequences;
   const Index e = shape.head_dim;
   const Index q_stride = shape.heads * e;
   const Index kv_stride = shape.kv_heads * e;
   for (Index row = 0; row < rows; ++row) {
     const Index t = row % tokens;
-    const Index sequence = row - t;
+    const Index sequence = row / tokens * keys;  // its first key's row
     const Index first = shape.first_seen(t);
-    const Index seen = shape.end_seen(t, tokens) - first;
+    const Index seen = shape.end_seen(t, keys) - first;
     weights_.resize(static_cast<std::size_t>(seen));
     for (Index head = 0; head < shape.heads; ++head) {
       const auto h = static_cast<std::size_t>(head);

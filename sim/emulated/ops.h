@@ -51,7 +51,7 @@ class Ops {
   void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies,
             double* turned) const;
   void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
-                 const AttentionShape& shape, AttentionPeaks& peaks);
+                 Index key_rows, const AttentionShape& shape, AttentionPeaks& peaks);
   /// One op: computed in the format of sums, then stored. The tanh form of GELU may be a chain of stored ops.
   [[nodiscard]] double activation(Activation kind, double x) const;
   /// z/c, tanh, ·c, each stored; `inner` is the peak of the first two.

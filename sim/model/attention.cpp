@@ -1,12 +1,18 @@
+#include "sim/model/key_value_cache.h"
 #include "sim/model/sublayer.h"
 
 namespace periscope {
 namespace {
 
+int layer_of(const SublayerPass& p) { return p.sublayer() / 2; }
+
+/// Tokens of the sequence before those of this pass.
+Tensor::Index offset_of(const StackContext& c) { return c.cache != nullptr ? c.cache->tokens() : 0; }
+
 AttentionShape shape_of(const SublayerPass& p) {
   const StackContext& c = p.context();
   const ModelSpec& m = c.model;
-  return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(p.sublayer() / 2)};
+  return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
 }
 
 /// What turns a projection into what the heads read: QK-norm, then RoPE.
@@ -22,15 +28,22 @@ Tensor heads_forward(SublayerPass& p, const Heads& heads, const Tensor& projecte
   const StackContext& c = p.context();
   const Tensor x = c.model.qk_norm != QkNorm::none ? p.norm(heads.norm, projected) : projected;
   if (!c.model.rope) return x;
-  return c.ops.rope(x, heads.count, c.sequences, c.model.rope_frequencies_at(p.sublayer() / 2));
+  return c.ops.rope(x, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p)), offset_of(c));
 }
 
 Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
   const StackContext& c = p.context();
   const Tensor dx =
-      c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(p.sublayer() / 2))
-                   : dy;
+      c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p))) : dy;
   return c.model.qk_norm != QkNorm::none ? p.norm_back(heads.norm, dx) : dx;
+}
+
+/// Attention to the keys and values of this pass, and to those of the tokens before it.
+Attended attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const StackContext& c = p.context();
+  if (c.cache == nullptr) return c.ops.attention(q, k, v, shape_of(p));
+  const KeysAndValues& all = c.cache->extend(c.ops, layer_of(p), k, v);
+  return c.ops.attention(q, all.k, all.v, shape_of(p));
 }
 
 }  // namespace
@@ -41,7 +54,7 @@ Tensor attention_forward(SublayerPass& p, const Tensor& a_out) {
   const Tensor v = p.emit(Signal::v, p.linear(Weight::v, p.emit(Signal::v_in, a_out)));
   const Tensor q = p.emit(Signal::q, heads_forward(p, query_heads(p), q_projected));
   const Tensor k = p.emit(Signal::k, heads_forward(p, key_heads(p), k_projected));
-  const Attended attended = p.context().ops.attention(q, k, v, shape_of(p));
+  const Attended attended = attend(p, q, k, v);
   p.emit(Signal::scores, attended.scores);
   return p.linear(Weight::o, p.emit(Signal::mixed, attended.mixed));
 }

@@ -4,13 +4,17 @@
 
 namespace periscope {
 
+class KeyValueCache;
+
 /// What a pass through a stack works with. `sequences` sequences of equal length lie one after the other in
-/// the rows of every activation [N, D].
+/// the rows of every activation [N, D]. With a cache the rows are the tokens that follow those of the cache, in one
+/// sequence, and there is no way back.
 struct StackContext {
   const Backend& ops;
   const ModelSpec& model;
   const WeightSource& weights;
   int sequences = 1;
+  KeyValueCache* cache = nullptr;
 };
 
 }  // namespace periscope

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "sim/model/key_value_cache.h"
+
 namespace periscope {
 
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -22,9 +24,10 @@ namespace {
 /// Rows of the position table, for every token.
 std::vector<int> positions_of(const StackContext& c, std::size_t tokens) {
   const std::size_t length = tokens / static_cast<std::size_t>(c.sequences);
+  const int before = c.cache != nullptr ? static_cast<int>(c.cache->tokens()) : 0;
   std::vector<int> positions(tokens);
   for (std::size_t i = 0; i < tokens; ++i) {
-    positions[i] = static_cast<int>(i % length) + c.model.embedding.position_offset;
+    positions[i] = before + static_cast<int>(i % length) + c.model.embedding.position_offset;
   }
   return positions;
 }

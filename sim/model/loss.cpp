@@ -45,8 +45,9 @@ Loss loss_of(const StackContext& c, const Tensor& output, std::span<const int> l
 }
 
 Backpropagated backpropagate(const StackContext& c, const Tensor& input, std::span<const int> labels,
-                             const Hooks& hooks) {
+                             const Hooks& hooks, std::size_t budget) {
   StackTape tape;
+  tape.budget = budget;
   const Tensor output = stack_forward(c, input, hooks, &tape).output;
   const Loss loss = loss_of(c, output, labels, hooks);
   return {loss.value, loss.logits, stack_backward(tape, loss.doutput)};

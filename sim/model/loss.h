@@ -35,8 +35,8 @@ struct Backpropagated {
   Tensor dinput;  ///< gradient of the stack's input, before the embedding norm [N, D]
 };
 
-/// Forward pass, loss and backward pass.
+/// Forward pass, loss and backward pass, with a tape of that budget.
 Backpropagated backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels,
-                             const Hooks& hooks);
+                             const Hooks& hooks, std::size_t budget = StackTape().budget);
 
 }  // namespace periscope

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "sim/model/sublayer.h"
 
 namespace periscope {
@@ -21,17 +23,18 @@ Tensor mlp_forward(SublayerPass& p, const Tensor& a_out) {
 Tensor mlp_backward(SublayerPass& p, const Tensor& df_out) {
   const StackContext& c = p.context();
   const Activation activation = activation_of(c.model.mlp);
-  const Tensor dhidden = p.emit_back(Signal::hidden, p.linear_back(Weight::down, df_out));
-  const auto back = [&](Weight weight, Signal input, Signal output, const Tensor& dy) {
-    return p.emit_back(input, p.linear_back(weight, p.emit_back(output, dy)));
+  // The widest gradients of a stack: none is held for longer than it is needed.
+  Tensor dhidden = p.emit_back(Signal::hidden, p.linear_back(Weight::down, df_out));
+  const auto back = [&](Weight weight, Signal input, Signal output, Tensor dy) {
+    return p.emit_back(input, p.linear_back(weight, p.emit_back(output, std::move(dy))));
   };
   if (!is_gated(c.model.mlp)) {
-    const Tensor dup = c.ops.activate_backward(activation, p.at(Signal::up), dhidden);
-    return back(Weight::up, Signal::up_in, Signal::up, dup);
+    Tensor dup = c.ops.activate_backward(activation, p.at(Signal::up), std::exchange(dhidden, {}));
+    return back(Weight::up, Signal::up_in, Signal::up, std::move(dup));
   }
-  const GatedGradient g = c.ops.gated_backward(activation, p.at(Signal::gate), p.at(Signal::up), dhidden);
-  const Tensor from_gate = back(Weight::gate, Signal::gate_in, Signal::gate, g.dgate);
-  return c.ops.axpby(1.0, from_gate, 1.0, back(Weight::up, Signal::up_in, Signal::up, g.dup));
+  GatedGradient g = c.ops.gated_backward(activation, p.at(Signal::gate), p.at(Signal::up), std::exchange(dhidden, {}));
+  const Tensor from_gate = back(Weight::gate, Signal::gate_in, Signal::gate, std::move(g.dgate));
+  return c.ops.axpby(1.0, from_gate, 1.0, back(Weight::up, Signal::up_in, Signal::up, std::move(g.dup)));
 }
 
 }  // namespace periscope

@@ -29,7 +29,11 @@ Streams pass_sublayers(const StackContext& c, Streams streams, int first, int en
     const bool keep = tape != nullptr && tape->budget > 0;
     auto pass =
         std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_the_way_back : Keep::nothing);
-    if (tape != nullptr) tape->streams.push_back(streams);
+    if (tape != nullptr) {
+      // What enters an MLP comes out of the attention before it, which the way back computes again anyhow.
+      const bool comes_again = !ModelSpec::is_attention(l) && l > first && !tape->passes.back();
+      tape->streams.push_back(comes_again ? Streams{} : streams);
+    }
     streams = sublayer_forward(*pass, streams);
     if (tape == nullptr) continue;
     const bool fits = keep && pass->bytes() <= tape->budget;
@@ -69,6 +73,12 @@ Streams back_through_sublayers(StackTape& tape, Streams gradients) {
   while (!tape.streams.empty()) {
     const int l = static_cast<int>(tape.streams.size()) - 1;
     std::unique_ptr<SublayerPass> pass = std::move(tape.passes.back());
+    if (!pass && tape.streams.back().x.empty()) {
+      auto before =
+          std::make_unique<SublayerPass>(*tape.context, tape.hooks, l - 1, Pass::recomputation, Keep::for_the_way_back);
+      tape.streams.back() = sublayer_forward(*before, tape.streams[tape.streams.size() - 2]);
+      tape.passes[tape.passes.size() - 2] = std::move(before);
+    }
     if (!pass) {
       pass = std::make_unique<SublayerPass>(*tape.context, tape.hooks, l, Pass::recomputation, Keep::for_the_way_back);
       (void)sublayer_forward(*pass, tape.streams.back());

@@ -14,14 +14,14 @@ struct StackOutput {
   Tensor output;  ///< after the final norm; ResiDual: stream + N(r) [N, D]
 };
 
-/// What a backward pass needs of the forward pass. Of every sublayer the streams that entered are kept, and the signals
-/// inside as long as the budget lasts; the other sublayers are computed again. Results do not depend on the budget.
+/// What a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the signals
+/// inside as long as the budget lasts; the other layers are computed again. Results do not depend on the budget.
 struct StackTape {
   std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside sublayers
   const StackContext* context = nullptr;
   Hooks hooks = {};
-  std::unique_ptr<SublayerPass> entry;                ///< before the first sublayer
-  std::vector<Streams> streams;                       ///< before every sublayer that was passed
+  std::unique_ptr<SublayerPass> entry;  ///< before the first sublayer
+  std::vector<Streams> streams;         ///< before every sublayer; empty before an MLP that is computed again
   std::vector<std::unique_ptr<SublayerPass>> passes;  ///< of these sublayers, null if not kept
   std::unique_ptr<SublayerPass> exit;                 ///< after the last one: final norm
 };

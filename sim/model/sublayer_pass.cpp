@@ -51,7 +51,11 @@ SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublaye
       sublayer_(sublayer),
       pass_(pass),
       keep_(keep),
-      weights_(context.weights.fetch(sublayer)) {}
+      weights_(context.weights.fetch(sublayer)) {
+  if (keep == Keep::for_the_way_back && context.cache != nullptr) {
+    throw std::logic_error("a pass with a key/value cache has no way back: earlier tokens' signals are gone");
+  }
+}
 
 Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x) const {
   const Emission at{sublayer_, signal, pass};
@@ -71,14 +75,16 @@ Tensor SublayerPass::emit_back(Signal signal, Tensor dx) { return hooked(Pass::b
 
 Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
   const LinearWeights& w = weights_.matrix(weight);
-  std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x);
+  std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x, keep_);
   Tensor y = reading->output();
   if (keep_ == Keep::for_the_way_back) readings_[weight] = std::move(reading);
   return w.bias.empty() ? y : context_.ops.add_row(std::move(y), w.bias);
 }
 
 Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
-  LinearReading& reading = *kept_in(readings_, weight);
+  kept_in(readings_, weight);  // throws if there is none
+  const std::unique_ptr<LinearReading> taken = std::move(readings_.extract(weight).mapped());
+  LinearReading& reading = *taken;
   tell(id_of(weight, ParameterId::Part::matrix),
        {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_squares(dy); }});
   if (!weights_.matrix(weight).bias.empty()) {

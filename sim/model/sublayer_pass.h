@@ -9,9 +9,6 @@
 
 namespace periscope {
 
-/// Whether a pass keeps what its way back needs.
-enum class Keep { nothing, for_the_way_back };
-
 /// One pass through sublayer 0 … 2L−1, or through what lies before the first (−1) or after the last (2L). The modules
 /// send every signal through `emit` as it arises and every matrix and norm through `linear` and `norm`, so that what is
 /// recorded, replaced and kept is one rule for all of them. The way back goes through the same pass, if it kept what it
@@ -34,6 +31,7 @@ class SublayerPass {
   /// What goes on in the place of a signal's gradient.
   Tensor emit_back(Signal signal, Tensor dx);
   /// Gradient of what `weight` read, from that of what came out. Gradient recorders are told that of its parameters.
+  /// Once for every matrix: what it read is then given back.
   Tensor linear_back(Weight weight, const Tensor& dy);
   Tensor norm_back(Weight weight, const Tensor& dy);
   /// Tells gradient recorders of a table, of which rows were looked up.

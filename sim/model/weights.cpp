@@ -35,22 +35,22 @@ Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight tab
   return ops.gather(source.fetch(-1).matrix(table).map->dense(), ids);
 }
 
-Tensor GeneratedWeights::matrix(int layer, Weight weight) const {
+std::shared_ptr<const LinearMap> GeneratedWeights::matrix(int layer, Weight weight) const {
   const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
   const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
-  return backend_.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, weight));
+  return drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, weight)});
 }
 
 Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
   const auto [rows, cols] = shape_of(spec_.model, table);
   const auto width = static_cast<std::size_t>(cols);
   const double stddev = stddev_of(spec_, table);
-  const auto fill = [&, of = rows](Tensor::Index first, Tensor::Index count, std::span<double> values) {
+  const auto fill = [&, of = rows]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const int id = ids[static_cast<std::size_t>(first) + i];
       if (id < 0 || id >= of) throw std::out_of_range("a row that the table does not have");
       const auto begin = static_cast<std::uint64_t>(id) * width;
-      fill_normal<double>({seed_, 0, stream_of(table)}, begin, stddev, values.subspan(i * width, width));
+      fill_normal<T>({seed_, 0, stream_of(table)}, begin, stddev, values.subspan(i * width, width));
     }
   };
   return ops.from_rows(static_cast<Tensor::Index>(ids.size()), cols, dtype_, fill);
@@ -71,7 +71,7 @@ SublayerWeights GeneratedWeights::fetch(int sublayer) const {
       weights.norms[weight] = norm(weight);
     } else {
       const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
-      weights.linear[weight] = {dense_map([this, layer, weight] { return matrix(layer, weight); }), {}};
+      weights.linear[weight] = {matrix(layer, weight), {}};
     }
   }
   return weights;

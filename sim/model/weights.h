@@ -64,8 +64,10 @@ class GeneratedWeights final : public WeightSource {
   /// Draws no other rows.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
+  /// A matrix or table. The layer of what no layer owns is 0.
+  [[nodiscard]] std::shared_ptr<const LinearMap> matrix(int layer, Weight weight) const;
+
  private:
-  [[nodiscard]] Tensor matrix(int layer, Weight weight) const;
   [[nodiscard]] NormWeights norm(Weight weight) const;
 
   const Backend& backend_;

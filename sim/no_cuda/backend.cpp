@@ -1,10 +1,10 @@
-#include "sim/no_cuda/backend.h"
+#include "sim/cuda/backend.h"
 
 #include "sim/spec/error.h"
 
 namespace periscope {
 
-std::unique_ptr<Backend> make_cuda_backend() {
+std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& /*options*/) {
   throw ConfigError("device = \"cuda\": this build has no CUDA backend; use cpu or reference");
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 /// A standard normal number from one 32-bit word, by IEEE binary32 sums, products, fma and square roots in the order
 /// that stands here, and by operations on bits: the same bits on every device. Files that include this are compiled
@@ -27,21 +28,23 @@ struct UnitNormalTable {
       0x1.256f0cp-22F, -0x1.784c72p-20F, 0x1.fe9612p-23F,  0x1.670198p-24F,  -0x1.7e83ap-26F};
 };
 
-/// Σ_i c[k+2i] t2^i. Compilers vectorise loops over numbers only if all of this is inlined.
-template <std::size_t k, std::size_t n>
-[[gnu::always_inline]] inline float every_second(const std::array<float, n>& c, float t2) {
-  if constexpr (k + 2 < n) {
-    return std::fma(every_second<k + 2>(c, t2), t2, c[k]);
+/// Σ_i c[k+2i] t2^i. Compilers vectorise loops over numbers only if all of this is inlined. The functions here are
+/// constexpr, and the coefficients constants of their own, so that device code may use them.
+template <const auto& c, std::size_t k>
+[[gnu::always_inline]] constexpr float every_second(float t2) {
+  constexpr float here = c[k];
+  if constexpr (k + 2 < std::size(c)) {
+    return std::fma(every_second<c, k + 2>(t2), t2, here);
   } else {
-    return c[k];
+    return here;
   }
 }
 
 /// Σ_k c[k] t^k.
-template <std::size_t n>
-[[gnu::always_inline]] inline float polynomial(const std::array<float, n>& c, float t) {
+template <const auto& c>
+[[gnu::always_inline]] constexpr float polynomial(float t) {
   const float t2 = t * t;
-  return std::fma(every_second<1>(c, t2), t, every_second<0>(c, t2));
+  return std::fma(every_second<c, 1>(t2), t, every_second<c, 0>(t2));
 }
 
 /// The top bit is the sign, the others are a number m: z = ±Φ⁻¹(½ + ½x) for x = (m + ½)/2³¹. Words that differ in the
@@ -52,7 +55,7 @@ template <std::size_t n>
 /// z = x·f(w), w = −log2(1 − x²). The largest relative error is 2.2e-7, 2.7 units in the last place. As m grows z
 /// grows, except that rounding takes it back by at most 2 units in the last place.
 template <class Table = UnitNormalTable>
-[[gnu::always_inline]] inline float unit_normal(std::uint32_t word) {
+[[gnu::always_inline]] constexpr float unit_normal(std::uint32_t word) {
   const auto m = static_cast<std::int32_t>(word & 0x7fffffffU);
   const float x = std::fma(static_cast<float>(m), 0x1p-31F, 0x1p-32F);
   const float rest = std::fma(static_cast<float>(0x7fffffff - m), 0x1p-31F, 0x1p-32F);  // 1 − x
@@ -61,9 +64,12 @@ template <class Table = UnitNormalTable>
   const auto bits = std::bit_cast<std::int32_t>(v);
   const std::int32_t e = (bits - 0x3f3504f3) >> 23;
   const float r = std::bit_cast<float>(bits - e * (1 << 23)) - 1.0F;
-  const float w = std::fma(-r, polynomial(Table::logarithm, r), -static_cast<float>(e));
-  const float t = std::sqrt(w + Table::shift) - Table::centre;
-  const float z = x * std::fma(w, polynomial(Table::factor, t), Table::at_zero);
+  const float w = std::fma(-r, polynomial<Table::logarithm>(r), -static_cast<float>(e));
+  constexpr float shift = Table::shift;
+  constexpr float centre = Table::centre;
+  constexpr float at_zero = Table::at_zero;
+  const float t = std::sqrt(w + shift) - centre;
+  const float z = x * std::fma(w, polynomial<Table::factor>(t), at_zero);
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(z) | (word & 0x80000000U));
 }
 

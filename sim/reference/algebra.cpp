@@ -81,6 +81,11 @@ void ReferenceBackend::do_gather(const Tensor& table, std::span<const int> ids, 
   for (const int id : ids) out = std::copy_n(elements<double>(table) + id * y.cols(), y.cols(), out);
 }
 
+void ReferenceBackend::do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const {
+  if (!y.same_as(x)) std::copy_n(elements<double>(x), x.size(), elements<double>(y));
+  std::copy_n(elements<double>(rows), rows.size(), elements<double>(y) + first * x.cols());
+}
+
 void ReferenceBackend::do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const {
   double* out = elements<double>(sums);
   std::fill_n(out, sums.size(), 0.0);

@@ -24,7 +24,7 @@ double score_derivative(const AttentionShape& shape, double dot) {
 }  // namespace
 
 void ReferenceBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
-                               Tensor& y) const {
+                               Index offset, Tensor& y) const {
   const Index tokens = x.rows() / sequences;
   const Index head_dim = x.cols() / heads;
   const Index half = head_dim / 2;
@@ -33,7 +33,7 @@ void ReferenceBackend::do_rope(const Tensor& x, int heads, int sequences, std::s
   for (Index first = 0; first < x.size(); first += head_dim) {
     const double* in = from + first;
     double* out = to + first;
-    const auto position = static_cast<double>(first / x.cols() % tokens);
+    const auto position = static_cast<double>(offset + first / x.cols() % tokens);
     for (Index i = 0; i < half; ++i) {
       const double angle = position * frequencies[static_cast<std::size_t>(i)];
       out[i] = in[i] * std::cos(angle) - in[i + half] * std::sin(angle);
@@ -51,22 +51,23 @@ void ReferenceBackend::do_attention(const Tensor& queries, const Tensor& keys, c
   double* scores = elements<double>(a.scores);
   const Index rows = queries.rows();
   const Index tokens = rows / shape.sequences;
+  const Index key_tokens = keys.rows() / shape.sequences;
   const Index e = shape.head_dim;
   const Index q_stride = shape.heads * e;
   const Index kv_stride = shape.kv_heads * e;
-  std::vector<double> weight(static_cast<std::size_t>(tokens));
+  std::vector<double> weight(static_cast<std::size_t>(key_tokens));
   for (Index sequence = 0; sequence < shape.sequences; ++sequence) {
     for (Index head = 0; head < shape.heads; ++head) {
       const Index kv_head = head / (shape.heads / shape.kv_heads);
       for (Index t = 0; t < tokens; ++t) {
         const double* query = q + (sequence * tokens + t) * q_stride + head * e;
         const Index first = shape.first_seen(t);
-        const Index end = shape.end_seen(t, tokens);
+        const Index end = shape.end_seen(t, key_tokens);
         double largest = -HUGE_VAL;
         double& magnitude = scores[(sequence * tokens + t) * shape.heads + head];
         magnitude = 0.0;
         for (Index s = first; s < end; ++s) {
-          const double* key = k + (sequence * tokens + s) * kv_stride + kv_head * e;
+          const double* key = k + (sequence * key_tokens + s) * kv_stride + kv_head * e;
           double dot = 0.0;
           for (Index i = 0; i < e; ++i) dot += query[i] * key[i];
           const double z = weight[static_cast<std::size_t>(s)] = score(shape, dot);
@@ -83,8 +84,8 @@ void ReferenceBackend::do_attention(const Tensor& queries, const Tensor& keys, c
         for (Index i = 0; i < e; ++i) {
           out[i] = 0.0;
           for (Index s = first; s < end; ++s) {
-            out[i] +=
-                weight[static_cast<std::size_t>(s)] / total * v[(sequence * tokens + s) * kv_stride + kv_head * e + i];
+            out[i] += weight[static_cast<std::size_t>(s)] / total *
+                      v[(sequence * key_tokens + s) * kv_stride + kv_head * e + i];
           }
         }
       }

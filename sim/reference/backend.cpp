@@ -19,7 +19,7 @@ void ReferenceBackend::do_from_host(std::span<const double> values, Tensor& y) c
 }
 
 void ReferenceBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
-  fill(0, y.rows(), {elements<double>(y), static_cast<std::size_t>(y.size())});
+  fill.in_f64(0, y.rows(), {elements<double>(y), static_cast<std::size_t>(y.size())});
 }
 
 std::vector<std::vector<double>> ReferenceBackend::do_to_host(std::span<const Tensor> tensors) const {

@@ -30,7 +30,10 @@ class ReferenceBackend final : public ComposedBackend {
   void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override;
   void do_column_sums(const Tensor& x, Tensor& sums) const override;
   void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override;
+  void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const override;
   void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override;
+
+  void do_row_basis(const Tensor& x, RowBasis& b) const override;
 
   void do_activate(Activation kind, const Tensor& x, Tensor& y) const override;
   void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
@@ -42,7 +45,7 @@ class ReferenceBackend final : public ComposedBackend {
   void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
                         NormGradient& g) const override;
 
-  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
+  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                Tensor& y) const override;
   void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                     Attended& a) const override;

@@ -134,15 +134,17 @@ struct StackSpec {
 void validate(const StackSpec& spec);
 
 /// A model size of the Peri-LN paper's Table 4. Hidden width 4·D and 8 key/value heads are not in the
-/// paper: they are inferred from the parameter counts that the names state.
+/// paper: they are inferred from the parameter counts that the names state. 70B is the shape of public models of that
+/// size, as Llama 2.
 struct Preset {
   std::string_view name;
   int layers, width, heads, kv_heads, head_dim, mlp_width;
 };
-inline constexpr std::array<Preset, 3> presets{
+inline constexpr std::array<Preset, 4> presets{
     Preset{"400M", 24, 1024, 8, 8, 128, 4096},
     Preset{"1.5B", 24, 2048, 16, 8, 128, 8192},
     Preset{"3.2B", 32, 2560, 16, 8, 160, 10240},
+    Preset{"70B", 80, 8192, 64, 8, 128, 28672},
 };
 
 }  // namespace periscope

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
 /// The registry of random streams: every number that tells two streams apart stands in this file.
@@ -15,6 +16,7 @@ enum class Stream : std::uint32_t {
   common_input = 101,
   token_ids = 102,
   labels = 103,
+  // 300 … 399 and 400 … 499: what matrix-free weights draw, see matrix_free_forward and matrix_free_back
   attack_start = 200,  ///< certify's gradient ascent; `layer` is the restart
   attack_ids = 201,    ///< certify's search over token ids; `layer` is the restart
   verify_case = 1000,  ///< `layer` is the number of the case, likewise below
@@ -22,9 +24,30 @@ enum class Stream : std::uint32_t {
   verify_massive = 1002,
   soundness_checkpoint = 1003,
   soundness_run = 1004,
+  // 4000 … 4999: stochastic rounding, see rounding_stream
 };
 
 [[nodiscard]] constexpr Stream stream_of(Weight weight) { return Stream{static_cast<std::uint32_t>(weight)}; }
+
+/// What a matrix-free matrix draws forward and on the way back (sim/model/matrix_free.h).
+[[nodiscard]] constexpr Stream matrix_free_forward(Weight weight) {
+  return Stream{300 + static_cast<std::uint32_t>(weight)};
+}
+[[nodiscard]] constexpr Stream matrix_free_back(Weight weight) {
+  return Stream{400 + static_cast<std::uint32_t>(weight)};
+}
+
+/// What is rounded stochastically in a number format: a signal or its gradient; a matrix or gain, its bias, what the
+/// matrix reads, and the gradient of its output.
+enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
+
+/// `layer` of the key is the sublayer + 1.
+[[nodiscard]] constexpr Stream rounding_stream(Signal signal, Rounded what) {
+  return Stream{4000 + 100 * static_cast<std::uint32_t>(what) + static_cast<std::uint32_t>(signal)};
+}
+[[nodiscard]] constexpr Stream rounding_stream(Weight weight, Rounded what) {
+  return Stream{4500 + 100 * static_cast<std::uint32_t>(what) + static_cast<std::uint32_t>(weight)};
+}
 
 /// Names one stream of random numbers. Distinct keys give independent streams: layer and stream are part of the
 /// generator's counter, the seed is its key.

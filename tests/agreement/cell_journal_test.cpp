@@ -164,7 +164,7 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   std::atomic<int> asked = 0;
   Progress patient(true, [&] { return false; });
   CHECK_FALSE(converge::run(config, patient).stopped_early);
-  Progress impatient(true, [&] { return ++asked > 60; });  // in the second stack
+  Progress impatient(true, [&] { return ++asked > 250; });  // in the second stack: a seed asks four times
   const converge::ConvergeResult result = converge::run(config, impatient);
   CHECK(result.stopped_early);
   REQUIRE(result.fits.size() == 2);

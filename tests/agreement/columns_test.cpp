@@ -104,7 +104,7 @@ TEST_CASE("what is not declared is refused, and so is a bad declaration") {
 
 TEST_CASE("every result has a schema whose units are known ones") {
   std::set<std::string> kinds;
-  const std::set<std::string> known{"", "1", "nat", "nat2", "s"};
+  const std::set<std::string> known{"", "1", "dB", "nat", "nat2", "s"};
   for (const Schema* schema : result_schemas()) {
     CHECK(kinds.insert(schema->kind()).second);
     for (const ColumnSpec& c : schema->columns()) {

@@ -38,8 +38,14 @@ struct Planted {
     count = seeds;
   }
   [[nodiscard]] Agreement judged(const AgreementOptions& options = {}, bool contrasts = false) const {
-    return judge({{spec, measured, count, 0, DType::f64, prediction, contrasts ? &per_seed : nullptr}}, options)
-        .front();
+    const Comparison comparison{.spec = spec,
+                                .measured = measured,
+                                .seeds = count,
+                                .diverged_seeds = 0,
+                                .dtype = DType::f64,
+                                .prediction = prediction,
+                                .per_seed = contrasts ? &per_seed : nullptr};
+    return judge({comparison}, options).front();
   }
 
   StackSpec spec;

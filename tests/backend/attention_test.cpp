@@ -88,6 +88,11 @@ TEST_CASE("attention: causal and not, equal and grouped heads, several sequences
     }
     check_attention(target, {4, 2, 32, 2, true}, 257, 1.0);
     check_attention(target, {4, 2, 32, 2, false}, 257, 1.0);
+    // several blocks of queries, and windows that begin within them
+    for (const int window : {0, 1, 90, 256, 300}) {
+      check_attention(target, {2, 1, 5, 1, true, {.window = window}}, 601, 1.0);
+      check_attention(target, {2, 1, 5, 1, false, {.soft_cap = 1.5, .window = window}}, 601, 1.0);
+    }
   }
 }
 
@@ -155,6 +160,118 @@ TEST_CASE("attention: a later token changes no earlier output if causal, not one
             .mixed);
     CHECK(first_difference(after, before) == 32 * 16);
   }
+}
+
+/// Rows first … of every sequence of x.
+Tensor last_tokens(const Backend& ops, const Tensor& x, int sequences, Index first) {
+  std::vector<int> rows;
+  const Index tokens = x.rows() / sequences;
+  for (Index row = 0; row < x.rows(); ++row) {
+    if (row % tokens >= first) rows.push_back(static_cast<int>(row));
+  }
+  return ops.gather(x, rows);
+}
+
+/// The queries from `offset` on alone, against all queries: on the CPU backend the same bits, since the order of a
+/// query's sums follows from its tokens alone; with others the products of tiles of other shapes may be summed
+/// otherwise.
+void check_later_queries(const Target& target, AttentionShape shape, Index tokens, Index offset) {
+  CAPTURE(target.name());
+  CAPTURE(shape.kv_heads);
+  CAPTURE(shape.causal);
+  CAPTURE(shape.scores.window);
+  CAPTURE(tokens);
+  CAPTURE(offset);
+  const Backend& ops = *target.backend;
+  const Index rows = shape.sequences * tokens;
+  const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 21);
+  const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 22);
+  const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 23);
+  const Attended all = ops.attention(q.here, k.here, v.here, shape);
+  const auto later = [&](const Tensor& x) { return last_tokens(ops, x, shape.sequences, offset); };
+  const AttentionShape whole = shape;
+  shape.offset = offset;
+  const Attended some = ops.attention(later(q.here), k.here, v.here, shape);
+  const bool same_bits = ops.name() == "cpu" || ops.name() == "reference";
+  const double size = logit_magnitude(q, k, shape);
+  const double error =
+      same_bits ? 0.0 : 2.0 * attention_error(shape.head_dim, static_cast<double>(tokens), size, target.dtype);
+  const Tensor bound = last_tokens(truth(), truth().attention(q.truth, k.truth, magnitude(v.truth), whole).mixed,
+                                   shape.sequences, offset);
+  check_close(target.name() + " later queries", ops.to_host(some.mixed), ops.to_host(later(all.mixed)),
+              scaled(error, truth().to_host(bound)));
+  check_close(
+      target.name() + " their scores", ops.to_host(some.scores), ops.to_host(later(all.scores)),
+      same_bits ? 0.0 : (2.0 * dot_error(shape.head_dim, target.dtype) + roundings_of_both(14, target.dtype)) * size);
+}
+
+TEST_CASE("attention of later queries is that of all queries: offsets, windows, caps, groups, sequences, blocks") {
+  std::vector<Target> all{truth_target()};
+  all.insert(all.end(), targets().begin(), targets().end());
+  for (const Target& target : all) {
+    for (const Index offset : {0, 1, 17, 32}) {
+      for (const int window : {0, 1, 5, 40}) {
+        check_later_queries(target, {4, 2, 6, 3, true, {.soft_cap = 1.5, .window = window}}, 33, offset);
+        check_later_queries(target, {3, 3, 5, 1, true, {.window = window}}, 33, offset);
+      }
+      check_later_queries(target, {4, 1, 6, 2, false}, 33, offset);
+    }
+    // across blocks of queries and pieces of sums
+    for (const Index offset : {1, 255, 256, 300, 599}) {
+      for (const int window : {0, 70, 300}) {
+        check_later_queries(target, {2, 1, 5, 1, true, {.window = window}}, 600, offset);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention does not read keys and values after the last query's token") {
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    const AttentionShape shape{2, 1, 4, 1, true, {.window = 5}, 7};
+    const Twin q = normal_twin(target, 3, 8, 21);
+    const Twin k = normal_twin(target, 10, 4, 22);
+    const Twin v = normal_twin(target, 10, 4, 23);
+    const auto with_room = [&](const Tensor& x) { return ops.replace_rows(ops.constant(16, 4, x.dtype(), NAN), 0, x); };
+    const Attended tight = ops.attention(q.here, k.here, v.here, shape);
+    const Attended roomy = ops.attention(q.here, with_room(k.here), with_room(v.here), shape);
+    check_same_bits(target.name(), ops.to_host(roomy.mixed), ops.to_host(tight.mixed));
+    check_same_bits(target.name(), ops.to_host(roomy.scores), ops.to_host(tight.scores));
+  }
+}
+
+TEST_CASE("attention refuses queries without keys, and gradients of a part of the queries") {
+  const Tensor q = truth().constant(3, 4, DType::f64, 1.0);
+  const Tensor k = truth().constant(5, 4, DType::f64, 1.0);
+  const AttentionShape shape{1, 1, 4, 1, true, {}, 3};
+  CHECK_THROWS_WITH_AS((void)truth().attention(q, k, k, shape),
+                       "[attention] 3 queries after 3 tokens need as many keys, found 5 for q [3, 4], k [5, 4]",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      (void)truth().attention_backward(q, k, k, q, {1, 1, 4, 1, true, {}, 2}),
+      "[attention_backward] the gradients of keys need all queries, found q [3, 4], k [5, 4], offset 2",
+      std::invalid_argument);
+}
+
+TEST_CASE("rope of later tokens is that of all tokens, to the bit") {
+  std::vector<Target> all{truth_target()};
+  all.insert(all.end(), targets().begin(), targets().end());
+  const std::vector<double> frequencies = rope_frequencies(6, 100.0);
+  for (const Target& target : all) {
+    const Backend& ops = *target.backend;
+    for (const int sequences : {1, 3}) {
+      const Tensor x = normal_twin(target, sequences * 33, 12, 20).here;
+      for (const Index offset : {1, 9, 32}) {
+        CAPTURE(offset);
+        check_same_bits(
+            target.name(),
+            ops.to_host(ops.rope(last_tokens(ops, x, sequences, offset), 2, sequences, frequencies, offset)),
+            ops.to_host(last_tokens(ops, ops.rope(x, 2, sequences, frequencies), sequences, offset)));
+      }
+    }
+  }
+  CHECK_THROWS_WITH_AS((void)truth().rope(truth().constant(1, 6, DType::f64, 1.0), 1, 1, frequencies, -1),
+                       "[rope] there cannot be -1 tokens before the first", std::invalid_argument);
 }
 
 TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens seen; NaN stays") {

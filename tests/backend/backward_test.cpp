@@ -256,6 +256,11 @@ TEST_CASE("attention_backward: score scale, soft cap and window") {
       check_attention_backward(target, {4, 1, 5, 3, true, {.window = 3}}, tokens);
       check_attention_backward(target, {4, 2, 5, 3, true, {.scale = 0.6, .soft_cap = 1.5, .window = 2}}, tokens);
     }
+    // several blocks of queries, and windows that begin within them
+    for (const int window : {0, 90, 300}) {
+      check_attention_backward(target, {2, 1, 3, 1, true, {.window = window}}, 550);
+      check_attention_backward(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 550);
+    }
   }
 }
 

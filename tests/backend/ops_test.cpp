@@ -52,9 +52,11 @@ std::map<Op, double> sums_of_large_and_small(const Target& target) {
   std::vector<double> values(std::size_t{1} + (1U << 14U), -25.0 * std::log(2.0));
   values[0] = 0.0;
   const Tensor logits = twin_of(target, 1, static_cast<Index>(values.size()), values).here;
+  const Tensor two_rows = twin_of(target, 2, 3, std::vector<double>{1.0, 1.0, 1.0, 1e8, 1.0, -1e8}).here;
   const double tail = std::log1p(0x1p-11);  // the logits are off by up to 1e-6 in f32
   return {
       {Op::column_sums, ops.to_host(ops.column_sums(down))[0] - 1.0},
+      {Op::row_basis, std::sqrt(3.0) * ops.to_host(ops.row_basis(two_rows).lower)[2] - 1.0},
       // the mean is 1/3
       {Op::norm,
        ops.to_host(ops.norm(NormKind::layer, across, ones, {}, 0.0))[1] / (2.0 / 3.0 * std::sqrt(1.5) * 1e-8) - 1.0},
@@ -144,7 +146,9 @@ TEST_CASE("tensors of another dtype or device are refused") {
 }
 
 TEST_CASE("a kernel of its own does what the composition of other ops does") {
-  for (const Target& target : targets()) {
+  std::vector<Target> all = targets();
+  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
+  for (const Target& target : all) {
     const OpInputs in = inputs_on(target);
     const auto host = [&](const Tensor& x) { return in.ops.to_host(x); };
     for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {

@@ -58,6 +58,20 @@ TEST_CASE("the pool keeps no more than its limit, and frees what was idle longes
   CHECK(pool.idle_bytes() == 0);
 }
 
+TEST_CASE("a pool with a second limit keeps what does not raise its peak") {
+  BufferPool pool(10 * kib, 60 * kib);
+  std::vector<std::shared_ptr<void>> held;
+  for (int i = 0; i < 5; ++i) held.push_back(pool.take(20 * kib));
+  held.resize(3);
+  CHECK(pool.idle_bytes() == 40 * kib);
+  held.clear();
+  CHECK(pool.idle_bytes() == 60 * kib);  // the second limit
+  held.push_back(pool.take(80 * kib));   // of 100 KiB at the peak 20 are left
+  CHECK(pool.idle_bytes() == 20 * kib);
+  held.push_back(pool.take(40 * kib));  // a new peak
+  CHECK(pool.idle_bytes() == 0);
+}
+
 TEST_CASE("the pool serves several threads at once") {
   BufferPool pool(64 * kib);
   const auto work = [&pool](unsigned char mark) {
@@ -141,9 +155,9 @@ TEST_CASE("an elementwise op writes into an input that nobody else holds, and ne
       CHECK_FALSE(still_shared.same_as(copy));
       check_same_bits(name + ", its other owner", ops.to_host(copy), before);
       Tensor fresh = ops.from_host(3, 4, target.dtype, before);
-      const void* const memory = TensorMemory::on_host(fresh, target.dtype);
+      const void* const memory = TensorMemory::address(fresh, target.dtype);
       const Tensor reused = op(std::move(fresh));
-      CHECK(TensorMemory::on_host(reused, target.dtype) == memory);
+      CHECK(TensorMemory::address(reused, target.dtype) == memory);
       check_same_bits(name + ", in place", ops.to_host(reused), ops.to_host(shared));
     }
     const Tensor x = normal_twin(target, 3, 4, 1).here;

@@ -54,9 +54,10 @@ SETTINGS = [
     ('input.kind=["gaussian","tokens","gaussian"]', 2, ["input.kind", "gaussian is in the list twice"]),
     ('model.placement=["pre","peri","pre"]', 2, ["model.placement", "pre is in the list twice"]),
     ('model.placement=[{A=true},{A=true}]', 2, ["model.placement", '"A":true', "in the list twice"]),
+    ("run.weights=sparse", 2, ["run.weights", "sparse", "auto, dense, matrix-free"]),
     ("run.threads=1025", 2, ["run.threads = 1025", "from 0 to 1024"]),
     ("run.seeds=2147483647", 2, ["run.seeds = 2147483647", "from 1 to 1000000"]),
-    ("ladder.widths=[64,128,256,2147483647]", 2, ["ladder.widths", "from 1 to 1024"]),
+    ("ladder.widths=[64,128,256,2147483647]", 2, ["ladder.widths", "from 1 to 1048576"]),
     ("gradients.down_factors=[1.0,wide]", 2, ["gradients.down_factors", "numbers"]),
     ("gradients.qk_factors=3", 2, ["gradients.qk_factors = 3", "a list of numbers"]),
     ("input.kind=noise", 2, ["noise", "gaussian, tokens, text"]),
@@ -67,9 +68,8 @@ SETTINGS = [
     ("input.correlation=1.5", 2, ["input.correlation = 1.5", "from 0 to 1"]),
     ("run.seed=-1", 2, ["run.seed = -1", "at least 0"]),
     ("run.dtype=f8", 2, ["run.dtype", "f8", "f64, f32, bf16, f16"]),
-    ("run.dtype=bf16", 2, ["bf16", "no backend of this build"]),
-    ("run.device=tpu", 2, ["run.device", "tpu", "cpu, reference or cuda"]),
-    ("run.device=cuda", 2, ["no CUDA backend"]),
+    ("run.dtype=bf16", 2, ["bf16", "cpu", "f64 and f32 only"]),
+    ("run.device=tpu", 2, ["run.device", "tpu", "cpu, reference, cuda or cuda-tf32"]),
     ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "between 0 and 1"]),
     ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "between 0 and 1"]),
     ("converge.widths=[8,0]", 2, ["converge.widths", "from 1 to"]),
@@ -92,6 +92,8 @@ FLAGS = [
     (["--dtype", "f8"], 2, ["run.dtype", "f8"]),
     (["--config", "a.toml"], 2, ["--config"]),
     (["--dtype", "f32", "--device", "reference"], 2, ["run.dtype", "f32", "f64 only"]),
+    (["--dtype", "f16", "--device", "reference"], 2, ["run.dtype", "f16", "f64 only"]),
+    (["--dtype", "f64", "--device", "cuda-tf32"], 2, ["run.dtype", "f64", "cuda-tf32", "f32 only"]),
     (["--sedes", "3"], 2, ["--sedes"]),
     (["--set", "input.kind=text", "--set", "input.path=no/such/file", "--set", "model.vocab=256"], 3,
      ["input.path", "no/such/file", "No such file"]),
@@ -120,6 +122,14 @@ class ConfigErrors(FolderTest):
         for flags, code, words in FLAGS:
             with self.subTest(flags=flags):
                 self.check(run("theory", "--config", self.config, *flags), code, words)
+
+    def test_a_device_that_is_not_there(self):
+        """Built without CUDA: a configuration that cannot be. Built with it, where there is no GPU: a failure."""
+        for device in ("cuda", "cuda-tf32"):
+            done = run("propagate", "--config", self.config, "--device", device)
+            if done.returncode != 0:
+                self.check(done, 2 if "this build has no CUDA backend" in done.stderr else 1, ['device = "cuda"'])
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_what_theory_is_told(self):
         for setting, words in (("modle.x=1", ["--theory-set modle.x=1", "nearest is model."]),

@@ -41,7 +41,7 @@ ROWS = {
     "input.tokens": Row("5"), "input.second_moment": Row("2.0"), "input.correlation": Row("0.5"),
     "input.path": Row("other.txt", base=("input.kind=text", "input.path=some.txt")),
     "run.seed": Row("1"), "run.seeds": Row("5"), "run.device": Row("reference"), "run.dtype": Row("f64"),
-    "run.backward": Row("true"), "run.threads": Row("1", "nothing"), "run.out": Row("results", "nothing"),
+    "run.backward": Row("true"), "run.weights": Row("matrix-free"), "run.threads": Row("1", "nothing"), "run.out": Row("results", "nothing"),
     # A theory of the mean field samples attention patterns; a tighter one more of them.
     "theory.tolerance": Row("0.002", "predicted", ("theory.finite_width=false",)),
     "theory.gradient_tolerance": Row("0.05", "predicted", BACKWARD), "theory.fault": Row("beta0", "predicted"),
@@ -55,6 +55,11 @@ ROWS = {
     "converge.seeds": Row("17", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
     "ladder.widths": Row("[32,64,96,160]", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     "ladder.seeds": Row("9", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
+    **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base), "formats")
+       for name, value, *base in (
+           ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"), ("accumulate", "format"),
+           ("rounding", "stochastic"), ("overflow", "saturate", "model.gamma=1e5"), ("loss_scale", "3", "run.backward=true"),
+           ("massive", "10"), ("massive_features", "2", "formats.massive=10"), ("certificates", "true"))},
     "gradients.layers": Row("[1,2,5]", "all", ("gradients.layers=[1,2,4]",), "gradients depth"),
     "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
     "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
@@ -64,7 +69,7 @@ HOW = {"run.threads", "run.out"}
 # A path counts by what is in the file.
 FILES = {"input.path"}
 # Read by their own commands alone.
-ELSEWHERE = ("converge.", "ladder.", "gradients.")
+ELSEWHERE = ("converge.", "ladder.", "gradients.", "formats.")
 KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"), "predicted": ("predicted", "predicted_stderr", "theory",
                     "predicted_limit", "finite_width"), "judged": ("verdict", "reason", "worst", "rejected", "by",
                     "power", "contrasts", "z")}  # fmt: skip

@@ -122,7 +122,7 @@ class FinishedRun(FolderTest):
         """Big enough that a limit refuses the run, and lets a result of it be read."""
         words = [str(BINARY), "propagate", "--config", str(self.config), "--seeds", "1", "--threads", "1",
                  "--out", str(self.folder / "out")]
-        for key in ("model.mlp_width=32768", "model.width=2048", "model.layers=1", "input.tokens=16",
+        for key in ("model.mlp_width=32768", "model.width=2048", "model.layers=1", "input.tokens=300",
                     "init.qk_factor=0.0", "model.placement=pre"):
             words += ["--set", key]
         self.assertEqual(subprocess.run([*words, "--quiet"], timeout=120).returncode, 0)
@@ -152,7 +152,7 @@ class FinishedRun(FolderTest):
                 "converge.widths=[32,64,128]", "converge.seeds=16", "ladder.widths=[32,64,96,128]", "ladder.seeds=8",
                 'model.placement=["post","pre"]')
         stack = ["--config", self.config, *(w for key in keys for w in ("--set", key))]
-        for command in (["converge"], ["ladder"], *(["gradients", g] for g in (
+        for command in (["converge"], ["ladder"], ["formats"], *(["gradients", g] for g in (
                 "depth", "attenuation", "identity-path", "score-path", "crossover")), ["verify", "--cases", 2000]):
             with self.subTest(command):
                 words = [*command, *(stack if command[0] != "verify" else []), "--out", self.folder / "all"]

@@ -15,8 +15,9 @@ ALLOWED = {
     "sim/reference": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
     "sim/cpu": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
     "sim/emulated": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
-    "sim/no_cuda": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
-    "sim/backends": {"sim/numerics", "sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/no_cuda"},
+    "sim/cuda": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
+    "sim/no_cuda": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/cuda"},
+    "sim/backends": {"sim/numerics", "sim/spec", "sim/core", "sim/reference", "sim/cpu", "sim/cuda"},
     "sim/model": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
     "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
@@ -58,6 +59,8 @@ def violations(files):
             for library in FORBIDDEN.get(room, ()):
                 if library in angled:
                     found.append(f"{path}: {room} may not see {angled}")
+            if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
+                found.append(f"{path}: only sim/cuda/on_host may see {angled}: nvcc compiles the rest")
         if room != "sim/cuda" and re.search(r"^\s*#\s*if.*(CUDA|HIP|GPU)", text, re.M):
             found.append(f"{path}: backend #if outside sim/cuda")
     return found
@@ -80,8 +83,9 @@ class IncludeRules(unittest.TestCase):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
                    "sim/cpu/linear.cpp": '#include "experiments/catalog/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
+                   "sim/cuda/norm.cpp": "#include <Eigen/Core>\n", "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
                    "experiments/common/stacks.cpp": '#include "experiments/propagate/propagate.h"\n'}
-        self.assertEqual(len(violations(planted)), 6)
+        self.assertEqual(len(violations(planted)), 7)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ COMMANDS = {
     "propagate": ["--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
     "converge": ["--set", "converge.widths=[32,64,128]", "--set", "converge.seeds=300"],
     "ladder": ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=200"],
+    "formats": ["--seeds", "400", "--set", 'formats.format=["bf16","int8"]', "--set", "formats.certificates=false", "--set",
+                "theory.replicates=32"],
     "power": ["--set", "theory.finite_width=false"],
     "gradients depth": ["--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
     "gradients identity-path": ["--seeds", "400"],

@@ -30,9 +30,9 @@ def shape(**other):
 
 SHAPES = {
     "wide, forward": ["propagate", "--seeds", "1", "--threads", "2",
-                      *shape(model__width=2048, model__mlp_width=32768)],
+                      *shape(model__width=2048, model__mlp_width=32768, input__tokens=300)],
     "wide, backward": ["propagate", "--seeds", "1", "--threads", "2", "--backward",
-                       *shape(model__width=1024, model__mlp_width=16384)],
+                       *shape(model__width=1024, model__mlp_width=16384, input__tokens=300)],
     "many tokens, limit alone": ["propagate", "--seeds", "1", "--threads", "4",
                                  *shape(model__width=16, input__tokens=600, theory__finite_width="false")],
     "many tokens, exact at the width": ["propagate", "--seeds", "2", "--threads", "2",
@@ -58,6 +58,9 @@ SHAPES = {
     "paths": ["gradients", "identity-path", "--seeds", "1", "--threads", "1",
               *shape(model__width=512, model__mlp_width=2048, model__layers=48, input__tokens=32,
                       model__placement="pre")],
+    "number formats": ["formats", "--seeds", "2", "--threads", "2", "--backward", "--set", 'formats.format=["bf16"]',
+                       "--set", "formats.certificates=false",
+                       *shape(model__width=512, model__mlp_width=2048, model__layers=24, input__tokens=128)],
     "a certificate": ["certify", *shape(model__width=1024, model__mlp_width=6000, input__kind="tokens",
                                         model__placement="pre")],
 }
@@ -95,15 +98,16 @@ class Memory(FolderTest):
 
     def test_what_cannot_fit_is_refused_at_once(self):
         huge = {"input.tokens": ["--set", "input.tokens=1048576", "--set", "model.heads=32"],
-                "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536", "--set", "model.heads=8"]}
+                "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536", "--set", "model.heads=8",
+                                    "--device", "reference", "--set", "run.weights=dense"]}  # holds matrices whole
         commands = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["converge"],
                     ["gradients", "depth"], ["gradients", "identity-path"], ["gradients", "score-path"],
                     ["gradients", "attenuation"], ["gradients", "crossover", "--set", "model.placement=['pre', 'peri']"],
-                    ["ladder", "--set", "init.scheme=lecun"]]
+                    ["ladder", "--set", "init.scheme=lecun"], ["formats", "--backward"]]
         for key, flags in huge.items():
             for command in commands:
-                if command[0] in ("converge", "ladder", "theory") and key != "input.tokens":
-                    continue  # one has widths of its own, the other no matrices
+                if command[0] in ("converge", "ladder", "theory", "formats") and key != "input.tokens":
+                    continue  # widths of their own, no matrices, or none on that device
                 with self.subTest(command=command, key=key):
                     done = limited(8 << 30, *command, "--quiet", "--threads", "2", *flags)
                     self.assertEqual(done.returncode, 2, done.stderr)
@@ -112,7 +116,7 @@ class Memory(FolderTest):
                         self.assertIn(word, done.stderr)
 
     def test_force_tries_and_says_what_was_missing(self):
-        for flags in (["--set", "input.tokens=24000"], ["--set", "model.mlp_width=262144", "--set", "init.qk_factor=0.0"]):
+        for flags in (["--set", "input.tokens=24000"], ["--set", "model.mlp_width=1048576", "--set", "init.qk_factor=0.0"]):
             for threads in ("1", "2"):
                 with self.subTest(flags=flags, threads=threads):
                     done = limited(1 << 30, "propagate", "--quiet", "--threads", threads, "--set", "model.layers=1",

@@ -72,6 +72,8 @@ class Outputs(FolderTest):
                 "ladder": (("ladder", *self.small, "--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
                             "--set", "model.width=16", "--set", "model.kv_heads=2", "--set", "model.mlp_width=16",
                             "--out", out), "ladder.nc"),
+                "formats": (("formats", *self.small, "--set", 'formats.format=["bf16"]', "--set",
+                             "formats.certificates=false", "--out", out), "formats.nc"),
                 "gradients": (("gradients", "identity-path", *self.small, "--out", out), "identity_path.nc"),
                 "propagate --dump": (("propagate", *self.small, "--dump", out), "model.safetensors"),
                 "probe --dump": ((*probe, "--dump", out), "activations.safetensors"),
@@ -231,7 +233,7 @@ class Outputs(FolderTest):
 
     def test_a_full_disk_is_said_as_such(self):
         for name, (command, file) in self.commands(self.folder / "out").items():
-            if name in ("propagate", "converge", "ladder", "gradients"):
+            if name in ("propagate", "converge", "ladder", "formats", "gradients"):
                 continue  # their journal is full first; see below
             with self.subTest(command=name):
                 out = self.folder / "out"

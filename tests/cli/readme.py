@@ -34,6 +34,8 @@ SMALLER = {
     "ladder": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "ladder.widths=[16, 24, 32, 48]", "--set",
                "ladder.seeds=16", "--set", "model.width=16", "--set", "model.heads=2"],
     "power": ["--config", "list.toml"],
+    "formats": ["--seeds", "4", "--set", "model.layers=1", "--set", "input.tokens=4", "--set",
+                'formats.format=["bf16", "int8"]', *NARROW],
     "gradients depth": ["--seeds", "2", "--set", "gradients.layers=[1, 2, 4]", "--set", "input.tokens=4", *NARROW],
 }
 

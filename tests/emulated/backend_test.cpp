@@ -49,6 +49,12 @@ TEST_CASE("fp64, one term after the other: every op is the reference's to roundi
     const Tensor gain = numbers(1, 4, 4, fp64);
     const Tensor bias = numbers(1, 4, 5, fp64);
     CHECK(largest_difference(ops->linear(x, w), truth().linear(x, w)) < 1e-14);
+    const DrawnMatrix drawn{.rows = 5, .cols = 12, .key = {1, 2, Stream{3}}, .stddev = 1.0};
+    CHECK(largest_difference(ops->linear_drawn(x, drawn), truth().linear_drawn(x, drawn)) < 1e-14);
+    const Tensor dy = numbers(6, 5, 9, fp64);
+    CHECK(largest_difference(ops->linear_drawn_backward_input(dy, drawn),
+                             truth().linear_drawn_backward_input(dy, drawn)) < 1e-14);
+    CHECK(largest_difference(ops->linear_weight_square(dy, x), truth().linear_weight_square(dy, x)) == 0.0);
     CHECK(largest_difference(ops->axpby(0.3, x, -2.0, y), truth().axpby(0.3, x, -2.0, y)) < 1e-15);
     CHECK(largest_difference(ops->scale(0.3, x), truth().scale(0.3, x)) == 0.0);
     CHECK(largest_difference(ops->add_row(x, numbers(1, 12, 6, fp64)), truth().add_row(x, numbers(1, 12, 6, fp64))) ==
@@ -72,6 +78,16 @@ TEST_CASE("fp64, one term after the other: every op is the reference's to roundi
       CHECK(largest_difference(ops->attention(x, k, v, shape).scores, truth().attention(x, k, v, shape).scores) <
             1e-14);
     }
+    // the last tokens of two sequences of six
+    CHECK(largest_difference(ops->rope(x, 3, 2, frequencies, 3), truth().rope(x, 3, 2, frequencies, 3)) < 1e-14);
+    const AttentionShape later{
+        .heads = 4, .kv_heads = 2, .head_dim = 3, .sequences = 2, .causal = true, .scores = {.window = 4}, .offset = 3};
+    const Tensor all_k = numbers(12, 6, 7, fp64);
+    const Tensor all_v = numbers(12, 6, 8, fp64);
+    const Tensor row = numbers(1, 6, 9, fp64);
+    CHECK(largest_difference(ops->attention(x, all_k, all_v, later).mixed,
+                             truth().attention(x, all_k, all_v, later).mixed) < 1e-14);
+    CHECK(largest_difference(ops->replace_rows(all_k, 5, row), truth().replace_rows(all_k, 5, row)) == 0.0);
     for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
       CHECK(largest_difference(ops->activate(kind, x), truth().activate(kind, x)) < 1e-15);
       CHECK(largest_difference(ops->gated(kind, x, y), truth().gated(kind, x, y)) < 1e-14);

@@ -36,6 +36,26 @@ TEST_CASE("the streams of weights are those of no one else") {
   }
   CHECK(names.size() == weight_names.size());
   CHECK(name_of(Stream{99}) == "nobody's");
+  for (std::uint32_t w = 0; w < 100; ++w) {
+    CHECK(name_of(matrix_free_forward(static_cast<Weight>(w))) == "nobody's");
+    CHECK(name_of(matrix_free_back(static_cast<Weight>(w))) == "nobody's");
+    CHECK(matrix_free_forward(static_cast<Weight>(w)) < matrix_free_back(Weight::q));
+  }
+}
+
+TEST_CASE("everything that is rounded has a stream of its own") {
+  std::set<std::uint32_t> numbers;
+  std::size_t count = 0;
+  const auto add = [&](Stream stream) {
+    CHECK(name_of(stream) == "nobody's");
+    numbers.insert(static_cast<std::uint32_t>(stream));
+    ++count;
+  };
+  for (const Rounded what : {Rounded::signal, Rounded::gradient, Rounded::weight, Rounded::bias, Rounded::input}) {
+    for (std::uint32_t s = 0; s < signal_names.size(); ++s) add(rounding_stream(static_cast<Signal>(s), what));
+    for (std::uint32_t w = 0; w < weight_names.size(); ++w) add(rounding_stream(static_cast<Weight>(w), what));
+  }
+  CHECK(numbers.size() == count);
 }
 
 TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T25's chain") {

@@ -29,8 +29,8 @@ double parameters(const Preset& preset, int kv_heads) {
 }
 
 TEST_CASE("presets have the paper's shapes and the parameter counts that their names state") {
-  REQUIRE(presets.size() == 3);
-  const auto [small, medium, large] = presets;
+  REQUIRE(presets.size() == 4);
+  const auto [small, medium, large, largest] = presets;
   CHECK(small.name == "400M");
   CHECK(medium.name == "1.5B");
   CHECK(large.name == "3.2B");

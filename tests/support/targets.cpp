@@ -1,32 +1,41 @@
 #include "tests/support/targets.h"
 
-#include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "sim/backends.h"
+#include "sim/cuda/on_host/backend.h"
 #include "sim/spec/error.h"
 
 namespace periscope::testing {
 namespace {
 
-constexpr std::array dtypes{DType::f64, DType::f32};
-
-/// The backend, or null if this build does not have it.
-std::shared_ptr<const Backend> backend_if_built(std::string_view device) {
+/// The backend, or null if this build does not have it, or this machine not the device.
+std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
   try {
     return make_backend(device);
-  } catch (const ConfigError&) {
+  } catch (const Error&) {
     return nullptr;
   }
 }
 
-std::vector<Target> find_targets() {
-  std::vector<Target> found;
+/// Attention of the tests' sizes in several tiles.
+constexpr cuda::Options small_tiles{.scores_at_once = 500};
+
+std::vector<std::shared_ptr<const Backend>> find_backends() {
+  std::vector<std::shared_ptr<const Backend>> found;
   for (const std::string_view device : device_names()) {
-    if (device == "reference") continue;
-    const std::shared_ptr<const Backend> backend = backend_if_built(device);
-    if (backend == nullptr) continue;
+    if (device == "reference" || device == "cuda-tf32") continue;  // TF32 is no f32
+    if (auto backend = backend_if_there(device)) found.push_back(std::move(backend));
+  }
+  found.push_back(make_cuda_backend_on_host(small_tiles));
+  return found;
+}
+
+std::vector<Target> find_targets(std::initializer_list<DType> dtypes) {
+  static const std::vector<std::shared_ptr<const Backend>> backends = find_backends();
+  std::vector<Target> found;
+  for (const auto& backend : backends) {
     for (const DType dtype : dtypes) {
       if (backend->supports(dtype)) found.push_back({backend, dtype});
     }
@@ -39,7 +48,12 @@ std::vector<Target> find_targets() {
 std::string Target::name() const { return std::string(backend->name()) + " " + std::string(name_of(dtype)); }
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> found = find_targets();
+  static const std::vector<Target> found = find_targets({DType::f64, DType::f32});
+  return found;
+}
+
+const std::vector<Target>& narrow_targets() {
+  static const std::vector<Target> found = find_targets({DType::bf16, DType::f16});
   return found;
 }
 

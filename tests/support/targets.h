@@ -15,8 +15,12 @@ struct Target {
   [[nodiscard]] std::string name() const;
 };
 
-/// Every backend that this build has, but the reference, with every dtype that it supports.
+/// Every backend that this build and this machine have, but the reference, in f64 and f32: the CUDA backend twice if
+/// there is a GPU, there and on the host.
 const std::vector<Target>& targets();
+
+/// The same in bf16 and f16, for those that know them. Bounds for these types: tests/backend/narrow_test.cpp.
+const std::vector<Target>& narrow_targets();
 
 /// The slow backend that defines every op.
 const Backend& truth();

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: builds with CUDA, tests every op on the device against the reference, measures, and
+# adds the table to RESULTS.md.
+#
+# usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
+# With a build folder nothing is built: its tests and device_rate are run. Exit code: 0, or that of the first step that
+# failed.
+set -euo pipefail
+cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
+folder=${1-build}
+results=${2-experiments/bench/RESULTS.md}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+if (($# == 0)); then
+  cmake --preset release -DPERISCOPE_CUDA=ON
+  cmake --build --preset release --parallel --target periscope test_backend test_gradient test_model device_rate
+fi
+
+# A target called "cuda" must be among those that the tests go through.
+"$folder/tests/test_backend" --test-case='every op agrees*' --success | grep --max-count=1 'cuda f32'
+for room in backend gradient model; do "$folder/tests/test_$room"; done
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck; do
+    compute-sanitizer --tool "$tool" --error-exitcode 1 "$folder/tests/test_backend" --test-case='every op agrees*'
+  done
+fi
+
+# The whole program; 4 is a verdict, not a failure.
+"$folder/periscope" propagate --set model.layers=4 --set model.width=256 --seeds 2 --set run.backward=true \
+  --device cuda --dtype bf16 || test $? = 4
+
+{
+  printf '\n## %s\n\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
+  printf '%s, driver %s, CUDA %s; medians of 5, by experiments/bench/on_gpu.sh: ' "$(date +%F)" \
+    "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
+    "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+  printf 'layers of the 3.2B shape, Peri-LN, weights drawn and statistics read at every site.\n'
+  printf 'Shares are of the best rate of products that was measured in the same run.\n\n'
+  printf '| device | dtype | tokens | products | forward, a layer | share | with the way back | share |\n'
+  printf '|---|---|---|---|---|---|---|---|\n'
+  for what in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
+    # shellcheck disable=SC2086  # two words
+    "$folder/experiments/device_rate" $what --keep-mib 20000
+  done
+} | tee -a "$results"

@@ -1,0 +1,262 @@
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/backends.h"
+
+/// The rate of every costly op of the CPU at the 3.2B shape, with Google Benchmark: GFLOP/s of those that multiply,
+/// GB/s of those that read and write, and its share of the ceiling, which is measured first, in the same run: the best
+/// rate of a large product in that dtype, or at which long arrays are read or copied. Bytes are those of inputs and
+/// outputs, each once: what is still in the cache is read faster than memory, and a share can be above 1. Flags are
+/// Google Benchmark's, and --library_gflops=RATE: another library's rate of a product in f32, which then counts for the
+/// ceiling too.
+namespace periscope {
+namespace {
+
+using Index = Tensor::Index;
+using Clock = std::chrono::steady_clock;
+
+constexpr Index width = 2560, hidden = 10240, vocabulary = 32768;
+constexpr int heads = 16, kv_heads = 8, head_dim = 160;
+constexpr double eps = 1e-6;
+
+/// Where an op is measured.
+struct Setting {
+  const Backend& ops;
+  Index tokens;
+  DType dtype;
+
+  [[nodiscard]] double count(Index cols) const { return static_cast<double>(tokens) * static_cast<double>(cols); }
+  [[nodiscard]] Tensor matrix(Index rows, Index cols, std::uint32_t stream) const {
+    return ops.normal(rows, cols, dtype, {1, 0, Stream{stream}}, 1.0);
+  }
+  [[nodiscard]] Tensor signal(Index cols, std::uint32_t stream = 1) const { return matrix(tokens, cols, stream); }
+  [[nodiscard]] Tensor gain() const { return ops.constant(1, width, dtype, 1.0); }
+};
+
+/// One call of an op, and how much it does: floating-point operations, or elements that it reads and writes.
+struct Work {
+  double amount;
+  std::function<void()> call;
+};
+
+enum class Counted { operations, elements };
+
+struct Case {
+  std::string_view name;
+  Counted counted;
+  Work (*make)(const Setting& s);
+};
+
+constexpr DrawnMatrix drawn{.rows = hidden, .cols = width, .key = {1, 2, Stream{3}}, .stddev = 0.02};
+constexpr AttentionShape shape{
+    .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .sequences = 1, .causal = true, .scores = {}};
+
+/// Of a product of a signal with the MLP's matrix.
+double product(const Setting& s) { return 2.0 * s.count(width) * static_cast<double>(hidden); }
+/// Of one of attention's products, half of it masked.
+double pattern(const Setting& s) { return s.count(s.tokens) * heads * head_dim; }
+/// Of a Gram matrix of a signal's rows, half of it known by symmetry.
+double gram(const Setting& s, Index cols) { return s.count(s.tokens) * static_cast<double>(cols); }
+
+Work attention_work(const Setting& s, bool backward) {
+  const Tensor q = s.signal(Index{heads} * head_dim, 1);
+  const Tensor k = s.signal(Index{kv_heads} * head_dim, 2);
+  const Tensor v = s.signal(Index{kv_heads} * head_dim, 3);
+  const Backend& ops = s.ops;
+  if (!backward) return {2.0 * pattern(s), [=, &ops] { (void)ops.attention(q, k, v, shape); }};
+  const Tensor dy = s.signal(Index{heads} * head_dim, 4);
+  return {5.0 * pattern(s), [=, &ops] { (void)ops.attention_backward(q, k, v, dy, shape); }};
+}
+
+Work norm_work(const Setting& s, NormKind kind, bool backward) {
+  const Backend& ops = s.ops;
+  const Tensor x = s.signal(width);
+  const Tensor gain = s.gain();
+  const Tensor bias = kind == NormKind::layer ? ops.constant(1, width, s.dtype, 0.0) : Tensor{};
+  if (!backward) return {2.0 * s.count(width), [=, &ops] { (void)ops.norm(kind, x, gain, bias, eps); }};
+  const Tensor dy = s.signal(width, 2);
+  return {3.0 * s.count(width), [=, &ops] { (void)ops.norm_backward(kind, x, gain, dy, eps); }};
+}
+
+std::vector<int> labels_of(const Setting& s) {
+  std::vector<int> labels;
+  for (Index t = 0; t < s.tokens; ++t) labels.push_back(static_cast<int>(7 * t % vocabulary));
+  return labels;
+}
+
+using enum Counted;
+// clang-format off
+constexpr Case cases[] = {
+    {"linear", operations, [](const Setting& s) -> Work {
+       return {product(s), [&ops = s.ops, x = s.signal(width), w = s.matrix(hidden, width, 2)] {
+                 (void)ops.linear(x, w); }}; }},
+    {"linear_backward_input", operations, [](const Setting& s) -> Work {
+       return {product(s), [&ops = s.ops, dy = s.signal(hidden), w = s.matrix(hidden, width, 2)] {
+                 (void)ops.linear_backward_input(dy, w); }}; }},
+    {"linear_backward_weight", operations, [](const Setting& s) -> Work {
+       return {product(s), [&ops = s.ops, dy = s.signal(hidden), x = s.signal(width, 2)] {
+                 (void)ops.linear_backward_weight(dy, x); }}; }},
+    {"linear_weight_square", operations, [](const Setting& s) -> Work {
+       return {gram(s, width) + gram(s, hidden), [&ops = s.ops, dy = s.signal(hidden), x = s.signal(width, 2)] {
+                 (void)ops.linear_weight_square(dy, x); }}; }},
+    {"linear_drawn", operations, [](const Setting& s) -> Work {
+       return {product(s), [&ops = s.ops, x = s.signal(width)] { (void)ops.linear_drawn(x, drawn); }}; }},
+    {"linear_drawn_backward_input", operations, [](const Setting& s) -> Work {
+       return {product(s), [&ops = s.ops, dy = s.signal(hidden)] {
+                 (void)ops.linear_drawn_backward_input(dy, drawn); }}; }},
+    {"row_basis_lower", operations, [](const Setting& s) -> Work {
+       return {gram(s, width), [&ops = s.ops, x = s.signal(width)] { (void)ops.row_basis(x, false); }}; }},
+    {"row_basis", operations, [](const Setting& s) -> Work {
+       return {2.0 * gram(s, width), [&ops = s.ops, x = s.signal(width)] { (void)ops.row_basis(x); }}; }},
+    {"attention", operations, [](const Setting& s) { return attention_work(s, false); }},
+    {"attention_backward", operations, [](const Setting& s) { return attention_work(s, true); }},
+    {"normal", elements, [](const Setting& s) -> Work {
+       return {s.count(hidden), [&ops = s.ops, n = s.tokens, dtype = s.dtype] {
+                 (void)ops.normal(n, hidden, dtype, {1, 2, Stream{3}}, 1.0); }}; }},
+    {"norm_rms", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, false); }},
+    {"norm_layer", elements, [](const Setting& s) { return norm_work(s, NormKind::layer, false); }},
+    {"norm_rms_backward", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, true); }},
+    {"activate_silu", elements, [](const Setting& s) -> Work {
+       return {2.0 * s.count(hidden), [&ops = s.ops, x = s.signal(hidden)] {
+                 (void)ops.activate(Activation::silu, x); }}; }},
+    {"activate_gelu", elements, [](const Setting& s) -> Work {
+       return {2.0 * s.count(hidden), [&ops = s.ops, x = s.signal(hidden)] {
+                 (void)ops.activate(Activation::gelu, x); }}; }},
+    {"gated_silu", elements, [](const Setting& s) -> Work {
+       return {3.0 * s.count(hidden), [&ops = s.ops, gate = s.signal(hidden), up = s.signal(hidden, 2)] {
+                 (void)ops.gated(Activation::silu, gate, up); }}; }},
+    {"gated_silu_backward", elements, [](const Setting& s) -> Work {
+       return {5.0 * s.count(hidden),
+               [&ops = s.ops, gate = s.signal(hidden), up = s.signal(hidden, 2), dy = s.signal(hidden, 3)] {
+                 (void)ops.gated_backward(Activation::silu, gate, up, dy); }}; }},
+    {"axpby", elements, [](const Setting& s) -> Work {
+       return {3.0 * s.count(width), [&ops = s.ops, x = s.signal(width), y = s.signal(width, 2)] {
+                 (void)ops.axpby(1.0, x, 1.0, y); }}; }},
+    {"rope", elements, [](const Setting& s) -> Work {
+       return {2.0 * s.count(Index{heads} * head_dim),
+               [&ops = s.ops, x = s.signal(Index{heads} * head_dim), f = rope_frequencies(head_dim, 1e4)] {
+                 (void)ops.rope(x, heads, 1, f); }}; }},
+    {"measure", elements, [](const Setting& s) -> Work {
+       return {s.count(width), [&ops = s.ops, x = s.signal(width)] {
+                 (void)ops.measure(x, {.moments = true, .cosine_of_sequences = 1, .top_magnitudes = 100}); }}; }},
+    {"cross_entropy", elements, [](const Setting& s) -> Work {
+       return {2.0 * s.count(vocabulary), [&ops = s.ops, logits = s.signal(vocabulary), labels = labels_of(s)] {
+                 (void)ops.cross_entropy(logits, labels); }}; }},
+};
+// clang-format on
+
+// -------------------------------------------------------------------------------------------------
+
+/// Seconds of the fastest of 10 calls.
+double fastest(const std::function<void()>& call) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 10; ++i) {
+    const auto start = Clock::now();
+    call();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return best;
+}
+
+double best_product_gflops(const Backend& ops, DType dtype) {
+  const Setting setting{ops, 1024, dtype};
+  const Work work = cases[0].make(setting);
+  return 1e-9 * work.amount / fastest(work.call);
+}
+
+/// The better of reading and copying arrays of 256 MiB with all threads; a copy moves every byte twice.
+double best_memory_gbytes() {
+  constexpr std::size_t count = std::size_t{1} << 25U;
+  std::vector<double> from(count, 1.0);
+  std::vector<double> to(count, 0.0);
+  const double copying = fastest([&] {
+#pragma omp parallel for simd schedule(static)
+    for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+    benchmark::DoNotOptimize(to.data());
+    benchmark::ClobberMemory();
+  });
+  const double reading = fastest([&] {
+    double sum = 0.0;
+#pragma omp parallel for simd schedule(static) reduction(+ : sum)
+    for (std::size_t i = 0; i < count; ++i) sum += from[i];
+    benchmark::DoNotOptimize(sum);
+  });
+  return 1e-9 * static_cast<double>(count * sizeof(double)) * std::max(2.0 / copying, 1.0 / reading);
+}
+
+void add(const Backend& ops, const Case& one, Index tokens, DType dtype, double ceiling) {
+  const std::string name = fmt::format("{}/{}/{}", one.name, name_of(dtype), tokens);
+  const double unit = one.counted == operations ? 1e-9 : 1e-9 * static_cast<double>(size_of(dtype));
+  const auto run = [=, &ops, &one](benchmark::State& state) {
+    const Work work = one.make({ops, tokens, dtype});
+    work.call();
+    const auto start = Clock::now();
+    for (auto _ : state) work.call();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double rate = unit * work.amount * static_cast<double>(state.iterations()) / seconds;
+    state.counters[one.counted == operations ? "GFLOP/s" : "GB/s"] = rate;
+    state.counters["share"] = rate / ceiling;
+  };
+  benchmark::RegisterBenchmark(name.c_str(), run)->UseRealTime()->MeasureProcessCPUTime();
+}
+
+/// Takes --library_gflops=RATE from the arguments; 0 without it, negative if it is no rate.
+double library_gflops(int& argc, char** argv) {
+  constexpr std::string_view flag = "--library_gflops=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(flag)) continue;
+    double rate = -1.0;
+    const auto end = argument.data() + argument.size();
+    const auto parsed = std::from_chars(argument.data() + flag.size(), end, rate);
+    std::rotate(argv + i, argv + i + 1, argv + argc);
+    --argc;
+    return parsed.ec == std::errc() && parsed.ptr == end && rate > 0.0 ? rate : -1.0;
+  }
+  return 0.0;
+}
+
+int run(int argc, char** argv) {
+  const double library = library_gflops(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  if (library < 0.0) {
+    fmt::print(stderr, "op_rates: --library_gflops: expected a positive number\n");
+    return 2;
+  }
+  const std::unique_ptr<Backend> ops = make_backend("cpu");
+  const double f32 = std::max(library, best_product_gflops(*ops, DType::f32));
+  const double f64 = best_product_gflops(*ops, DType::f64);
+  const double memory = best_memory_gbytes();
+  benchmark::AddCustomContext("ceiling_f32_gflops", fmt::format("{:.1f}", f32));
+  benchmark::AddCustomContext("ceiling_f64_gflops", fmt::format("{:.1f}", f64));
+  benchmark::AddCustomContext("ceiling_memory_gbytes", fmt::format("{:.1f}", memory));
+  benchmark::AddCustomContext("threads", fmt::format("{}", omp_get_max_threads()));
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const Case& one : cases) {
+      for (const Index tokens : {Index{128}, Index{1024}}) {
+        if (dtype == DType::f64 && tokens != 128) continue;
+        const double products = dtype == DType::f32 ? f32 : f64;
+        add(*ops, one, tokens, dtype, one.counted == operations ? products : memory);
+      }
+    }
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace periscope
+
+int main(int argc, char** argv) { return periscope::run(argc, argv); }

@@ -1,0 +1,170 @@
+"""The stack of stack_seconds.cpp in PyTorch: time and memory, one line of JSON.
+
+Usage: python stack_pytorch.py SHAPE [--repeats 3] [--warm-up] [--parts]
+
+SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, seeds, threads and way, as the
+line of stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean, kurtosis, maximum,
+token cosine and the 100 largest magnitudes at x_in, A_out, f_out, B_out and x_out. With `backward` every layer is
+computed again on the way back from its kept input (torch.utils.checkpoint keeps no weights either), the squares of the
+gradient at the same five places are read, and the norm of every matrix's gradient, which PyTorch has to form.
+Needs PyTorch, which neither ./lab nor the tests install.
+"""
+
+import argparse
+import json
+import math
+import time
+
+import torch
+from torch.nn.functional import linear, scaled_dot_product_attention, silu
+
+def read(x):
+    """The statistics of one place, accumulated in double as Periscope does."""
+    d = x.detach().double()
+    mean = d.mean(1, keepdim=True)
+    square = (d - mean).square()
+    variance = square.mean(1)
+    unit = d / d.norm(dim=1, keepdim=True)
+    tokens = d.shape[0]
+    return (d.square().mean(), variance.mean(), mean.mean(), (square.square().mean(1) / variance.square()).mean(),
+            d.abs().max(), (unit.sum(0).square().sum() - tokens) / (tokens * (tokens - 1)),
+            x.detach().abs().flatten().topk(100).values)
+
+
+def squares(x):
+    return x.double().square().sum(1).mean()
+
+
+def rms_norm(x):
+    return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6)
+
+
+class Layer:
+    """One layer; its matrices are drawn from a seed, so that the way back can draw them again."""
+
+    def __init__(self, seed, shape):
+        self.seed, self.shape, self.backward = seed, shape, shape["way"] == "backward"
+        half = shape["head_dim"] // 2
+        angle = torch.arange(shape["tokens"])[:, None] * 10000.0 ** (-torch.arange(half) / half)
+        self.cos, self.sin = angle.cos(), angle.sin()
+
+    def draw(self, rows, cols):
+        w = torch.randn(rows, cols, generator=self.generator) * 0.02
+        if self.backward and torch.is_grad_enabled():
+            w.requires_grad_()
+            self.matrices.append(w)
+        return w
+
+    def rope(self, y):
+        a, b = y.chunk(2, -1)
+        return torch.cat((a * self.cos - b * self.sin, b * self.cos + a * self.sin), -1)
+
+    def attention(self, y):
+        width, count, groups, size = (self.shape[key] for key in ("width", "heads", "kv_heads", "head_dim"))
+
+        def heads(of):
+            return linear(y, self.draw(of * size, width)).view(-1, of, size).transpose(0, 1)
+        q, k, v = self.rope(heads(count)), self.rope(heads(groups)), heads(groups)
+        out = scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
+        return linear(out.transpose(0, 1).reshape(-1, count * size), self.draw(width, count * size))
+
+    def mlp(self, y):
+        width, hidden = self.shape["width"], self.shape["mlp_width"]
+        gate = silu(linear(y, self.draw(hidden, width)))
+        return linear(gate * linear(y, self.draw(hidden, width)), self.draw(width, hidden))
+
+    def forward(self, x, seen):
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.matrices = []
+        for module in (self.attention, self.mlp):
+            seen(x)
+            a = rms_norm(x)
+            seen(a)
+            f = module(a)
+            seen(f)
+            b = rms_norm(f)
+            seen(b)
+            x = x + b
+            seen(x)
+        return x
+
+    def back(self, x, dx_out):
+        """Gradient of the layer's input x from that of its output; reads the sizes of all gradients."""
+        x = x.detach().requires_grad_()
+        places = []
+        out = self.forward(x, places.append)
+        needed = [p for p in places if p.requires_grad]
+        gradients = torch.autograd.grad(out, needed + self.matrices, dx_out)
+        sizes = [squares(g) for g in gradients[:len(needed)]] + [g.double().square().sum() if g.numel() < 1 << 20 else
+                                                                 g.norm().double() ** 2 for g in gradients[len(needed):]]
+        return gradients[0], sizes
+
+
+def run(shape):
+    """Every seed once; nothing of a seed outlives it."""
+    for seed in range(shape["seeds"]):
+        one_seed(shape, seed)
+
+
+def one_seed(shape, seed):
+    tokens, width, layers = shape["tokens"], shape["width"], shape["layers"]
+    x = torch.randn(tokens, width)
+    stack = [Layer(seed * layers + layer, shape) for layer in range(layers)]
+    kept, results = [], []
+    with torch.no_grad():
+        for layer in stack:
+            kept.append(x)
+            x = layer.forward(x, lambda p: results.append(read(p)))
+    if shape["way"] == "backward":
+        x = x.requires_grad_()
+        logits = linear(rms_norm(x), torch.randn(shape["vocab"], width) * 0.02)
+        loss = torch.nn.functional.cross_entropy(logits, torch.randint(shape["vocab"], (tokens,)))
+        (d,) = torch.autograd.grad(loss, x)
+        for layer in reversed(stack):
+            d, sizes = layer.back(kept.pop(), d)
+            results.append(sizes)
+    assert all(math.isfinite(float(v)) for r in results for v in r if v.numel() == 1)
+
+
+def product_rate(shape):
+    """GFLOP/s of PyTorch's own product of 1024 rows with the MLP's matrix, the best of 10."""
+    x, w = torch.randn(1024, shape["width"]), torch.randn(shape["mlp_width"], shape["width"])
+    times = []
+    for _ in range(10):
+        start = time.perf_counter()
+        linear(x, w)
+        times.append(time.perf_counter() - start)
+    return 2e-9 * 1024 * w.numel() / min(times)
+
+
+def peak_bytes():
+    """The most memory that this process had resident. getrusage's figure would include its parent's."""
+    with open("/proc/self/status") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", type=json.loads)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--warm-up", action="store_true")
+    parser.add_argument("--parts", action="store_true", help="measure a product's rate too")
+    args = parser.parse_args()
+    shape = args.shape
+    torch.set_num_threads(shape["threads"])
+    if args.warm_up:
+        run(shape)
+    wall, processor = [], []
+    for _ in range(args.repeats):
+        start, before = time.perf_counter(), time.process_time()
+        run(shape)
+        wall.append(time.perf_counter() - start)
+        processor.append(time.process_time() - before)
+    line = {"version": torch.__version__, "seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes()}
+    if args.parts:
+        line["product_gflops"] = product_rate(shape)
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()

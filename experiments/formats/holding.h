@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "sim/model/hooks.h"
+#include "sim/numerics/tensor_format.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope::formats {
+
+/// The tensors of a pass, by what holds them.
+enum class Part {
+  stream,   ///< the residual stream, and what is summed into it
+  norms,    ///< what norms put out, their gains and biases
+  modules,  ///< what arises inside attention and MLP, their outputs, and the head's
+  inputs,   ///< what a matrix reads: its input, and on the way back the gradient of its output
+  weights,  ///< matrices and tables
+};
+inline constexpr std::array<std::string_view, 5> part_names{"stream", "norms", "modules", "inputs", "weights"};
+
+/// How the tensors of a pass are held. Everything else (what an op computes on the way, gradients of weights) is in
+/// f32.
+struct Holding {
+  std::array<Quantization, part_names.size()> parts;
+  std::optional<NumberFormat> sums;  ///< of products with matrices; nothing: f32
+  double loss_scale = 1.0;
+  std::uint64_t seed = 0;  ///< of stochastic rounding
+
+  [[nodiscard]] const Quantization& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
+};
+
+/// What holds a signal, or on the way back its gradient; nothing for a tensor that is held already or goes no further
+/// (x_in, q_in … up_in on the way forward, scores). A norm that the placement does not have holds nothing: its output
+/// is its input.
+std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
+
+/// The parts that a format covers unless the configuration says it: all of them for formats of at least 16 bits; what
+/// matrices read and their weights for narrower ones, as in the usual W8A8 and FP8 linear layers.
+std::span<const std::string_view> default_parts(const TensorFormat& format);
+
+}  // namespace periscope::formats

@@ -1,0 +1,103 @@
+"""What a stack costs: time and peak memory against its width, layers, tokens, threads and seeds, PyTorch beside."""
+
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+from plots import style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("axis", "implementation", "way", "repeat_seconds", "peak_memory")
+KEPT = ("width", "layers", "tokens", "threads", "seeds")
+LOOKS = {
+    "dense": style.Look("dense weights", "#0072B2", "o"),
+    "matrix-free": style.Look("matrix-free weights (T21)", "#D55E00", "s", (0, (6, 1.5))),
+    "PyTorch": style.Look("PyTorch, dense", "#555555", "^", (0, (1.5, 1.5))),
+}
+WAYS = {"forward": "Forward", "backward": "Forward and backward"}
+# For the eye, below the widest point of a series: how its time should grow with the width.
+GUIDES = {"dense": (2, "∝ width²"), "matrix-free": (1, "∝ width")}
+MIB = 2.0**20
+
+
+def draw(result: Result) -> Figures:
+    names = [name for name in KEPT if (result["axis"] == name).any()]
+    return Figures((name, partial(_figure, result, name)) for name in names)
+
+
+def points(result: Result, axis: str, way: str, implementation: str) -> np.ndarray:
+    """Which points a series has, by rising value."""
+    there = (result["axis"] == axis) & (result["way"] == way) & (result["implementation"] == implementation)
+    found = np.flatnonzero(there)
+    return found[np.argsort(result[axis][found])]
+
+
+def _figure(result: Result, axis: str) -> Figure:
+    ways = [way for way in WAYS if ((result["axis"] == axis) & (result["way"] == way)).any()]
+    figure, grid = style.panels(2, len(ways), 2.1, style.page(len(ways)), sharex=True, sharey="row")
+    for column, way in enumerate(ways):
+        for name, look in LOOKS.items():
+            at = points(result, axis, way, name)
+            if at.size:
+                _series(grid[0][column], grid[1][column], result, axis, name, look, at)
+        grid[0][column].set_title(WAYS[way])
+        grid[1][column].set_xlabel(style.title(axis))
+    grid[0][0].set_ylabel("Time [s]")
+    grid[1][0].set_ylabel("Peak memory [MiB]")
+    here = result["axis"] == axis
+    for row, name in zip(grid, ("repeat_seconds", "peak_memory"), strict=True):
+        style.log_axis(row, result[name][here] / (MIB if name == "peak_memory" else 1.0))
+        _value_axis(row, result[axis][here])
+    shown = [look for name, look in LOOKS.items() if ((result["axis"] == axis) & (result["implementation"] == name)).any()]
+    return style.finish(figure, [style.key(look, True) for look in shown] + _guide_key(axis), _caption(result, axis))
+
+
+def _series(
+    time: Axes, memory: Axes, result: Result, axis: str, name: str, look: style.Look, at: np.ndarray
+) -> None:
+    x, seconds = result[axis][at], result["repeat_seconds"][at]
+    middle = np.nanmedian(seconds, axis=1)
+    range_ = [middle - np.nanmin(seconds, axis=1), np.nanmax(seconds, axis=1) - middle]
+    shape = {"color": look.colour, "marker": look.marker, "markersize": look.size, "linestyle": look.dash, "linewidth": 1.2}
+    time.errorbar(x, middle, range_, elinewidth=0.9, capsize=2, **shape)
+    memory.plot(x, result["peak_memory"][at] / MIB, **shape)
+    if axis == "width" and name in GUIDES and at.size > 2:
+        power, words = GUIDES[name]
+        ends = np.array([x[-1] / 2, x[-1]])
+        heights = middle[-1] / 2 * (ends / x[-1]) ** power
+        time.plot(ends, heights, color=style.INK, linewidth=0.7, zorder=1)
+        time.annotate(words, (ends[0], heights[0]), xytext=(4, -2), textcoords="offset points", fontsize=6.5,
+                      color=style.INK, va="top")  # fmt: skip
+
+
+def _guide_key(axis: str) -> list[Line2D]:
+    return [Line2D([], [], color=style.INK, linewidth=0.7, label="guide for the eye")] if axis == "width" else []
+
+
+def _value_axis(row: list[Axes], values: np.ndarray) -> None:
+    """Logarithmic, with a tick at every value, or at every second one if there are many."""
+    ticks = np.unique(values)
+    ticks = ticks[:: 2 if ticks.size > 6 else 1]
+    for axes in row:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _caption(result: Result, axis: str) -> str:
+    here = result["axis"] == axis
+    kept = [f"{name} {result[name][here][0]}" for name in KEPT if name != axis]
+    attributes = result.attributes
+    return (
+        f"Time and peak memory of the process against {axis}; {', '.join(kept)}; proportions of the "
+        f"{result.config['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the norm of "
+        f"every matrix's gradient too. Medians of {result['repeat_seconds'].shape[1]} repeats, bars from the fastest to the "
+        f"slowest. {attributes['cpu']}; {attributes['peer']}. Periscope {attributes['version']}, commit "
+        f"{attributes['commit']}."
+    )

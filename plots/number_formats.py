@@ -1,0 +1,168 @@
+"""Number formats (claim C5): signal-to-quantisation-noise ratios over depth, the variance law, and massive features."""
+
+import textwrap
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from plots import style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("format", "features", "site", "sqnr", "sqnr_stderr", "second_moment_drift", "overflow_seeds")
+FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_e5m2": "FP8 E5M2",
+           "fp8_e4m3": "FP8 E4M3", "int8": "INT8", "int4": "INT4"}  # fmt: skip
+MARKERS = 13  # along one curve
+
+
+def draw(result: Result) -> Figures:
+    drawn = {}
+    for name in dict.fromkeys(result["input"]):
+        stacks = [i for i, other in enumerate(result["input"]) if other == name]
+        drawn[f"noise-{name}"] = partial(_noise, result, stacks, str(name), "x_out")
+        if "grad x_out" in list(result["site"]):
+            drawn[f"gradient-noise-{name}"] = partial(_noise, result, stacks, str(name), "grad x_out")
+        if "second_moment_predicted" in result:
+            drawn[f"law-{name}"] = partial(_law, result, stacks, str(name))
+        if "massive_branch_cost" in result:
+            drawn[f"massive-{name}"] = partial(_massive, result, stacks, str(name))
+    return Figures(drawn.items())
+
+
+def formats_of(result: Result) -> list[int]:
+    """Positions of the formats, without the run in f64 that they are compared with."""
+    return [i for i, name in enumerate(result["format"]) if name != "fp64"]
+
+
+def name_of(word: str) -> str:
+    return FORMATS.get(word, word)
+
+
+def _markers(count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, count - 1, min(count, MARKERS)).round().astype(int))
+
+
+def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[Figure, list[Axes]]:
+    rows, columns = style.multiples(len(formats))
+    figure, grid = style.panels(rows, columns, height, style.page(columns))
+    style.label_outer(grid, len(formats), x, y)
+    panels = [axes for line in grid for axes in line]
+    figure.align_ylabels(panels[:: len(grid[0])])
+    return figure, panels
+
+
+def _noise(result: Result, stacks: list[int], name: str, site: str) -> Figure:
+    """One panel per format: the SQNR of the stream, or of its gradient, at every depth."""
+    formats = formats_of(result)
+    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
+    place = list(result["site"]).index(site)
+    predicted = site == "x_out" and "stream_sqnr_predicted" in result
+    figure, panels = _grid(formats, 1.6, "Sublayers passed", "SQNR (dB)")
+    overflowed = False
+    for axes, f in zip(panels, formats, strict=False):
+        for i, look in zip(stacks, looks, strict=True):
+            # The last place is behind the stack, the first one its input, which was rounded once.
+            values = result["sqnr"][i, f, 0, place, 1:-1]
+            bars = 2 * result["sqnr_stderr"][i, f, 0, place, 1:-1]
+            depth = np.arange(1, len(values) + 1)
+            if predicted:
+                curve = result["stream_sqnr_predicted"][i, f, 0, 1:]
+                axes.plot(depth, curve, color=look.colour, linestyle=look.dash, linewidth=1.2)
+            at = _markers(len(values))
+            axes.errorbar(depth[at], values[at], bars[at], color=look.colour, marker=look.marker, linestyle="",
+                          markersize=0.8 * look.size, elinewidth=0.8)  # fmt: skip
+            prefix = "grad_overflow" if site.startswith("grad") else "overflow"
+            if result[f"{prefix}_seeds"][i, f, 0] > 0:
+                overflowed = True
+                axes.axvline(result[f"{prefix}_sublayer"][i, f, 0] + 1, color=look.colour, linestyle=look.dash,
+                             linewidth=0.8)  # fmt: skip
+        shown = result["sqnr"][stacks][:, f, 0, place, :-1]
+        axes.set_title(name_of(result["format"][f]))
+        if not np.isfinite(shown).any():
+            style.nothing_finite(axes)
+    keys = [style.key(look, True) if predicted else _marker(look) for look in looks]
+    what = "the residual stream" if site == "x_out" else "the gradient of the residual stream"
+    words = f"Signal-to-quantisation-noise ratio of {what} against the same pass in FP64, {style.INPUTS[name]}; "
+    words += f"markers: mean over {result.config['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
+    if predicted:
+        words += (
+            "Lines: predicted from the pass in FP64, to first order (T27), exact where the loss reads the stream; below, "
+            "too low where gradients are not isotropic. None for FP32, whose sums it leaves out. "
+        )
+    if overflowed:
+        words += "Vertical lines: the first overflow. "
+    return style.finish(figure, keys, words + _held(result) + result.setting())
+
+
+def _marker(look: style.Look) -> Line2D:
+    return Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle="", label=look.label)
+
+
+def _held(result: Result) -> str:
+    own = result.config["formats"]
+    covers = ", ".join(own["covers"]) or "all tensors, in 8 bits or fewer what matrices read and their weights"
+    return f"Held in the format: {covers}; the rest in {name_of(own['rest'])}; sums in {own['accumulate']}. "
+
+
+def _law(result: Result, stacks: list[int], name: str) -> Figure:
+    """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
+    formats = list(range(len(result["format"])))
+    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
+    site = list(result["site"]).index("x_out")
+    figure, panels = _grid(formats, 1.7, "Sublayers passed", "Ratio − 1")
+    for axes, f in zip(panels, formats, strict=False):
+        exact = result["format"][f] == "fp64"
+        for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):
+            theory, band = result["second_moment_predicted"][i], 2 * result["second_moment_predicted_stderr"][i]
+            depth = np.arange(len(theory))
+            if exact:
+                axes.fill_between(depth, -band / theory, band / theory, color=look.colour, alpha=0.2, linewidth=0)
+                values = result["second_moment"][i, f, 0, site, :-1] / theory - 1
+                bars = 2 * result["second_moment_stderr"][i, f, 0, site, :-1] / theory
+            else:
+                values = result["second_moment_drift"][i, f, 0, site, :-1]
+                bars = 2 * result["second_moment_drift_stderr"][i, f, 0, site, :-1]
+            at = _markers(len(theory))
+            shift = 0.012 * len(theory) * (rank - 0.5 * (len(stacks) - 1))
+            axes.errorbar(depth[at] + shift, values[at], bars[at], color=look.colour, marker=look.marker,
+                          linestyle="", markersize=0.7 * look.size, elinewidth=0.8)  # fmt: skip
+        axes.axhline(0, color=style.INK, linewidth=0.8, zorder=1)
+        verdicts = [str(result["verdict" if exact else "drift_verdict"][i, f]) for i in stacks]
+        words = verdicts[0] if len(set(verdicts)) == 1 else textwrap.fill(", ".join(verdicts), 22)
+        over = "FP64 over theory" if exact else f"{name_of(result['format'][f])} over FP64"
+        axes.set_title(f"{over}\n{words}", fontsize=6.5)
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+        axes.yaxis.get_offset_text().set_fontsize(6)
+    keys = [_marker(look) for look in looks] + [Patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
+    order = ", ".join(look.label for look in looks)
+    words = (f"Mean square of the residual stream: in FP64 over its prediction at this width (T12, T25), in a format over "
+             f"that of the same seeds in FP64; {style.INPUTS[name]}, mean over {result.config['run']['seeds']} seeds, bars "
+             "± 2 standard errors, markers shifted sideways. Under the titles: the verdicts, "
+             f"{order}; one rounding of the stream is allowed for. ")  # fmt: skip
+    return style.finish(figure, keys, words + _held(result) + result.setting())
+
+
+def _massive(result: Result, stacks: list[int], name: str) -> Figure:
+    """How many decibels massive features cost the modules' outputs and the stream."""
+    formats = formats_of(result)
+    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
+    figure, (row,) = style.panels(1, 2, 2.2, style.PAGE)
+    for axes, kind, words in zip(row, ("branch", "stream"), ("Modules' outputs", "Residual stream"), strict=True):
+        for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):
+            shift = 0.22 * (rank - 0.5 * (len(stacks) - 1))
+            loss = result[f"massive_{kind}_cost"][i, formats]
+            bars = 2 * result[f"massive_{kind}_cost_stderr"][i, formats]
+            axes.errorbar(np.arange(len(formats)) + shift, loss, bars, color=look.colour, marker=look.marker,
+                          linestyle="", markersize=look.size, elinewidth=0.9)  # fmt: skip
+        axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
+        axes.set_xticks(range(len(formats)), [name_of(result["format"][f]) for f in formats], rotation=25, ha="right")
+        axes.set(title=words, ylabel="SQNR lost (dB)")
+    own = result.config["formats"]
+    words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in signal-to-"
+             f"quantisation-noise ratio: plain minus massive, seed by seed, {style.INPUTS[name]}; bars ± 2 standard errors. "
+             "Left: mean over sublayers; right: behind the last one. ")  # fmt: skip
+    return style.finish(figure, [_marker(look) for look in looks], words + _held(result) + result.setting())

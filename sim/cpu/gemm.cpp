@@ -1,0 +1,202 @@
+#include "sim/cpu/gemm.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "sim/cpu/gemm_kernel.h"
+#include "sim/cpu/scratch.h"
+#include "sim/spec/first_exception.h"
+
+namespace periscope::cpu {
+namespace {
+
+Index pieces(Index size, Index piece) { return (size + piece - 1) / piece; }
+
+template <class T>
+void pack(const MatrixView<T>& x, Index count, Index terms, Index width, T* packed) {
+  if (x.col == 1) {
+    kernel::pack_across(x.data, x.row, count, terms, width, packed);
+  } else {
+    kernel::pack_along(x.data, x.col, count, terms, width, packed);
+  }
+}
+
+/// The left factor [m, k] in slivers: those of the first `depth` terms one after the other, then those of the next.
+template <class T>
+class LeftFactor {
+ public:
+  LeftFactor(const MatrixView<T>& a, Index m, Index k)
+      : a_(a), m_(m), k_(k), slivers_(pieces(m, kernel::rows)), packed_(slivers_ * kernel::sliver<T> * k) {}
+
+  [[nodiscard]] Index slivers() const { return slivers_; }
+  [[nodiscard]] Index rows_of(Index s) const { return std::min<Index>(kernel::rows, m_ - s * kernel::rows); }
+  [[nodiscard]] const T* at(Index first_k, Index terms, Index s) const { return place(first_k, terms, s); }
+  /// Packs all terms of sliver s.
+  void pack_sliver(Index s) const {
+    for (Index first_k = 0; first_k < k_; first_k += kernel::depth) {
+      const Index terms = std::min(kernel::depth, k_ - first_k);
+      pack(a_.from(s * kernel::rows, first_k), rows_of(s), terms, kernel::sliver<T>, place(first_k, terms, s));
+    }
+  }
+
+ private:
+  [[nodiscard]] T* place(Index first_k, Index terms, Index s) const {
+    return packed_.data() + (first_k * slivers_ + s * terms) * kernel::sliver<T>;
+  }
+
+  MatrixView<T> a_;
+  Index m_, k_, slivers_;
+  Scratch<T> packed_;
+};
+
+/// Where a product goes.
+template <class T>
+struct Target {
+  T* c;
+  Index stride;
+  Onto onto;
+  Part part;
+};
+
+/// A piece of a product: slivers first_sliver … end_sliver − 1 and columns first … first + count − 1.
+struct Piece {
+  Index first_sliver, end_sliver, first, count;
+};
+
+/// A product of `left` with one packed panel of at most `panel` columns, of which the last one may be incomplete.
+template <class T>
+void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms, const T* b, Index count, bool first,
+                    const T* next, T* c, Index stride) {
+  const Index rows = left.rows_of(s);
+  const kernel::Multiply<T> multiply = kernel::multiply_of<T>(rows);
+  if (count == kernel::panel<T>) return multiply(terms, a, b, c, stride, first, next);
+  alignas(kernel::vector_bytes) T whole[kernel::rows * kernel::panel<T>];
+  multiply(terms, a, b, whole, kernel::panel<T>, true, next);
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < count; ++j) {
+      T& entry = c[i * stride + j];
+      entry = whole[i * kernel::panel<T> + j] + (first ? T(0) : entry);
+    }
+  }
+}
+
+/// Multiplies slivers with a block of the right factor, both packed.
+template <class T>
+void multiply_block(const LeftFactor<T>& left, const Piece& p, Index first_k, Index terms, const T* block,
+                    const Target<T>& to) {
+  const bool first_terms = first_k == 0 && to.onto == Onto::nothing;
+  for (Index s = p.first_sliver; s < p.end_sliver; ++s) {
+    const T* const a = left.at(first_k, terms, s);
+    const Index top = s * kernel::rows;
+    for (Index j = 0; j < p.count; j += kernel::panel<T>) {
+      if (to.part == Part::lower && p.first + j > top + left.rows_of(s) - 1) break;
+      const Index count = std::min<Index>(kernel::panel<T>, p.count - j);
+      const bool last = j + kernel::panel<T> >= p.count && s + 1 < p.end_sliver;
+      const T* const next = last ? left.at(first_k, terms, s + 1) : a;
+      multiply_panel(left, s, a, terms, block + j * terms, count, first_terms, next,
+                     to.c + top * to.stride + p.first + j, to.stride);
+    }
+  }
+}
+
+template <class T, class Make>
+void multiply_piece(const LeftFactor<T>& left, const Piece& p, Index k, const Make& make, T* block,
+                    const Target<T>& to) {
+  for (Index first_k = 0; first_k < k; first_k += kernel::depth) {
+    const Index terms = std::min(kernel::depth, k - first_k);
+    make(first_k, terms, p.first, p.count, block);
+    multiply_block(left, p, first_k, terms, block, to);
+  }
+}
+
+/// Columns of a block of a product [·, n]: about 16 blocks, so that threads share them evenly.
+template <class T>
+Index block_columns(Index n) {
+  return std::clamp<Index>(pieces(pieces(n, 16), kernel::panel<T>) * kernel::panel<T>, kernel::panel<T>, widest_block);
+}
+
+/// `may_split`: whether several pieces may make the same block of the right factor.
+template <class T, class Make>
+void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
+  constexpr Index least_slivers = 16;       // for which it pays to pack a block once more
+  constexpr Index worth_a_team = 1L << 18;  // products of two numbers
+  const LeftFactor<T> left(a, m, k);
+  const Index columns = block_columns<T>(n);
+  const Index across = pieces(n, columns);
+  const Index wanted = may_split ? std::clamp<Index>(left.slivers() / least_slivers, 1, pieces(16, across)) : 1;
+  const Index height = pieces(left.slivers(), wanted);
+  const Index down = pieces(left.slivers(), height);
+  const bool team = m * n * k > worth_a_team;
+  const Index block_size = columns * kernel::depth;
+  const Scratch<T> blocks(block_size * (team ? omp_get_max_threads() : 1));
+  FirstException failure;
+#pragma omp parallel if (team)
+  {
+#pragma omp for schedule(static)
+    for (Index s = 0; s < left.slivers(); ++s) left.pack_sliver(s);
+#pragma omp for schedule(dynamic, 1)
+    for (Index i = 0; i < across * down; ++i) {
+      failure.run([&] {
+        const Index first = i % across * columns;
+        const Index first_sliver = i / across * height;
+        const Piece piece{first_sliver, std::min(left.slivers(), first_sliver + height), first,
+                          std::min(columns, n - first)};
+        multiply_piece(left, piece, k, make, blocks.data() + block_size * omp_get_thread_num(), to);
+      });
+    }
+  }
+  failure.rethrow();
+}
+
+template <class T>
+auto block_of(const MatrixView<T>& b) {
+  return [b](Index first_k, Index terms, Index first, Index count, T* block) {
+    packed_block(b.from(first_k, first), terms, count, block);
+  };
+}
+
+}  // namespace
+
+template <class T>
+void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block) {
+  for (Index j = 0; j < count; j += kernel::panel<T>) {
+    const Index width = std::min<Index>(kernel::panel<T>, count - j);
+    pack(b.from(0, j).transposed(), width, terms, Index{kernel::panel<T>}, block + j * terms);
+  }
+}
+
+template <class T>
+void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride, Part part) {
+  gemm_of<T>(m, n, k, a, block_of(b), {c, stride, Onto::nothing, part}, true);
+}
+
+template <class T>
+void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>& b, T* c, Index stride) {
+  gemm_of<T>(m, n, k, a, b, {c, stride, Onto::nothing, Part::all}, false);
+}
+
+template <class T>
+void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
+               Onto onto) {
+  const LeftFactor<T> left(a, m, k);
+  for (Index s = 0; s < left.slivers(); ++s) left.pack_sliver(s);
+  const Scratch<T> block(std::min(widest_block, pieces(n, kernel::panel<T>) * kernel::panel<T>) *
+                         std::min(kernel::depth, k));
+  for (Index first = 0; first < n; first += widest_block) {
+    multiply_piece<T>(left, {0, left.slivers(), first, std::min(widest_block, n - first)}, k, block_of(b), block.data(),
+                      {c, stride, onto, Part::all});
+  }
+}
+
+template void packed_block(const MatrixView<float>&, Index, Index, float*);
+template void packed_block(const MatrixView<double>&, Index, Index, double*);
+template void gemm(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Part);
+template void gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index, Part);
+template void gemm(Index, Index, Index, const MatrixView<float>&, const MakeBlock<float>&, float*, Index);
+template void gemm(Index, Index, Index, const MatrixView<double>&, const MakeBlock<double>&, double*, Index);
+template void gemm_here(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Onto);
+template void gemm_here(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index,
+                        Onto);
+
+}  // namespace periscope::cpu

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+
+#include "sim/core/tensor.h"
+
+/// Matrix products of f32 and f64. Every entry of a product is summed in one order, which follows from the number of
+/// its terms alone: the results do not depend on the number of threads, and a row of a product does not depend on how
+/// many other rows there are.
+namespace periscope::cpu {
+
+using Index = Tensor::Index;
+
+/// A matrix in memory, entry (i, j) of which is data[i·row + j·col]. One of the strides is 1.
+template <class T>
+struct MatrixView {
+  const T* data;
+  Index row;
+  Index col = 1;
+
+  [[nodiscard]] MatrixView transposed() const { return {data, col, row}; }
+  /// The matrix that begins with entry (i, j).
+  [[nodiscard]] MatrixView from(Index i, Index j) const { return {data + i * row + j * col, row, col}; }
+};
+
+inline constexpr Index widest_block = 256;  ///< columns: a block of so many, 256 deep, stays in a core's cache
+
+/// A right factor [k, n] that is made while it is used, so that it never exists whole: writes the entries (first_k …
+/// first_k + terms − 1, first … first + count − 1) as packed_block (below) says, with count ≤ widest_block. Called on
+/// any thread, once for every block.
+template <class T>
+using MakeBlock = std::function<void(Index first_k, Index terms, Index first, Index count, T* block)>;
+
+/// Writes entries (0 … terms − 1, 0 … count − 1) of b as MakeBlock must.
+template <class T>
+void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block);
+
+/// Whether a product takes the place of what is there or is added to it.
+enum class Onto { nothing, what_is_there };
+
+/// Which entries of a square product are needed: of the lower triangle's complement some are written, too.
+enum class Part { all, lower };
+
+/// C = A B on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart. m, n, k ≥ 1.
+template <class T>
+void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
+          Part part = Part::all);
+template <class T>
+void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>& b, T* c, Index stride);
+
+/// C = A B or C + A B on this thread alone.
+template <class T>
+void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
+               Onto onto = Onto::nothing);
+
+}  // namespace periscope::cpu

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sim/core/tensor.h"
+
+#if defined(__clang__)
+#define PERISCOPE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define PERISCOPE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/// The innermost part of a matrix product, in vectors of the width for which the compiler was called. gemm.cpp goes
+/// round it with blocks that fit the caches (Goto and van de Geijn 2008).
+namespace periscope::cpu::kernel {
+
+using Index = Tensor::Index;
+
+// The sums of rows × (panel vectors) entries stay in registers, beside one panel's vectors and one number of the left.
+#if defined(__AVX512F__)
+inline constexpr int vector_bytes = 64, rows = 14;
+#elif defined(__AVX__)
+inline constexpr int vector_bytes = 32, rows = 6;
+#else
+inline constexpr int vector_bytes = 16, rows = 6;
+#endif
+inline constexpr int panel_vectors = 2;
+
+/// How many terms of a sum are added up in registers before they join the sum in memory. The order in which an entry
+/// is summed follows from this alone: neither from the blocks around it nor from the number of threads.
+inline constexpr Index depth = 256;
+
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(vector_bytes)));
+  /// The same at any address.
+  typedef T loose __attribute__((vector_size(vector_bytes), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using Vector = typename VectorOf<T>::type;
+template <class T>
+using LooseVector = typename VectorOf<T>::loose;
+
+template <class T>
+inline constexpr int lanes = vector_bytes / static_cast<int>(sizeof(T));
+/// Columns of the right factor in one panel.
+template <class T>
+inline constexpr int panel = panel_vectors* lanes<T>;
+/// Rows of the left factor in one sliver, padded to whole vectors.
+template <class T>
+inline constexpr int sliver = (rows + lanes<T> - 1) / lanes<T>* lanes<T>;
+
+/// c [count, panel], rows `stride` apart, gets the product of a sliver, a[k·sliver + i] with i < count, and a panel,
+/// b[k·panel + j], over k < terms; it is added to what is there unless `first`. Meanwhile what lies at `next` is
+/// fetched into the cache, as many numbers as the sliver has.
+template <class T, int count>
+void multiply(Index terms, const T* a, const T* b, T* c, Index stride, bool first, const T* next) {
+  Vector<T> sums[count][panel_vectors];
+  PERISCOPE_UNROLL
+  for (int i = 0; i < count; ++i) {
+    __builtin_prefetch(c + i * stride, 1);
+    __builtin_prefetch(c + i * stride + panel<T> - 1, 1);
+    PERISCOPE_UNROLL
+    for (int j = 0; j < panel_vectors; ++j) sums[i][j] = Vector<T>{};
+  }
+  for (Index k = 0; k < terms; ++k) {
+    __builtin_prefetch(next, 0, 2);
+    next += sliver<T>;
+    Vector<T> right[panel_vectors];
+    PERISCOPE_UNROLL
+    for (int j = 0; j < panel_vectors; ++j) right[j] = *reinterpret_cast<const Vector<T>*>(b + j * lanes<T>);
+    PERISCOPE_UNROLL
+    for (int i = 0; i < count; ++i) {
+      PERISCOPE_UNROLL
+      for (int j = 0; j < panel_vectors; ++j) sums[i][j] += a[i] * right[j];
+    }
+    a += sliver<T>;
+    b += panel<T>;
+  }
+  PERISCOPE_UNROLL
+  for (int i = 0; i < count; ++i) {
+    PERISCOPE_UNROLL
+    for (int j = 0; j < panel_vectors; ++j) {
+      auto* const out = reinterpret_cast<LooseVector<T>*>(c + i * stride + j * lanes<T>);
+      *out = first ? sums[i][j] : sums[i][j] + *out;
+    }
+  }
+}
+
+template <class T>
+using Multiply = void (*)(Index terms, const T* a, const T* b, T* c, Index stride, bool first, const T* next);
+
+/// `multiply` of a sliver with `count` rows, 1 … rows.
+template <class T>
+Multiply<T> multiply_of(Index count) {
+  static constexpr auto all = []<int... i>(std::integer_sequence<int, i...>) {
+    return std::array<Multiply<T>, sizeof...(i)>{multiply<T, i + 1>...};
+  }
+  (std::make_integer_sequence<int, rows>{});
+  return all[static_cast<std::size_t>(count - 1)];
+}
+
+/// Numbers of a and b in turn, from the first or from the second half of each.
+template <class T, bool second, int... i>
+[[gnu::always_inline]] inline Vector<T> in_turn(Vector<T> a, Vector<T> b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, ((i % 2) * lanes<T> + i / 2 + (second ? lanes<T> / 2 : 0))...);
+}
+
+/// Transposes lanes × lanes numbers: log2(lanes) times, every vector takes turns with the one half the vectors on.
+template <class T>
+[[gnu::always_inline]] inline void transpose(Vector<T>* x) {
+  constexpr int n = lanes<T>;
+  constexpr auto each = std::make_integer_sequence<int, n>{};
+  Vector<T> y[n];
+  PERISCOPE_UNROLL
+  for (int step = 1; step < n; step *= 2) {
+    PERISCOPE_UNROLL
+    for (int i = 0; i < n / 2; ++i) {
+      y[2 * i] = in_turn<T, false>(x[i], x[i + n / 2], each);
+      y[2 * i + 1] = in_turn<T, true>(x[i], x[i + n / 2], each);
+    }
+    PERISCOPE_UNROLL
+    for (int i = 0; i < n; ++i) x[i] = y[i];
+  }
+}
+
+/// packed[k·width + i] = x[i·row + k] for k < terms and i < count, 0 for count ≤ i < width: `width` is a multiple of
+/// the lanes.
+template <class T>
+void pack_across(const T* x, Index row, Index count, Index terms, Index width, T* packed) {
+  constexpr int n = lanes<T>;
+  for (Index first = 0; first < width; first += n) {
+    const T* const from = x + first * row;
+    const Index here = std::clamp<Index>(count - first, 0, n);
+    Index k = 0;
+    for (; k + n <= terms; k += n) {
+      Vector<T> square[n];
+      PERISCOPE_UNROLL
+      for (int i = 0; i < n; ++i) {
+        square[i] = i < here ? *reinterpret_cast<const LooseVector<T>*>(from + i * row + k) : Vector<T>{};
+      }
+      transpose<T>(square);
+      PERISCOPE_UNROLL
+      for (int i = 0; i < n; ++i) *reinterpret_cast<Vector<T>*>(packed + (k + i) * width + first) = square[i];
+    }
+    for (; k < terms; ++k) {
+      for (Index i = 0; i < n; ++i) packed[k * width + first + i] = i < here ? from[i * row + k] : T(0);
+    }
+  }
+}
+
+/// packed[k·width + i] = x[k·col + i] for k < terms and i < count, 0 for count ≤ i < width.
+template <class T>
+void pack_along(const T* x, Index col, Index count, Index terms, Index width, T* packed) {
+  for (Index k = 0; k < terms; ++k) {
+    T* const out = packed + k * width;
+    std::copy_n(x + k * col, count, out);
+    std::fill(out + count, out + width, T(0));
+  }
+}
+
+}  // namespace periscope::cpu::kernel

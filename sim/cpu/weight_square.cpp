@@ -1,0 +1,83 @@
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "sim/cpu/gemm.h"
+#include "sim/cpu/ops.h"
+
+/// ‖dYᵀX‖² = Σ_st (XXᵀ)_st (dYdYᵀ)_st: for few tokens the two Gram matrices cost less than the gradient.
+namespace periscope {
+namespace cpu {
+namespace {
+
+/// Lower triangle of x xᵀ [rows, rows].
+template <class T>
+void gram(const T* x, Index rows, Index cols, T* lower) {
+  gemm<T>(rows, rows, cols, {x, cols}, MatrixView<T>{x, cols}.transposed(), lower, rows, Part::lower);
+}
+
+/// Σ_st a_st b_st and the squares of both matrices, symmetric ones of which the lower triangles are there.
+struct Products {
+  double both = 0.0, of_a = 0.0, of_b = 0.0;
+};
+
+template <class T>
+Products products_of(const T* a, const T* b, Index rows) {
+  std::vector<Products> by_row(static_cast<std::size_t>(rows));
+#pragma omp parallel for schedule(static, 16) if (rows * rows > worth_threads)
+  for (Index i = 0; i < rows; ++i) {
+    const auto u = ConstRow<T>(a + i * rows, i + 1).template cast<double>();
+    const auto v = ConstRow<T>(b + i * rows, i + 1).template cast<double>();
+    const double du = u(i);
+    const double dv = v(i);
+    by_row[static_cast<std::size_t>(i)] = {2.0 * (u * v).sum() - du * dv, 2.0 * u.square().sum() - du * du,
+                                           2.0 * v.square().sum() - dv * dv};
+  }
+  return std::accumulate(by_row.begin(), by_row.end(), Products{}, [](const Products& x, const Products& y) {
+    return Products{x.both + y.both, x.of_a + y.of_a, x.of_b + y.of_b};
+  });
+}
+
+/// The Gram matrices need rows² (in + out) multiplications and additions, since they are symmetric, and the gradient
+/// 2 rows·in·out.
+bool grams_cost_less(Index rows, Index in, Index out) { return rows * (in + out) < 2 * in * out; }
+
+/// The entries of the Gram matrices are right to a few units of round-off, and so is their product relative to that of
+/// their norms. Where it is much smaller the terms cancel (tokens that are nearly alike, gradients whose sum over
+/// tokens is nearly 0), and what the gradient keeps would be lost. So it would where the entries of a Gram matrix, or
+/// their squares, leave the range of normal numbers.
+template <class T>
+bool keeps_its_digits(const Products& p) {
+  constexpr double least = 1.0 / 64.0;
+  constexpr double small = static_cast<double>(std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon());
+  const auto is_inside = [](double squares) { return std::isnormal(squares) && std::sqrt(squares) > small; };
+  return is_inside(p.of_a) && is_inside(p.of_b) && p.both >= least * std::sqrt(p.of_a) * std::sqrt(p.of_b);
+}
+
+}  // namespace
+}  // namespace cpu
+
+// -------------------------------------------------------------------------------------------------
+
+void CpuBackend::do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const {
+  if (cpu::grams_cost_less(x.rows(), x.cols(), dy.cols())) {
+    Tensor of_x = do_allocate(x.rows(), x.rows(), x.dtype());
+    Tensor of_dy = do_allocate(x.rows(), x.rows(), x.dtype());
+    cpu::Products products;
+    bool keeps = false;
+    cpu::with_type_of(x, [&]<class T>(T) {
+      cpu::gram(elements<T>(x), x.rows(), x.cols(), elements<T>(of_x));
+      cpu::gram(elements<T>(dy), x.rows(), dy.cols(), elements<T>(of_dy));
+      products = cpu::products_of<T>(elements<T>(of_x), elements<T>(of_dy), x.rows());
+      keeps = cpu::keeps_its_digits<T>(products);
+    });
+    if (keeps) {
+      *elements<double>(square) = products.both;
+      return;
+    }
+  }
+  ComposedBackend::do_linear_weight_square(dy, x, square);
+}
+
+}  // namespace periscope

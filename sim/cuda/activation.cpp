@@ -1,0 +1,154 @@
+#include <cmath>
+#include <numbers>
+
+#include "sim/cuda/elementwise.h"
+#include "sim/cuda/ops.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+/// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
+template <class C>
+PERISCOPE_HOST_DEVICE C tanh_argument(C x) {
+  constexpr C linear = static_cast<C>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+  constexpr C cubic = static_cast<C>(0.044715);
+  return linear * x * (C(1) + cubic * x * x);
+}
+
+template <class C>
+PERISCOPE_HOST_DEVICE C tanh_slope(C x) {
+  constexpr C linear = static_cast<C>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+  constexpr C cubic = static_cast<C>(3.0 * 0.044715);
+  return linear * (C(1) + cubic * x * x);
+}
+
+template <class C>
+PERISCOPE_HOST_DEVICE C activation(Activation kind, C x) {
+  constexpr C half_root = static_cast<C>(1.0 / std::numbers::sqrt2);
+  switch (kind) {
+    case Activation::relu: return x < C(0) ? C(0) : x;  // keeps NaN
+    case Activation::gelu: return C(0.5) * x * std::erfc(-x * half_root);
+    case Activation::silu: return x / (C(1) + std::exp(-x));
+    case Activation::gelu_tanh: return x / (C(1) + std::exp(-tanh_argument(x)));
+  }
+  return C(0);
+}
+
+template <class C>
+PERISCOPE_HOST_DEVICE C activation_derivative(Activation kind, C x) {
+  constexpr C half_root = static_cast<C>(1.0 / std::numbers::sqrt2);
+  constexpr C peak = static_cast<C>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);  // of the normal density
+  switch (kind) {
+    case Activation::relu: return x <= C(0) ? C(0) : C(1);
+    case Activation::gelu: return C(0.5) * std::erfc(-x * half_root) + peak * x * std::exp(C(-0.5) * x * x);
+    case Activation::silu:
+      return (C(1) + x / (C(1) + std::exp(x))) / (C(1) + std::exp(-x));  // 1 − σ(x) = σ(−x), without cancellation
+    case Activation::gelu_tanh: {
+      const C u = tanh_argument(x);
+      const C left = C(1) / (C(1) + std::exp(-u));
+      const C right = C(1) / (C(1) + std::exp(u));  // 1 − σ(u), without cancellation
+      return left * right == C(0) ? left : left * (C(1) + x * tanh_slope(x) * right);
+    }
+  }
+  return C(0);
+}
+
+struct Activate {
+  Activation kind;
+  template <class C>
+  PERISCOPE_HOST_DEVICE C operator()(C x) const {
+    return activation(kind, x);
+  }
+};
+
+struct Derive {
+  Activation kind;
+  template <class C>
+  PERISCOPE_HOST_DEVICE C operator()(C x, C dy) const {
+    return activation_derivative(kind, x) * dy;
+  }
+};
+
+/// φ(gate) ∘ up with φ(gate) rounded as it would be stored, so that the op is the product of the two others.
+template <class T>
+struct Gate {
+  Activation kind;
+  PERISCOPE_HOST_DEVICE Computed<T> operator()(Computed<T> gate, Computed<T> up) const {
+    return widen(narrow<T>(activation(kind, gate))) * up;
+  }
+};
+
+template <class T>
+struct GateBackward {
+  Activation kind;
+  const T* gate;
+  const T* up;
+  const T* dy;
+  T* dgate;
+  T* dup;
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const {
+    const Computed<T> x = widen(gate[i]);
+    const Computed<T> slope = widen(dy[i]);
+    dgate[i] = narrow<T>(widen(narrow<T>(activation_derivative(kind, x) * slope)) * widen(up[i]));
+    dup[i] = narrow<T>(widen(narrow<T>(activation(kind, x))) * slope);
+  }
+};
+
+template <class C>
+struct SoftCap {
+  C cap;
+  PERISCOPE_HOST_DEVICE C operator()(C x) const { return cap * std::tanh(x / cap); }
+};
+
+template <class C>
+struct SoftCapBackward {
+  C cap;
+  PERISCOPE_HOST_DEVICE C operator()(C x, C dy) const {
+    const C t = std::tanh(x / cap);
+    return (C(1) - t * t) * dy;
+  }
+};
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+void CudaBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) const {
+  with_type(x.dtype(), [&]<class T>(T) { unary(execution_, data<T>(x), data<T>(y), x.size(), Activate{kind}); });
+}
+
+void CudaBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
+  with_type(x.dtype(),
+            [&]<class T>(T) { binary(execution_, data<T>(x), data<T>(dy), data<T>(dx), x.size(), Derive{kind}); });
+}
+
+void CudaBackend::do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const {
+  with_type(gate.dtype(), [&]<class T>(T) {
+    binary(execution_, data<T>(gate), data<T>(up), data<T>(y), gate.size(), Gate<T>{kind});
+  });
+}
+
+void CudaBackend::do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                                    GatedGradient& g) const {
+  with_type(gate.dtype(), [&]<class T>(T) {
+    for_each(execution_, gate.size(),
+             GateBackward<T>{kind, data<T>(gate), data<T>(up), data<T>(dy), data<T>(g.dgate), data<T>(g.dup)});
+  });
+}
+
+void CudaBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
+  with_type(x.dtype(), [&]<class T>(T) {
+    unary(execution_, data<T>(x), data<T>(y), x.size(), SoftCap<Computed<T>>{static_cast<Computed<T>>(cap)});
+  });
+}
+
+void CudaBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
+  with_type(x.dtype(), [&]<class T>(T) {
+    binary(execution_, data<T>(x), data<T>(dy), data<T>(dx), x.size(),
+           SoftCapBackward<Computed<T>>{static_cast<Computed<T>>(cap)});
+  });
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,95 @@
+#include <algorithm>
+
+#include "sim/cuda/launch.h"
+#include "sim/cuda/ops.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+template <class T>
+struct Fill {
+  T* y;
+  T value;
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = value; }
+};
+
+/// Values as elements, in device memory from `to` on.
+template <class T>
+void upload_rounded(const Execution& execution, std::span<const double> values, T* to) {
+  std::vector<T> elements(values.size());
+  std::ranges::transform(values, elements.begin(), from_double<T>);
+  execution.upload(elements.data(), to, elements.size() * sizeof(T));
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+std::string_view CudaBackend::name() const {
+  const bool on_host = device() == Device::host;
+  if (execution_.options().tf32) return on_host ? "cuda on host, TF32" : "cuda, TF32";
+  return on_host ? "cuda on host" : "cuda";
+}
+
+Tensor CudaBackend::do_allocate(Index rows, Index cols, DType dtype) const {
+  return {rows, cols, dtype, device(), execution_.take(static_cast<std::size_t>(rows * cols) * size_of(dtype))};
+}
+
+void CudaBackend::do_constant(double value, Tensor& y) const {
+  with_type(y.dtype(), [&]<class T>(T) { for_each(execution_, y.size(), Fill<T>{data<T>(y), from_double<T>(value)}); });
+}
+
+void CudaBackend::do_from_host(std::span<const double> values, Tensor& y) const {
+  with_type(y.dtype(), [&]<class T>(T) { upload_rounded<T>(execution_, values, data<T>(y)); });
+}
+
+void CudaBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
+  constexpr Index piece = Index{1} << 18;  // elements
+  const Index cols = y.cols();
+  const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
+  const auto pieces = [&]<class Values>(const FillRows::Function<Values>& source, const auto& upload) {
+    std::vector<Values> values(static_cast<std::size_t>(std::min(step, y.rows()) * cols));
+    for (Index first = 0; first < y.rows(); first += step) {
+      const Index count = std::min(step, y.rows() - first);
+      const std::span<Values> part(values.data(), static_cast<std::size_t>(count * cols));
+      source(first, count, part);
+      upload(part, first * cols);
+    }
+  };
+  if (y.dtype() == DType::f32) {
+    pieces(fill.in_f32, [&](std::span<float> part, Index at) {
+      execution_.upload(part.data(), data<float>(y) + at, part.size_bytes());
+    });
+    return;
+  }
+  with_type(y.dtype(), [&]<class T>(T) {
+    pieces(fill.in_f64,
+           [&](std::span<double> part, Index at) { upload_rounded<T>(execution_, part, data<T>(y) + at); });
+  });
+}
+
+std::vector<std::vector<double>> CudaBackend::do_to_host(std::span<const Tensor> tensors) const {
+  std::vector<DevicePart> parts;
+  for (const Tensor& x : tensors) {
+    parts.push_back({TensorMemory::address(x, x.dtype()), static_cast<std::size_t>(x.size()) * size_of(x.dtype())});
+  }
+  const std::vector<std::byte> bytes = execution_.download(parts);
+  std::vector<std::vector<double>> values;
+  const std::byte* from = bytes.data();
+  for (const Tensor& x : tensors) {
+    std::vector<double>& out = values.emplace_back(static_cast<std::size_t>(x.size()));
+    with_type(x.dtype(), [&]<class T>(T) {
+      for (double& value : out) {
+        T element;
+        std::copy_n(from, sizeof element, reinterpret_cast<std::byte*>(&element));
+        value = static_cast<double>(widen(element));
+        from += sizeof element;
+      }
+    });
+  }
+  return values;
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

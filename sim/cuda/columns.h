@@ -1,0 +1,60 @@
+#pragma once
+
+#include "sim/cuda/launch.h"
+
+/// Reductions over the rows of a matrix, every column by itself, in double.
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+
+struct AddUp {
+  PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
+};
+struct TakeLarger {
+  PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
+};
+
+/// Rows that one thread combines, of one column.
+inline constexpr Index rows_of_a_piece = 64;
+
+/// partial[piece, j] over the rows of a piece, from 0.
+template <class Term, class Combine>
+struct ReducePieces {
+  Term term;
+  Combine combine;
+  Index rows, cols;
+  double* partial;
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const {
+    const Index j = i % cols;
+    const Index first = i / cols * rows_of_a_piece;
+    const Index end = first + rows_of_a_piece < rows ? first + rows_of_a_piece : rows;
+    double value = 0.0;
+    for (Index row = first; row < end; ++row) value = combine(value, term(row, j));
+    partial[i] = value;
+  }
+};
+
+template <class T, class Combine>
+struct CombinePieces {
+  const double* partial;
+  Combine combine;
+  Index pieces, cols;
+  T* out;
+  PERISCOPE_HOST_DEVICE void operator()(Index j) const {
+    double value = 0.0;
+    for (Index piece = 0; piece < pieces; ++piece) value = combine(value, partial[piece * cols + j]);
+    out[j] = from_double<T>(value);
+  }
+};
+
+/// out_j = term(0, j) ∘ … ∘ term(rows−1, j), where ∘ is `combine`, starting from 0. The order depends on `rows` alone.
+template <class T, class Term, class Combine>
+void reduce_columns(const Execution& execution, Index rows, Index cols, const Term& term, const Combine& combine,
+                    T* out) {
+  const Index pieces = (rows + rows_of_a_piece - 1) / rows_of_a_piece;
+  const std::shared_ptr<double> partial = execution.take_array<double>(pieces * cols);
+  for_each(execution, pieces * cols, ReducePieces<Term, Combine>{term, combine, rows, cols, partial.get()});
+  for_each(execution, cols, CombinePieces<T, Combine>{partial.get(), combine, pieces, cols, out});
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

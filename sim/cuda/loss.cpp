@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "sim/cuda/moments.h"
+#include "sim/cuda/ops.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+struct LossShared {
+  double values[Block::size];
+};
+
+/// What the softmax of a row needs, in double.
+struct RowSoftmax {
+  double largest;
+  double total;
+};
+
+template <class T>
+PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared, const T* row, Index classes) {
+  const auto larger = [](double& a, double b) { a = a < b ? b : a; };
+  const double largest = block.reduce(
+      shared, classes, -HUGE_VAL, [&](double& a, Index j) { larger(a, static_cast<double>(widen(row[j]))); }, larger);
+  const double total =
+      block.sum(shared, classes, [&](Index j) { return std::exp(static_cast<double>(widen(row[j])) - largest); });
+  return {largest, total};
+}
+
+// Computed in double for every element type: the gradient of a confident token is p − 1 for a probability p near one,
+// of which float would keep few digits.
+template <class T>
+struct CrossEntropyRow {
+  using Shared = LossShared;
+  const T* logits;
+  const int* labels;
+  double labelled;  ///< how many rows have a label
+  double* losses;
+  T* dlogits;
+  Index classes;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
+    const T* row = logits + t * classes;
+    T* out = dlogits + t * classes;
+    const int label = labels[t];
+    if (label == no_label) {
+      block.threads([&](int thread) {
+        if (thread == 0) losses[t] = 0.0;
+        for (Index j = thread; j < classes; j += Block::size) out[j] = from_double<T>(0.0);
+      });
+      return;
+    }
+    const RowSoftmax s = row_softmax(block, shared.values, row, classes);
+    block.threads([&](int thread) {
+      if (thread == 0) losses[t] = std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
+      for (Index j = thread; j < classes; j += Block::size) {
+        const double p = std::exp(static_cast<double>(widen(row[j])) - s.largest) / s.total;
+        out[j] = from_double<T>((p - (j == label ? 1.0 : 0.0)) / labelled);
+      }
+    });
+  }
+};
+
+template <class T>
+struct TokenLoss {
+  using Shared = LossShared;
+  const T* logits;
+  const int* labels;
+  double* losses;
+  Index classes;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
+    const T* row = logits + t * classes;
+    const int label = labels[t];
+    const RowSoftmax s = row_softmax(block, shared.values, row, classes);
+    block.threads([&](int thread) {
+      if (thread != 0) return;
+      losses[t] = label == no_label ? std::numeric_limits<double>::quiet_NaN()
+                                    : std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
+    });
+  }
+};
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+void CudaBackend::do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const {
+  const Index rows = logits.rows();
+  const auto labelled = static_cast<double>(rows - std::ranges::count(labels, no_label));
+  const std::shared_ptr<int> labels_there = execution_.uploaded(labels);
+  const std::shared_ptr<double> losses = execution_.take_array<double>(rows + 1);
+  double* const total = losses.get() + rows;
+  with_type(logits.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, rows,
+               CrossEntropyRow<T>{data<T>(logits), labels_there.get(), labelled, losses.get(), data<T>(out.dlogits),
+                                  logits.cols()});
+  });
+  for_blocks(execution_, 1, SumUp{losses.get(), rows, total});
+  const DevicePart part{total, sizeof(double)};
+  const std::vector<std::byte> bytes = execution_.download({&part, 1});
+  double sum = 0.0;
+  std::memcpy(&sum, bytes.data(), sizeof sum);
+  out.loss = labelled == 0.0 ? 0.0 : sum / labelled;
+}
+
+void CudaBackend::do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const {
+  const std::shared_ptr<int> labels_there = execution_.uploaded(labels);
+  with_type(logits.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, logits.rows(),
+               TokenLoss<T>{data<T>(logits), labels_there.get(), data<double>(losses), logits.cols()});
+  });
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,141 @@
+#include <cmath>
+
+#include "sim/cuda/columns.h"
+#include "sim/cuda/ops.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+/// A part's mean (0 for RMSNorm) and 1/rms, eps included (0 for a part that is all zero).
+struct PartMoments {
+  double mean;
+  double inverse;
+};
+
+template <class T>
+PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* shared, NormKind kind, const T* x, Index n,
+                                               double eps) {
+  const auto count = static_cast<double>(n);
+  double mean = 0.0;
+  if (kind == NormKind::layer) {
+    mean = block.sum(shared, n, [x](Index i) { return static_cast<double>(widen(x[i])); }) / count;
+  }
+  const double square = block.sum(shared, n, [x, mean](Index i) {
+    const double centred = static_cast<double>(widen(x[i])) - mean;
+    return centred * centred;
+  });
+  const double rms = std::sqrt(square / count + eps);
+  return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
+}
+
+/// One block normalises one part of n features; bias may be null.
+template <class T>
+struct Norm {
+  struct Shared {
+    double sums[Block::size];
+  };
+  NormKind kind;
+  const T* x;
+  const T* gain;
+  const T* bias;
+  double eps;
+  T* y;
+  Index n;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
+    using C = Computed<T>;
+    const T* in = x + part * n;
+    const PartMoments m = part_moments(block, shared.sums, kind, in, n, eps);
+    block.threads([&](int t) {
+      for (Index i = t; i < n; i += Block::size) {
+        const C normalised = static_cast<C>((static_cast<double>(widen(in[i])) - m.mean) * m.inverse);
+        const C scaled = widen(gain[i]) * normalised;
+        y[part * n + i] = narrow<T>(bias == nullptr ? scaled : scaled + widen(bias[i]));
+      }
+    });
+  }
+};
+
+template <class T>
+struct NormBackward {
+  struct Shared {
+    double sums[Block::size];
+  };
+  NormKind kind;
+  const T* x;
+  const T* gain;
+  const T* dy;
+  double eps;
+  T* dx;
+  PartMoments* moments;
+  Index n;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
+    const T* in = x + part * n;
+    const T* slope = dy + part * n;
+    const PartMoments m = part_moments(block, shared.sums, kind, in, n, eps);
+    const auto normalised = [&](Index i) { return (static_cast<double>(widen(in[i])) - m.mean) * m.inverse; };
+    const auto g = [&](Index i) { return static_cast<double>(widen(gain[i])) * static_cast<double>(widen(slope[i])); };
+    const auto count = static_cast<double>(n);
+    const double mean_g = kind == NormKind::layer ? block.sum(shared.sums, n, g) / count : 0.0;
+    const double mean_gx = block.sum(shared.sums, n, [&](Index i) { return g(i) * normalised(i); }) / count;
+    block.threads([&](int t) {
+      if (t == 0) moments[part] = m;
+      for (Index i = t; i < n; i += Block::size) {
+        dx[part * n + i] = from_double<T>((g(i) - mean_g - normalised(i) * mean_gx) * m.inverse);
+      }
+    });
+  }
+};
+
+/// dy∘x̂, whose sums over the parts are dgain.
+template <class T>
+struct GainTerm {
+  const T* x;
+  const T* dy;
+  const PartMoments* moments;
+  Index n;
+  PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const {
+    const PartMoments m = moments[part];
+    const double normalised = (static_cast<double>(widen(x[part * n + i])) - m.mean) * m.inverse;
+    return static_cast<double>(widen(dy[part * n + i])) * normalised;
+  }
+};
+
+template <class T>
+struct BiasTerm {
+  const T* dy;
+  Index n;
+  PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const {
+    return static_cast<double>(widen(dy[part * n + i]));
+  }
+};
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+void CudaBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+                          Tensor& y) const {
+  with_type(x.dtype(), [&]<class T>(T) {
+    const T* shift = bias.empty() ? nullptr : data<T>(bias);
+    for_blocks(execution_, x.size() / gain.cols(),
+               Norm<T>{kind, data<T>(x), data<T>(gain), shift, eps, data<T>(y), gain.cols()});
+  });
+}
+
+void CudaBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
+                                   NormGradient& g) const {
+  const Index n = gain.cols();
+  const Index parts = x.size() / n;
+  const std::shared_ptr<PartMoments> moments = execution_.take_array<PartMoments>(parts);
+  with_type(x.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, parts,
+               NormBackward<T>{kind, data<T>(x), data<T>(gain), data<T>(dy), eps, data<T>(g.dx), moments.get(), n});
+    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(x), data<T>(dy), moments.get(), n}, AddUp{},
+                   data<T>(g.dgain));
+    reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(dy), n}, AddUp{}, data<T>(g.dbias));
+  });
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,183 @@
+#include "sim/cuda/execution.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "sim/cuda/on_device/errors.h"
+#include "sim/cuda/on_device/factors.h"
+#include "sim/cuda/on_device/products.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+/// The stream of one execution. Buffers hold it too, since they may live longer.
+class Stream {
+ public:
+  Stream() {
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "the search for GPUs");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "the GPU's start");
+    // Memory that is given back stays with the process: tensors come and go with every op.
+    cudaMemPool_t pool = nullptr;
+    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+    check(cudaDeviceGetDefaultMemPool(&pool, 0), "the GPU's memory pool");
+    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "the GPU's memory pool");
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { (void)cudaStreamDestroy(stream_); }
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Host memory that the GPU reads and writes by itself. Copies go through it in pieces.
+class PinnedMemory {
+ public:
+  static constexpr std::size_t size = std::size_t{16} << 20U;
+
+  PinnedMemory() { check(cudaMallocHost(&memory_, size), "memory for transfers"); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  ~PinnedMemory() { (void)cudaFreeHost(memory_); }
+
+  [[nodiscard]] std::byte* begin() const { return static_cast<std::byte*>(memory_); }
+  /// A part of at least one byte, at most `bytes`; waits for the stream where all parts are in use.
+  [[nodiscard]] std::byte* take(std::size_t& bytes, cudaStream_t stream) {
+    constexpr std::size_t piece = size / 4;
+    bytes = std::min(bytes, piece);
+    if (used_ + bytes > size) {
+      check(cudaStreamSynchronize(stream), "a transfer");
+      used_ = 0;
+    }
+    std::byte* const part = static_cast<std::byte*>(memory_) + used_;
+    used_ += (bytes + 255) / 256 * 256;
+    return part;
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+struct Execution::State {
+  explicit State(const Options& options) : products(stream->get(), options.tf32) {}
+
+  std::shared_ptr<Stream> stream = std::make_shared<Stream>();
+  Products products;
+  std::mutex mutex;  // of what follows
+  PinnedMemory to_device;
+  PinnedMemory to_host;
+  std::unique_ptr<Factors> factors;  // made when it is needed: its libraries take a while
+
+  Factors& factorisations() {
+    const std::scoped_lock lock(mutex);
+    if (factors == nullptr) factors = std::make_unique<Factors>(stream->get());
+    return *factors;
+  }
+};
+
+Execution::Execution(const Options& options) : options_(options), state_(std::make_unique<State>(options)) {}
+Execution::~Execution() = default;
+
+Device Execution::device() const { return Device::cuda; }
+void* Execution::stream() const { return state_->stream->get(); }
+
+std::shared_ptr<void> Execution::take(std::size_t bytes) const {
+  void* memory = nullptr;
+  const std::size_t size = std::max<std::size_t>(1, bytes);
+  const cudaStream_t stream = state_->stream->get();
+  cudaError_t status = cudaMallocAsync(&memory, size, stream);
+  if (status == cudaErrorMemoryAllocation) {  // what the pool keeps in pieces may do in one
+    (void)cudaGetLastError();
+    cudaMemPool_t pool = nullptr;
+    check(cudaStreamSynchronize(stream), "work on the GPU");
+    check(cudaDeviceGetDefaultMemPool(&pool, 0), "the GPU's memory pool");
+    check(cudaMemPoolTrimTo(pool, 0), "the GPU's memory pool");
+    status = cudaMallocAsync(&memory, size, stream);
+  }
+  check(status, "a tensor's memory");
+  return {memory, [owner = state_->stream](void* p) { (void)cudaFreeAsync(p, owner->get()); }};
+}
+
+void Execution::upload(const void* from, void* to, std::size_t bytes) const {
+  const std::scoped_lock lock(state_->mutex);
+  const cudaStream_t stream = state_->stream->get();
+  for (std::size_t done = 0; done < bytes;) {
+    std::size_t piece = bytes - done;
+    std::byte* const part = state_->to_device.take(piece, stream);
+    std::memcpy(part, static_cast<const std::byte*>(from) + done, piece);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, part, piece, cudaMemcpyHostToDevice, stream),
+          "a copy to the GPU");
+    done += piece;
+  }
+}
+
+std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) const {
+  const std::scoped_lock lock(state_->mutex);
+  const cudaStream_t stream = state_->stream->get();
+  std::size_t total = 0;
+  for (const DevicePart& part : parts) total += part.bytes;
+  std::vector<std::byte> bytes(total);
+  struct Piece {
+    const std::byte* from;
+    std::byte* to;
+    std::size_t size;
+  };
+  std::vector<Piece> pending;  // copied to pinned memory, not yet to their place
+  std::size_t used = 0;
+  const auto finish = [&] {
+    check(cudaStreamSynchronize(stream), "a copy from the GPU");
+    for (const Piece& piece : pending) std::memcpy(piece.to, piece.from, piece.size);
+    pending.clear();
+    used = 0;
+  };
+  std::byte* const pinned = state_->to_host.begin();
+  std::byte* to = bytes.data();
+  for (const DevicePart& part : parts) {
+    for (std::size_t done = 0; done < part.bytes;) {
+      if (used == PinnedMemory::size) finish();
+      const std::size_t piece = std::min(part.bytes - done, PinnedMemory::size - used);
+      check(cudaMemcpyAsync(pinned + used, static_cast<const std::byte*>(part.data) + done, piece,
+                            cudaMemcpyDeviceToHost, stream),
+            "a copy from the GPU");
+      pending.push_back({pinned + used, to, piece});
+      used += piece;
+      done += piece;
+      to += piece;
+    }
+  }
+  finish();
+  return bytes;
+}
+
+void Execution::fill_zero(void* to, std::size_t bytes) const {
+  check(cudaMemsetAsync(to, 0, bytes, state_->stream->get()), "filling memory");
+}
+
+void Execution::product(const Product& p) const {
+  if (p.m == 0 || p.n == 0 || p.count == 0) return;
+  state_->products.run(p);
+}
+
+void Execution::cholesky(double* gram, Index n, int* info) const {
+  Factors& factors = state_->factorisations();
+  const int size = factors.work_size(gram, n);
+  const std::shared_ptr<double> work = take_array<double>(size);
+  factors.cholesky(gram, n, work.get(), size, info);
+}
+
+void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
+  state_->factorisations().solve_lower(lower, n, x, cols);
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,119 @@
+#include "sim/cuda/execution.h"
+
+#include <Eigen/Cholesky>
+#include <cstring>
+
+#include "sim/core/storage.h"
+#include "sim/cuda/on_host/backend.h"
+#include "sim/cuda/ops.h"
+#include "sim/numerics/rounding.h"
+#include "sim/spec/first_exception.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+template <class C>
+using Matrix = Eigen::Matrix<C, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// What TF32 keeps of a float.
+constexpr NumberFormat tf32{"tf32", 0x1.ffcp127, 11, -126};
+
+/// The stored matrix [rows, cols], widened.
+template <class T>
+Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index place, Index rows, Index cols, bool in_tf32) {
+  const Rounding round(tf32);
+  const T* first = static_cast<const T*>(x.data) + place * x.step;
+  Matrix<Computed<T>> out(rows, cols);
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < cols; ++j) {
+      const Computed<T> value = widen(first[i * x.stride + j]);
+      out(i, j) = in_tf32 ? static_cast<Computed<T>>(round(static_cast<double>(value))) : value;
+    }
+  }
+  return out;
+}
+
+template <class T>
+void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index place) {
+  T* first = static_cast<T*>(c.data) + place * c.step;
+  for (Index i = 0; i < product.rows(); ++i) {
+    for (Index j = 0; j < product.cols(); ++j) {
+      T& out = first[i * c.stride + j];
+      out = narrow<T>(beta == 0.0 ? product(i, j) : product(i, j) + static_cast<Computed<T>>(beta) * widen(out));
+    }
+  }
+}
+
+}  // namespace
+
+struct Execution::State {};
+
+Execution::Execution(const Options& options) : options_(options) {}
+Execution::~Execution() = default;
+
+Device Execution::device() const { return Device::host; }
+void* Execution::stream() const { return nullptr; }
+std::shared_ptr<void> Execution::take(std::size_t bytes) const { return host_pool().take(bytes); }
+void Execution::upload(const void* from, void* to, std::size_t bytes) const {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void Execution::fill_zero(void* to, std::size_t bytes) const { std::memset(to, 0, bytes); }
+
+std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) const {
+  std::vector<std::byte> bytes;
+  for (const DevicePart& part : parts) {
+    const auto* from = static_cast<const std::byte*>(part.data);
+    bytes.insert(bytes.end(), from, from + part.bytes);
+  }
+  return bytes;
+}
+
+// One matrix on one thread, and Eigen on one thread: the order of a sum is a function of the shapes alone.
+void Execution::product(const Product& p) const {
+  with_type(p.operands, [&]<class T>(T) {
+    using C = Computed<T>;
+    constexpr Index worth_threads = 100000;
+    const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
+    FirstException failure;
+#pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > worth_threads)
+    for (Index place = 0; place < p.count; ++place) {
+      failure.run([&] {
+        const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(p.a, place, p.k, p.m, in_tf32).transpose())
+                                          : read<T>(p.a, place, p.m, p.k, in_tf32);
+        const Matrix<C> b = p.transpose_b ? Matrix<C>(read<T>(p.b, place, p.n, p.k, in_tf32).transpose())
+                                          : read<T>(p.b, place, p.k, p.n, in_tf32);
+        Matrix<C> sums(p.m, p.n);
+        sums.noalias() = static_cast<C>(p.alpha) * a * b;
+        if (p.result == p.operands) {
+          write<T>(sums, p.beta, p.c, place);
+        } else {
+          write<C>(sums, p.beta, p.c, place);
+        }
+      });
+    }
+    failure.rethrow();
+  });
+}
+
+void Execution::cholesky(double* gram, Index n, int* info) const {
+  Eigen::Map<Matrix<double>> matrix(gram, n, n);
+  Eigen::LLT<Eigen::Ref<Matrix<double>>> in_place(matrix);
+  *info = in_place.info() == Eigen::Success ? 0 : 1;
+}
+
+void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
+  const Eigen::Map<const Matrix<double>> factor(lower, n, n);
+  factor.triangularView<Eigen::Lower>().solveInPlace(Eigen::Map<Matrix<double>>(x, n, cols));
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda
+
+namespace periscope {
+
+std::unique_ptr<Backend> make_cuda_backend_on_host(const cuda::Options& options) {
+  return std::make_unique<cuda::CudaBackend>(options);
+}
+
+}  // namespace periscope

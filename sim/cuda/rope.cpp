@@ -1,0 +1,69 @@
+#include <cmath>
+
+#include "sim/cuda/launch.h"
+#include "sim/cuda/ops.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+/// One pair of every head of a row. The angle is computed in double: positions are large, frequencies small.
+template <class T>
+struct Rope {
+  const T* x;
+  T* y;
+  const double* frequencies;
+  double direction;
+  Index offset, tokens, heads, half;
+  PERISCOPE_HOST_DEVICE void operator()(Index index) const {
+    using C = Computed<T>;
+    const Index row = index / half;
+    const Index i = index % half;
+    const double angle = static_cast<double>(offset + row % tokens) * (direction * frequencies[i]);
+    const C c = static_cast<C>(std::cos(angle));
+    const C s = static_cast<C>(std::sin(angle));
+    for (Index head = 0; head < heads; ++head) {
+      const Index first = (row * heads + head) * 2 * half + i;
+      const C a = widen(x[first]);
+      const C b = widen(x[first + half]);
+      y[first] = narrow<T>(a * c - b * s);
+      y[first + half] = narrow<T>(b * c + a * s);
+    }
+  }
+};
+
+template <class T>
+void turn(const Execution& execution, const Tensor& x, int heads, int sequences, const double* frequencies,
+          Index offset, double direction, Tensor& y) {
+  const Index half = x.cols() / heads / 2;
+  for_each(execution, x.rows() * half,
+           Rope<T>{data<T>(x), data<T>(y), frequencies, direction, offset, x.rows() / sequences, heads, half});
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const double> frequencies) const {
+  const std::scoped_lock lock(mutex_);
+  if (frequencies_there_ == nullptr || !std::ranges::equal(frequencies, frequencies_)) {
+    frequencies_.assign(frequencies.begin(), frequencies.end());
+    frequencies_there_ = execution_.uploaded(frequencies);
+  }
+  return frequencies_there_;
+}
+
+void CudaBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
+                          Tensor& y) const {
+  const std::shared_ptr<double> there = frequencies_on_device(frequencies);
+  with_type(x.dtype(), [&]<class T>(T) { turn<T>(execution_, x, heads, sequences, there.get(), offset, 1.0, y); });
+}
+
+void CudaBackend::do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
+                                   Tensor& dx) const {
+  const std::shared_ptr<double> there = frequencies_on_device(frequencies);
+  with_type(dy.dtype(), [&]<class T>(T) { turn<T>(execution_, dy, heads, sequences, there.get(), 0, -1.0, dx); });
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,243 @@
+#pragma once
+
+#include <bit>
+
+#include "sim/cuda/moments.h"
+
+/// The k largest magnitudes of a tensor without sorting it: the k-th is found digit by digit, in four or eight passes
+/// that count; then those above it are collected. Counts are whole numbers, so that nothing depends on the order of
+/// threads.
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+
+/// |x| as a whole number in the same order, in the bits of what T is computed in. NaN counts as infinite.
+template <class T>
+using OrderedBits = std::conditional_t<std::is_same_v<T, double>, std::uint64_t, std::uint32_t>;
+
+template <class T>
+PERISCOPE_HOST_DEVICE OrderedBits<T> ordered_bits(T x) {
+  const auto magnitude = static_cast<Computed<T>>(ordered_magnitude(static_cast<double>(widen(x))));
+  return std::bit_cast<OrderedBits<T>>(magnitude);
+}
+
+/// Elements that one block counts or collects.
+inline constexpr Index elements_of_a_chunk = 8192;
+inline constexpr int digit_bits = 8;
+inline constexpr int digits = 1 << digit_bits;
+
+/// Where the search for the k-th largest stands.
+template <class Bits>
+struct Search {
+  Bits prefix;      ///< the digits found, the others 0
+  Index remaining;  ///< the number is the remaining-th largest (from 1) of those with this prefix
+};
+
+PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
+#ifdef __CUDA_ARCH__
+  atomicAdd(counter, 1);
+#else
+  ++*counter;
+#endif
+}
+
+/// counts[chunk, digit] of the elements with the prefix, `shift` bits above the last digit.
+template <class T>
+struct CountDigits {
+  struct Shared {
+    int counts[digits];
+  };
+  const T* x;
+  Index size;
+  int shift;
+  const Search<OrderedBits<T>>* search;
+  int* counts;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
+    static_assert(digits == Block::size);
+    using Bits = OrderedBits<T>;
+    const Index first = chunk * elements_of_a_chunk;
+    const Index end = first + elements_of_a_chunk < size ? first + elements_of_a_chunk : size;
+    const Bits known = shift + digit_bits >= static_cast<int>(8 * sizeof(Bits))
+                           ? Bits(0)
+                           : static_cast<Bits>(~Bits(0) << static_cast<unsigned>(shift + digit_bits));
+    const Bits prefix = search->prefix;
+    block.threads([&](int t) { shared.counts[t] = 0; });
+    block.threads([&](int t) {
+      for (Index i = first + t; i < end; i += Block::size) {
+        const Bits bits = ordered_bits(x[i]);
+        if ((bits & known) != prefix) continue;
+        count_one(&shared.counts[(bits >> static_cast<unsigned>(shift)) & (digits - 1)]);
+      }
+    });
+    block.threads([&](int t) { counts[chunk * digits + t] = shared.counts[t]; });
+  }
+};
+
+/// Adds up the chunks' counts and finds the digit.
+template <class Bits>
+struct FindDigit {
+  struct Shared {
+    Index counts[digits];
+  };
+  const int* counts;
+  Index chunks;
+  int shift;
+  Search<Bits>* search;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
+    block.threads([&](int t) {
+      Index count = 0;
+      for (Index chunk = 0; chunk < chunks; ++chunk) count += counts[chunk * digits + t];
+      shared.counts[t] = count;
+    });
+    block.threads([&](int t) {
+      if (t != 0) return;
+      Index remaining = search->remaining;
+      int digit = digits - 1;
+      for (; digit > 0 && shared.counts[digit] < remaining; --digit) remaining -= shared.counts[digit];
+      search->prefix |= static_cast<Bits>(digit) << static_cast<unsigned>(shift);
+      search->remaining = remaining;
+    });
+  }
+};
+
+template <class Bits>
+struct BeginSearch {
+  Search<Bits>* search;
+  Index rank;
+  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const { *search = {Bits(0), rank}; }
+};
+
+/// The rank-th largest magnitude of x (from 1): in device memory, `prefix` its bits, `remaining` how many of those that
+/// are equal to it are among the `rank` largest.
+template <class T>
+[[nodiscard]] std::shared_ptr<Search<OrderedBits<T>>> find_largest(const Execution& execution, const T* x, Index size,
+                                                                   Index rank) {
+  using Bits = OrderedBits<T>;
+  const Index chunks = (size + elements_of_a_chunk - 1) / elements_of_a_chunk;
+  const std::shared_ptr<Search<Bits>> search = execution.take_array<Search<Bits>>(1);
+  const std::shared_ptr<int> counts = execution.take_array<int>(chunks * digits);
+  for_each(execution, 1, BeginSearch<Bits>{search.get(), rank});
+  for (int shift = 8 * static_cast<int>(sizeof(Bits)) - digit_bits; shift >= 0; shift -= digit_bits) {
+    for_blocks(execution, chunks, CountDigits<T>{x, size, shift, search.get(), counts.get()});
+    for_blocks(execution, 1, FindDigit<Bits>{counts.get(), chunks, shift, search.get()});
+  }
+  return search;
+}
+
+/// How many elements of a chunk are larger than the one that was found, and how many equal it.
+struct ChunkCount {
+  Index larger;
+  Index equal;
+};
+
+template <class T>
+struct CountLargest {
+  struct Shared {
+    ChunkCount counts[Block::size];
+  };
+  const T* x;
+  Index size;
+  const Search<OrderedBits<T>>* search;
+  ChunkCount* counts;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
+    const Index first = chunk * elements_of_a_chunk;
+    const Index count = first + elements_of_a_chunk < size ? elements_of_a_chunk : size - first;
+    const ChunkCount all = block.reduce(
+        shared.counts, count, ChunkCount{0, 0},
+        [&](ChunkCount& c, Index i) {
+          const OrderedBits<T> bits = ordered_bits(x[first + i]);
+          if (bits > search->prefix) ++c.larger;
+          if (bits == search->prefix) ++c.equal;
+        },
+        [](ChunkCount& a, const ChunkCount& b) {
+          a.larger += b.larger;
+          a.equal += b.equal;
+        });
+    block.threads([&](int t) {
+      if (t == 0) counts[chunk] = all;
+    });
+  }
+};
+
+/// Turns the counts into numbers of elements in the chunks before.
+struct CountBefore {
+  ChunkCount* counts;
+  Index chunks;
+  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const {
+    ChunkCount before{0, 0};
+    for (Index chunk = 0; chunk < chunks; ++chunk) {
+      const ChunkCount own = counts[chunk];
+      counts[chunk] = before;
+      before = {before.larger + own.larger, before.equal + own.equal};
+    }
+  }
+};
+
+/// The places of the k largest, in the order of places: the larger ones first, then those that equal the k-th. One
+/// thread goes through a chunk, and only if the chunk has any: they are few.
+template <class T>
+struct Collect {
+  const T* x;
+  Index size, k;
+  const Search<OrderedBits<T>>* search;
+  const ChunkCount* before;
+  Index chunks;
+  Index* places;
+  PERISCOPE_HOST_DEVICE void operator()(Index chunk) const {
+    const Index larger = k - search->remaining;  // of all chunks
+    ChunkCount next = before[chunk];
+    const bool last = chunk + 1 == chunks;
+    const bool any_larger = last ? next.larger < larger : before[chunk + 1].larger > next.larger;
+    const bool any_equal = next.equal < search->remaining && (last || before[chunk + 1].equal > next.equal);
+    if (!any_larger && !any_equal) return;
+    const Index first = chunk * elements_of_a_chunk;
+    const Index end = first + elements_of_a_chunk < size ? first + elements_of_a_chunk : size;
+    for (Index i = first; i < end; ++i) {
+      const OrderedBits<T> bits = ordered_bits(x[i]);
+      if (bits > search->prefix) places[next.larger++] = i;
+      if (bits == search->prefix && next.equal < search->remaining) places[larger + next.equal++] = i;
+    }
+  }
+};
+
+/// Writes the k elements in descending order of magnitude, equal ones in the order of places: each counts how many come
+/// before it. Of the first `magnitude_count` the magnitude, of the first `entry_count` row, column and value.
+template <class T>
+struct WriteLargest {
+  const T* x;
+  const Index* places;
+  Index k, cols;
+  Index magnitude_count;
+  double* magnitudes;
+  Index entry_count;
+  double* entries;
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const {
+    const Index place = places[i];
+    const OrderedBits<T> own = ordered_bits(x[place]);
+    Index rank = 0;
+    for (Index other = 0; other < k; ++other) {
+      const OrderedBits<T> bits = ordered_bits(x[places[other]]);
+      if (bits > own || (bits == own && places[other] < place)) ++rank;
+    }
+    const double value = static_cast<double>(widen(x[place]));
+    if (rank < magnitude_count) magnitudes[rank] = ordered_magnitude(value);
+    if (rank >= entry_count) return;
+    entries[3 * rank] = static_cast<double>(place / cols);
+    entries[3 * rank + 1] = static_cast<double>(place % cols);
+    entries[3 * rank + 2] = value;
+  }
+};
+
+/// The mean of the two magnitudes in the middle.
+template <class T>
+struct WriteMedian {
+  const Search<OrderedBits<T>>* upper;
+  const Search<OrderedBits<T>>* lower;
+  double* out;
+  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const {
+    const auto value = [](OrderedBits<T> bits) { return static_cast<double>(std::bit_cast<Computed<T>>(bits)); };
+    *out = (value(upper->prefix) + value(lower->prefix)) / 2.0;
+  }
+};
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cmath>
+
+#include "sim/core/backend.h"
+#include "sim/cuda/launch.h"
+
+/// The rows of attention's scores, one block of threads each.
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+
+/// The queries first_query … of one sequence against the keys first_key … of it, for one query head of every key/value
+/// head. Scores are [kv_heads, queries, keys].
+struct ScoreTile {
+  AttentionShape shape;
+  Index all_keys;  ///< of the sequence
+  Index member;    ///< which of the query heads that share a key/value head
+  Index first_query, queries;
+  Index first_key, keys;
+
+  /// Row of the scores: which query and which head.
+  PERISCOPE_HOST_DEVICE Index query(Index row) const { return first_query + row % queries; }
+  PERISCOPE_HOST_DEVICE Index head(Index row) const { return row / queries * (shape.heads / shape.kv_heads) + member; }
+  /// Columns that the query sees: seen_begin … seen_end − 1.
+  PERISCOPE_HOST_DEVICE Index seen_begin(Index row) const {
+    const Index t = shape.offset + query(row);
+    const Index first = shape.scores.window > 0 && t - shape.scores.window + 1 > 0 ? t - shape.scores.window + 1 : 0;
+    return first - first_key;
+  }
+  PERISCOPE_HOST_DEVICE Index seen_end(Index row) const {
+    return (shape.causal ? shape.offset + query(row) + 1 : all_keys) - first_key;
+  }
+};
+
+/// What ScoreRule makes of q·k.
+template <class C>
+struct Score {
+  C scale;
+  C cap;  ///< 0: none
+  PERISCOPE_HOST_DEVICE C operator()(C dot) const {
+    const C z = scale * dot;
+    return cap > C(0) ? cap * std::tanh(z / cap) : z;
+  }
+  PERISCOPE_HOST_DEVICE C derivative(C dot) const {
+    if (!(cap > C(0))) return scale;
+    const C t = std::tanh(scale * dot / cap);
+    return scale * (C(1) - t * t);
+  }
+};
+
+/// The largest score of a row, and the largest magnitude, which is NaN if a score is.
+template <class C>
+struct ScoreMaxima {
+  C largest;
+  C magnitude;
+};
+
+template <class C>
+struct SoftmaxShared {
+  ScoreMaxima<C> maxima[Block::size];
+  double sums[Block::size];
+};
+
+template <class C>
+PERISCOPE_HOST_DEVICE ScoreMaxima<C> score_maxima(const Block& block, SoftmaxShared<C>& shared, const C* dots,
+                                                  Index count, const Score<C>& score) {
+  const auto join = [](ScoreMaxima<C>& a, const ScoreMaxima<C>& b) {
+    a.largest = a.largest < b.largest ? b.largest : a.largest;
+    a.magnitude = std::isnan(a.magnitude) || a.magnitude > b.magnitude ? a.magnitude : b.magnitude;
+  };
+  return block.reduce(
+      shared.maxima, count, ScoreMaxima<C>{-static_cast<C>(HUGE_VAL), C(0)},
+      [&](ScoreMaxima<C>& a, Index s) {
+        const C z = score(dots[s]);
+        join(a, {z, std::abs(z)});
+      },
+      join);
+}
+
+/// Row by row: pattern = softmax(score(dots)) of what is seen and 0 elsewhere; the largest |z| to `scores`, which is
+/// [tokens, heads] of the sequence.
+template <class T>
+struct Softmax {
+  using C = Computed<T>;
+  using Shared = SoftmaxShared<C>;
+  ScoreTile tile;
+  Score<C> score;
+  const C* dots;
+  T* pattern;
+  T* scores;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
+    const Index begin = tile.seen_begin(row);
+    const Index end = tile.seen_end(row);
+    const C* in = dots + row * tile.keys;
+    T* out = pattern + row * tile.keys;
+    const ScoreMaxima<C> m = score_maxima(block, shared, in + begin, end - begin, score);
+    const C total = static_cast<C>(block.sum(shared.sums, end - begin, [&](Index s) {
+      return static_cast<double>(std::exp(score(in[begin + s]) - m.largest));
+    }));
+    block.threads([&](int t) {
+      if (t == 0) scores[tile.query(row) * tile.shape.heads + tile.head(row)] = narrow<T>(m.magnitude);
+      for (Index s = t; s < tile.keys; s += Block::size) {
+        const bool seen = s >= begin && s < end;
+        out[s] = narrow<T>(seen ? std::exp(score(in[s]) - m.largest) / total : C(0));
+      }
+    });
+  }
+};
+
+/// Row by row, from dots and dA = dy vᵀ: the pattern A again, and dz = A∘(dA − Σ A∘dA)·∂z/∂dot.
+template <class T>
+struct SoftmaxBackward {
+  using C = Computed<T>;
+  using Shared = SoftmaxShared<C>;
+  ScoreTile tile;
+  Score<C> score;
+  const C* dots;
+  const C* dpattern;
+  T* pattern;
+  T* ddots;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
+    const Index begin = tile.seen_begin(row);
+    const Index end = tile.seen_end(row);
+    const C* in = dots + row * tile.keys;
+    const C* slope = dpattern + row * tile.keys;
+    const ScoreMaxima<C> m = score_maxima(block, shared, in + begin, end - begin, score);
+    const auto weight = [&](Index s) { return std::exp(score(in[s]) - m.largest); };
+    const C total = static_cast<C>(
+        block.sum(shared.sums, end - begin, [&](Index s) { return static_cast<double>(weight(begin + s)); }));
+    const C mean = static_cast<C>(block.sum(shared.sums, end - begin, [&](Index s) {
+      return static_cast<double>(weight(begin + s) / total) * static_cast<double>(slope[begin + s]);
+    }));
+    block.threads([&](int t) {
+      for (Index s = t; s < tile.keys; s += Block::size) {
+        const bool seen = s >= begin && s < end;
+        const C a = seen ? weight(s) / total : C(0);
+        pattern[row * tile.keys + s] = narrow<T>(a);
+        ddots[row * tile.keys + s] = narrow<T>(seen ? a * (slope[s] - mean) * score.derivative(in[s]) : C(0));
+      }
+    });
+  }
+};
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

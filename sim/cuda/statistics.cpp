@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "sim/cuda/columns.h"
+#include "sim/cuda/ops.h"
+#include "sim/cuda/select.h"
+
+namespace periscope::cuda {
+inline namespace PERISCOPE_CUDA_WAY {
+namespace {
+
+/// squares by row.
+template <class T>
+void write_cosine(const Execution& execution, const T* x, const double* squares, Index rows, Index cols,
+                  Index sequences, double* out) {
+  const Index tokens = rows / sequences;
+  const std::shared_ptr<double> sums = execution.take_array<double>(sequences * cols);
+  for (Index s = 0; s < sequences; ++s) {
+    const UnitRowTerm<T> term{x + s * tokens * cols, squares + s * tokens, cols};
+    reduce_columns(execution, tokens, cols, term, AddUp{}, sums.get() + s * cols);
+  }
+  for_blocks(execution, 1, MeanCosine{sums.get(), sequences, tokens, cols, out});
+}
+
+template <class T>
+void write_largest(const Execution& execution, const T* x, Index size, const StatisticsLayout& layout, double* out) {
+  const Index magnitudes = layout.magnitudes < 0 ? 0 : layout.magnitude_count;
+  const Index entries = layout.entries < 0 ? 0 : layout.entry_count;
+  const Index k = std::max(magnitudes, entries);
+  if (k == 0) return;
+  const auto search = find_largest(execution, x, size, k);
+  const Index chunks = (size + elements_of_a_chunk - 1) / elements_of_a_chunk;
+  const std::shared_ptr<ChunkCount> counts = execution.take_array<ChunkCount>(chunks);
+  const std::shared_ptr<Index> places = execution.take_array<Index>(k);
+  for_blocks(execution, chunks, CountLargest<T>{x, size, search.get(), counts.get()});
+  for_each(execution, 1, CountBefore{counts.get(), chunks});
+  for_each(execution, chunks, Collect<T>{x, size, k, search.get(), counts.get(), chunks, places.get()});
+  for_each(execution, k,
+           WriteLargest<T>{x, places.get(), k, layout.cols, magnitudes, out + std::max<Index>(0, layout.magnitudes),
+                           entries, out + std::max<Index>(0, layout.entries)});
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+
+void CudaBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
+                             Tensor& numbers) const {
+  double* const out = data<double>(numbers);
+  const auto place = [out](Index at) { return at < 0 ? nullptr : out + at; };
+  std::shared_ptr<double> kept;
+  double* squares = place(layout.squares);
+  if (layout.cosine >= 0 && squares == nullptr) {
+    kept = execution_.take_array<double>(x.rows());
+    squares = kept.get();
+  }
+  with_type(x.dtype(), [&]<class T>(T) {
+    const T* in = data<T>(x);
+    const T* other = layout.dots < 0 ? nullptr : data<T>(request.dots_with);
+    if (layout.moments >= 0 || squares != nullptr || layout.dots >= 0) {
+      for_blocks(execution_, x.rows(),
+                 MeasureRow<T>{in, other, x.rows(), x.cols(), place(layout.moments), squares, place(layout.dots)});
+    }
+    if (layout.cosine >= 0) {
+      write_cosine(execution_, in, squares, x.rows(), x.cols(), request.cosine_of_sequences, out + layout.cosine);
+    }
+    if (layout.columns >= 0) {
+      reduce_columns(execution_, x.rows(), x.cols(), MagnitudeTerm<T>{in, x.cols()}, TakeLarger{},
+                     out + layout.columns);
+    }
+    write_largest(execution_, in, x.size(), layout, out);
+    if (layout.median >= 0) {
+      const auto upper = find_largest(execution_, in, x.size(), x.size() / 2 + 1);
+      const auto lower = find_largest(execution_, in, x.size(), (x.size() - 1) / 2 + 1);
+      for_each(execution_, 1, WriteMedian<T>{upper.get(), lower.get(), out + layout.median});
+    }
+  });
+}
+
+}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace periscope::cuda

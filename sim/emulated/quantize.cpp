@@ -1,0 +1,137 @@
+#include "sim/emulated/quantize.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "sim/core/storage.h"
+#include "sim/random/philox.h"
+
+namespace periscope {
+namespace {
+
+using Index = Tensor::Index;
+
+/// The words of a stream that belong to entries first … first + count − 1, in pieces.
+class Words {
+ public:
+  explicit Words(StreamKey key) : key_(key) {}
+  /// Entries come in order.
+  std::uint32_t at(Index i) {
+    const Index piece = i / length;
+    if (piece != piece_) {
+      philox_words(key_, static_cast<std::uint64_t>(piece) * (length / 4), words_);
+      piece_ = piece;
+    }
+    return words_[static_cast<std::size_t>(i % length)];
+  }
+
+ private:
+  static constexpr Index length = 256;
+  StreamKey key_;
+  Index piece_ = -1;
+  std::array<std::uint32_t, length> words_;
+};
+
+template <class T>
+double largest_magnitude(const T* x, Index count) {
+  double largest = 0.0;
+  bool finite = true;
+  for (Index i = 0; i < count; ++i) {
+    const double magnitude = std::abs(static_cast<double>(x[i]));
+    largest = magnitude > largest ? magnitude : largest;
+    finite = finite && magnitude < std::numeric_limits<double>::infinity();  // false of what is not a number
+  }
+  return finite ? largest : std::numeric_limits<double>::infinity();
+}
+
+/// The least power of two that is not below x > 0.
+double power_of_two_from(double x) {
+  int exponent = 0;
+  const double mantissa = std::frexp(x, &exponent);
+  return std::ldexp(1.0, mantissa == 0.5 ? exponent - 1 : exponent);
+}
+
+/// Rounds the group of entries first … first + count − 1.
+template <class T>
+class Group {
+ public:
+  Group(const T* x, float* y, const Quantization& q, StreamKey key)
+      : x_(x), y_(y), q_(q), rounding_(q.format.floating, q.overflow), words_(key) {}
+
+  void unscaled(Index first, Index count) { round(first, count, 1.0); }
+  void scaled(Index first, Index count) {
+    const double largest = largest_magnitude(x_ + first, count);
+    if (!std::isfinite(largest)) {
+      std::fill_n(y_ + first, count, std::numeric_limits<float>::quiet_NaN());
+    } else if (q_.format.is_integer()) {
+      whole(first, count, static_cast<float>(largest / q_.format.largest_integer));
+    } else {
+      const double share = largest / q_.format.floating.largest;
+      round(first, count, share > 0.0 ? power_of_two_from(share) : 1.0);
+    }
+  }
+
+ private:
+  /// The scale is a power of two, so that neither product rounds.
+  void round(Index first, Index count, double scale) {
+    const double inverse = 1.0 / scale;
+    for (Index i = first; i < first + count; ++i) {
+      const double value = static_cast<double>(x_[i]) * inverse;
+      const double rounded = q_.stochastic ? rounding_.stochastic(value, words_.at(i)) : rounding_(value);
+      y_[i] = static_cast<float>(rounded * scale);
+    }
+  }
+  void whole(Index first, Index count, double scale) {
+    const auto largest = static_cast<double>(q_.format.largest_integer);
+    for (Index i = first; i < first + count; ++i) {
+      const double value = scale > 0.0 ? static_cast<double>(x_[i]) / scale : 0.0;
+      // The scale was rounded, so that the largest entry may be a little more than largest·scale.
+      const double number = std::clamp(q_.stochastic ? drawn(value, i) : std::nearbyint(value), -largest, largest);
+      y_[i] = static_cast<float>(number * scale);
+    }
+  }
+  [[nodiscard]] double drawn(double value, Index i) {
+    const double lower = std::floor(value);
+    return static_cast<double>(words_.at(i)) * 0x1p-32 < value - lower ? lower + 1.0 : lower;
+  }
+
+  const T* x_;
+  float* y_;
+  const Quantization& q_;
+  Rounding rounding_;
+  Words words_;
+};
+
+template <class T>
+void quantize(const Tensor& x, const Quantization& q, StreamKey key, Tensor& y) {
+  Group<T> group(elements<T>(x), elements<float>(y), q, key);
+  if (q.scale == ScaleOver::nothing) return group.unscaled(0, x.size());
+  if (q.scale == ScaleOver::tensor) return group.scaled(0, x.size());
+  const Index length = q.scale == ScaleOver::row ? x.cols() : block_length;
+  for (Index row = 0; row < x.rows(); ++row) {
+    for (Index col = 0; col < x.cols(); col += length) {
+      group.scaled(row * x.cols() + col, std::min(length, x.cols() - col));
+    }
+  }
+}
+
+}  // namespace
+
+Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key) {
+  if (quantization.format.is_integer() && quantization.scale == ScaleOver::nothing) {
+    throw std::invalid_argument("whole numbers need a scale");
+  }
+  if (x.dtype() == DType::f32 && quantization.keeps_f32()) return x;
+  Tensor y = host_tensor(x.rows(), x.cols(), DType::f32);
+  if (x.dtype() == DType::f64) {
+    quantize<double>(x, quantization, key, y);
+  } else {
+    quantize<float>(x, quantization, key, y);
+  }
+  return y;
+}
+
+}  // namespace periscope

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "sim/core/tensor.h"
+#include "sim/numerics/tensor_format.h"
+#include "sim/spec/streams.h"
+
+namespace periscope {
+
+/// x [N, D], f64 or f32 in host memory, as a tensor of f32 whose entries are the values that `quantization` holds of
+/// them: numbers of the format, times their scale. An f64 entry is rounded once, not by way of f32 (which holds every
+/// value of the formats; scaled integers are rounded to it).
+/// Stochastic rounding takes word i of the stream `key` for entry i, so that the result depends on no order.
+Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key);
+
+}  // namespace periscope

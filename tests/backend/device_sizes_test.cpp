@@ -1,0 +1,142 @@
+#include <string>
+#include <vector>
+
+#include "sim/cuda/on_host/backend.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+/// Sizes around a warp, a block of 256 threads and several chunks of a device, in all dtypes.
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+constexpr Index columns[] = {1, 31, 32, 33, 255, 256, 257, 4099};
+constexpr Index rows_of[] = {1, 65};
+
+std::vector<Target> all_targets() {
+  std::vector<Target> all = targets();
+  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
+  return all;
+}
+
+/// Of an op whose longest sum has n terms, relative to the largest entry of its result, which is at least a
+/// `condition`-th of the sum of its terms' magnitudes; results are rounded to dtype up to three times on the way.
+double allowed(double n, double condition, DType dtype) {
+  const DType computed = computed_in(dtype);
+  return condition * (roundings_of_both(n + 24, computed) + (computed == dtype ? 0.0 : roundings(3, dtype)));
+}
+
+/// Compares what `run(backend, x, y, w)` gives on the target and on the reference; w is [33, cols].
+template <class Run>
+void compare_at(const std::string& what, double condition, const Run& run) {
+  for (const Target& target : all_targets()) {
+    for (const Index rows : rows_of) {
+      for (const Index cols : columns) {
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 60);
+        const Twin y = normal_twin(target, rows, cols, 61);
+        const Twin row = normal_twin(target, 1, cols, 62);
+        const auto here = run(*target.backend, x.here, y.here, row.here);
+        const auto there = run(truth(), x.truth, y.truth, row.truth);
+        const double error = allowed(static_cast<double>(rows + cols), condition, target.dtype);
+        for (std::size_t i = 0; i < here.size(); ++i) {
+          check_close_to_scale(target.name() + " " + what + ", result " + std::to_string(i),
+                               target.backend->to_host(here[i]), truth().to_host(there[i]), error);
+        }
+      }
+    }
+  }
+}
+
+using Results = std::vector<Tensor>;
+
+TEST_CASE("sizes: products") {
+  compare_at("products", 32.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
+    return {ops.linear(x, y), ops.linear_backward_weight(x, y), ops.linear_backward_input(ops.linear(x, row), row)};
+  });
+}
+
+TEST_CASE("sizes: elementwise ops and sums of columns") {
+  compare_at("elementwise", 32.0,
+             [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
+               const GatedGradient g = ops.gated_backward(Activation::gelu, x, y, y);
+               return {ops.axpby(0.5, x, 2.0, y),
+                       ops.add_row(x, row),
+                       ops.gated(Activation::silu, x, y),
+                       g.dgate,
+                       g.dup,
+                       ops.soft_cap(1.5, x),
+                       ops.column_sums(ops.multiply(x, x)),
+                       ops.gather(x, std::vector<int>{0}),
+                       ops.scatter_add(x, std::vector<int>(static_cast<std::size_t>(x.rows()), 1), 3)};
+             });
+}
+
+TEST_CASE("sizes: norms and the loss") {
+  compare_at("norms", 64.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
+    const NormGradient g = ops.norm_backward(NormKind::layer, x, row, y, 0.1);
+    const std::vector<int> labels(static_cast<std::size_t>(x.rows()), static_cast<int>(x.cols() / 2));
+    return {
+        ops.norm(NormKind::layer, x, row, row, 0.1), ops.norm(NormKind::rms, x, row, {}, 0.1), g.dx, g.dgain, g.dbias,
+        ops.cross_entropy(x, labels).dlogits};
+  });
+}
+
+TEST_CASE("sizes: attention of as many tokens, in one tile and in several") {
+  const Backend& truth_ops = truth();
+  std::vector<Target> all = all_targets();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    all.push_back({make_cuda_backend_on_host(), dtype});  // tiles as on a GPU: one
+  }
+  for (const Target& target : all) {
+    for (const Index tokens : {Index{1}, Index{31}, Index{33}, Index{257}}) {
+      for (const int window : {0, 40}) {
+        CAPTURE(tokens);
+        const AttentionShape shape{4, 2, 9, 2, true, {.window = window}};
+        const Twin q = normal_twin(target, 2 * tokens, 36, 63);
+        const Twin k = normal_twin(target, 2 * tokens, 18, 64);
+        const Twin v = normal_twin(target, 2 * tokens, 18, 65);
+        const double error = allowed(static_cast<double>(4 * tokens + 9 * 24), 16.0, target.dtype);
+        const auto check = [&](const char* what, const Tensor& here, const Tensor& there) {
+          check_close_to_scale(target.name() + " " + what, target.backend->to_host(here), truth_ops.to_host(there),
+                               error);
+        };
+        const Attended here = target.backend->attention(q.here, k.here, v.here, shape);
+        const Attended there = truth_ops.attention(q.truth, k.truth, v.truth, shape);
+        check("mixed", here.mixed, there.mixed);
+        check("scores", here.scores, there.scores);
+        const AttentionGradient g = target.backend->attention_backward(q.here, k.here, v.here, q.here, shape);
+        const AttentionGradient e = truth_ops.attention_backward(q.truth, k.truth, v.truth, q.truth, shape);
+        check("dq", g.dq, e.dq);
+        check("dk", g.dk, e.dk);
+        check("dv", g.dv, e.dv);
+      }
+    }
+  }
+}
+
+TEST_CASE("sizes: selections and the median of tensors of many chunks") {
+  for (const Target& target : all_targets()) {
+    for (const Index rows : {Index{1}, Index{5}, Index{65}}) {
+      for (const Index cols : columns) {
+        CAPTURE(target.name());
+        CAPTURE(rows);
+        CAPTURE(cols);
+        const Twin x = normal_twin(target, rows, cols, 66);
+        CHECK(target.backend->top_entries(x.here, 20) == truth().top_entries(x.truth, 20));
+        CHECK(target.backend->top_magnitudes(x.here, 100) == truth().top_magnitudes(x.truth, 100));
+        CHECK(target.backend->median_magnitude(x.here) == truth().median_magnitude(x.truth));
+        CHECK(target.backend->column_maxima(x.here) == truth().column_maxima(x.truth));
+      }
+    }
+    const Tensor equal = target.backend->constant(65, 4099, target.dtype, -2.0);
+    CHECK(target.backend->top_entries(equal, 2) == std::vector<Entry>{{0, 0, -2.0}, {0, 1, -2.0}});
+    CHECK(target.backend->median_magnitude(equal) == 2.0);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

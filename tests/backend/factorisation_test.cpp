@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/tolerances.h"
+#include "tests/support/twin.h"
+
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+
+std::vector<Target> targets_and_truth() {
+  std::vector<Target> all = targets();
+  all.push_back(truth_target());
+  return all;
+}
+
+/// A row_basis on the host.
+struct Factors {
+  Index rows, n;
+  std::vector<double> x, lower, basis;
+
+  Factors(const Target& target, const Tensor& tensor) : rows(tensor.rows()), n(tensor.cols()) {
+    const RowBasis b = target.backend->row_basis(tensor);
+    x = target.backend->to_host(tensor);
+    lower = target.backend->to_host(b.lower);
+    basis = target.backend->to_host(b.basis);
+  }
+  [[nodiscard]] double lower_at(Index t, Index i) const { return lower[static_cast<std::size_t>(t * rows + i)]; }
+  [[nodiscard]] double x_at(Index t, Index j) const { return x[static_cast<std::size_t>(t * n + j)]; }
+  [[nodiscard]] double basis_at(Index t, Index j) const { return basis[static_cast<std::size_t>(t * n + j)]; }
+  [[nodiscard]] double length(Index t) const {
+    double square = 0.0;
+    for (Index j = 0; j < n; ++j) square += x_at(t, j) * x_at(t, j);
+    return std::sqrt(square);
+  }
+  [[nodiscard]] bool is_dependent(Index t) const { return lower_at(t, t) == 0.0; }
+};
+
+/// What row_basis promises, for rows that are finite. A stored basis has entries off by u, so a product of two of its
+/// rows is off by 2u, and by the rounding of sums over n in double, which the share of a row outside the span of the
+/// others (at least 2⁻²⁰ of its square where Cholesky's factor is used) may have made larger. An entry of x is a sum of
+/// products of two rounded numbers, whose magnitudes add up to less than √rows times the row's length; the part of a
+/// dependent row is left out.
+void check_factors(const Target& target, const Factors& f) {
+  const double u = unit_roundoff(target.dtype);
+  const double sums = roundings(static_cast<double>(f.n + f.rows), DType::f64) *
+                      (target.dtype == DType::f64 ? 4.0 * std::sqrt(static_cast<double>(f.rows)) : 0x1p20);
+  double orthonormal = 0.0;
+  double whole = 0.0;
+  for (Index t = 0; t < f.rows; ++t) {
+    CHECK(f.lower_at(t, t) >= 0.0);
+    for (Index i = t + 1; i < f.rows; ++i) REQUIRE(f.lower_at(t, i) == 0.0);
+    for (Index s = 0; s <= t; ++s) {
+      double product = 0.0;
+      for (Index j = 0; j < f.n; ++j) product += f.basis_at(t, j) * f.basis_at(s, j);
+      const double wanted = s == t && !f.is_dependent(t) ? 1.0 : 0.0;
+      orthonormal = std::max(orthonormal, std::abs(product - wanted));
+      if (f.is_dependent(s)) REQUIRE(f.lower_at(t, s) == 0.0);
+    }
+    double error = 0.0;
+    for (Index j = 0; j < f.n; ++j) {
+      double entry = 0.0;
+      for (Index i = 0; i <= t; ++i) entry += f.lower_at(t, i) * f.basis_at(i, j);
+      error += (entry - f.x_at(t, j)) * (entry - f.x_at(t, j));
+    }
+    if (f.length(t) > 0.0) whole = std::max(whole, std::sqrt(error) / f.length(t));
+  }
+  CAPTURE(target.name());
+  CHECK(orthonormal <= 2.0 * u + u * u + sums);
+  CHECK(whole <= dependent_share(target.dtype) + 2.0 * std::sqrt(static_cast<double>(f.rows)) * u + sums);
+}
+
+int dependent_rows(const Factors& f) {
+  int count = 0;
+  for (Index t = 0; t < f.rows; ++t) count += f.is_dependent(t) ? 1 : 0;
+  return count;
+}
+
+TEST_CASE("row_basis: the factors are those of x, for any shape") {
+  for (const Target& target : targets_and_truth()) {
+    for (const Index rows : odd_sizes) {
+      for (const Index n : {Index{1}, Index{33}, Index{300}}) {
+        CAPTURE(rows);
+        CAPTURE(n);
+        const Factors f(target, normal_twin(target, rows, n, 7).here);
+        check_factors(target, f);
+        CHECK(dependent_rows(f) == std::max<Index>(0, rows - n));
+      }
+    }
+  }
+}
+
+TEST_CASE("row_basis: numbers worked out by hand") {
+  for (const Target& target : targets_and_truth()) {
+    const Factors f(target, twin_of(target, 3, 2, std::vector<double>{3.0, 4.0, 10.0, 5.0, -1.0, 1.0}).here);
+    const double allowed = roundings_of_both(8.0, target.dtype) * 10.0;
+    // The second row is 10 along (3, 4)/5 and 5 along (4, −3)/5; the third is in the span of the two.
+    check_close("lower", f.lower, std::vector<double>{5.0, 0.0, 0.0, 10.0, 5.0, 0.0, 0.2, -1.4, 0.0}, allowed);
+    check_close("basis", f.basis, std::vector<double>{0.6, 0.8, 0.8, -0.6, 0.0, 0.0}, allowed);
+  }
+}
+
+TEST_CASE("row_basis: repeated, zero and combined rows leave zero rows in the basis, and the others in their places") {
+  for (const Target& target : targets_and_truth()) {
+    const Backend& ops = *target.backend;
+    const Tensor independent = normal_twin(target, 40, 90, 8).here;
+    std::vector<int> ids;
+    for (int t = 0; t < 80; ++t) ids.push_back(t % 2 == 0 ? t / 2 : t / 4);  // rows 1, 3, 5 … are repetitions
+    const Tensor repeated = ops.gather(independent, ids);
+    const Factors f(target, repeated);
+    check_factors(target, f);
+    CHECK(dependent_rows(f) == 40);
+    const Factors whole(target, independent);
+    for (Index t = 0; t < 80; ++t) {
+      CAPTURE(t);
+      CHECK(f.is_dependent(t) == (t % 2 == 1));
+      if (t % 2 == 0) CHECK(f.lower_at(t, t) == doctest::Approx(whole.lower_at(t / 2, t / 2)).epsilon(1e-5));
+    }
+    const Tensor zero = ops.constant(3, 90, target.dtype, 0.0);
+    const Factors nothing(target, zero);
+    check_factors(target, nothing);
+    CHECK(dependent_rows(nothing) == 3);
+  }
+}
+
+/// Rows r and r + distance·e, where e is a unit vector that is orthogonal to r.
+Tensor near_rows(const Target& target, double distance) {
+  std::vector<double> values(2 * 64, 0.0);
+  for (std::size_t j = 0; j < 32; ++j) values[j] = values[64 + j] = j % 2 == 0 ? 0.125 : -0.25;
+  const double length = std::sqrt(32.0 * (0.125 * 0.125 + 0.25 * 0.25) / 2.0);
+  values[64 + 50] = distance * length;
+  return twin_of(target, 2, 64, values).here;
+}
+
+TEST_CASE("row_basis: nearly equal rows are told apart down to the stated share, and their basis stays orthonormal") {
+  for (const Target& target : targets_and_truth()) {
+    const double share = dependent_share(target.dtype);
+    for (const double distance : {0.5 * share, 0.9 * share, 1.1 * share, 2.0 * share, 1e-3, 0.1}) {
+      CAPTURE(distance / share);
+      const Factors f(target, near_rows(target, distance));
+      check_factors(target, f);
+      CHECK(f.is_dependent(1) == (distance < share));
+    }
+  }
+}
+
+TEST_CASE("row_basis: the small rest of a row that is nearly another one has no part along rows far before the two") {
+  for (const Target& target : targets_and_truth()) {
+    std::vector<double> values = truth().to_host(normal_twin(target, 45, 90, 10).truth);
+    const double distance = 100.0 * dependent_share(target.dtype);
+    for (std::size_t j = 0; j < 90; ++j) values[44 * 90 + j] = values[43 * 90 + j] + distance * values[44 * 90 + j];
+    const Factors f(target, twin_of(target, 45, 90, values).here);
+    check_factors(target, f);
+    CHECK(dependent_rows(f) == 0);
+  }
+}
+
+TEST_CASE("row_basis: a row does not depend on those after it, and lower not on whether the basis is wanted") {
+  for (const Target& target : targets_and_truth()) {
+    const Backend& ops = *target.backend;
+    const Tensor x = normal_twin(target, 70, 130, 9).here;
+    std::vector<int> first(50);
+    for (int t = 0; t < 50; ++t) first[static_cast<std::size_t>(t)] = t;
+    const Factors all(target, x);
+    const Factors some(target, ops.gather(x, first));
+    const double allowed = roundings_of_both(4.0 * 130.0, DType::f64) + 4.0 * unit_roundoff(target.dtype);
+    for (Index t = 0; t < 50; ++t) {
+      for (Index i = 0; i <= t; ++i) {
+        REQUIRE(std::abs(all.lower_at(t, i) - some.lower_at(t, i)) <= allowed * all.length(t));
+      }
+    }
+    check_same_bits("lower", ops.to_host(ops.row_basis(x, false).lower), all.lower);
+    CHECK(ops.row_basis(x, false).basis.empty());
+  }
+}
+
+TEST_CASE("row_basis: rows of any finite size") {
+  for (const Target& target : targets_and_truth()) {
+    const double big = target.dtype == DType::f64 ? 0x1p1000 : 0x1p120;
+    const double small = target.dtype == DType::f64 ? 0x1p-1040 : 0x1p-130;
+    const Factors plain(target, twin_of(target, 3, 3, std::vector<double>{1, 2, 3, 3, 1, 2, 5, 1, 1}).here);
+    const Factors far(
+        target,
+        twin_of(target, 3, 3, std::vector<double>{big, 2 * big, 3 * big, 3 * small, small, 2 * small, 5, 1, 1}).here);
+    const std::vector<double> sizes{big, small, 1.0};
+    for (Index t = 0; t < 3; ++t) {
+      const double size = sizes[static_cast<std::size_t>(t)];
+      for (Index i = 0; i <= t; ++i) {
+        // A subnormal number has fewer digits.
+        CHECK(far.lower_at(t, i) / size == doctest::Approx(plain.lower_at(t, i)).epsilon(1e-4));
+      }
+    }
+    check_close("basis", far.basis, plain.basis, 16.0 * unit_roundoff(target.dtype));
+  }
+}
+
+TEST_CASE("row_basis: a row that is not finite spoils its own row of lower and no other") {
+  for (const Target& target : targets_and_truth()) {
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      const Factors f(target, twin_of(target, 3, 3, std::vector<double>{3, 4, 0, 1, bad, 1, 6, 8, 2}).here);
+      for (Index i = 0; i <= 1; ++i) CHECK(std::isnan(f.lower_at(1, i)));
+      const double allowed = roundings_of_both(8.0, target.dtype) * 10.0;
+      check_close("row 0", std::vector<double>(f.lower.begin(), f.lower.begin() + 3),
+                  std::vector<double>{5.0, 0.0, 0.0}, allowed);
+      check_close("row 2", std::vector<double>(f.lower.begin() + 6, f.lower.end()), std::vector<double>{10.0, 0.0, 2.0},
+                  allowed);
+      check_close("basis", f.basis, std::vector<double>{0.6, 0.8, 0, 0, 0, 0, 0, 0, 1}, allowed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/model/input.h"
+#include "sim/model/key_value_cache.h"
+#include "sim/model/loss.h"
+#include "sim/spec/error.h"
+#include "tests/checkpoint/edited_checkpoint.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/targets.h"
+
+namespace periscope::testing {
+namespace {
+
+constexpr std::size_t everything = std::size_t{1} << 30U;
+
+bool generates(const ModelSpec& model) { return model.causal && model.unembedding; }
+
+std::vector<std::string> generating_fixtures() {
+  std::vector<std::string> names = fixture_names();
+  std::erase_if(names, [](const std::string& name) { return !generates(Checkpoint(fixture(name)).model()); });
+  return names;
+}
+
+/// As many tokens as the model has positions for, but at most 12: more than any fixture's window.
+std::vector<int> tokens_for(const ModelSpec& model) {
+  const EmbeddingSpec& e = model.embedding;
+  const int length = e.positions > 0 ? std::min(12, e.positions - e.position_offset) : 12;
+  std::vector<int> ids;
+  for (int t = 0; t < length; ++t) ids.push_back((5 * t * t + 3) % model.vocab);
+  return ids;
+}
+
+/// Logits [ids.size(), V], by one pass over all tokens.
+Tensor whole_logits(const StackContext& c, std::span<const int> ids) {
+  return logits_forward(c, stack_forward(c, embedding_forward(c, ids)).output);
+}
+
+/// The logits after every token of `ids` by itself, behind a pass over the first `prompt`, against those of one pass
+/// over all. The reference treats every row by itself: the same bits. Elsewhere an element's place in a tensor says
+/// whether it is computed in a vector instruction or as one of those left over, which round an exponential otherwise:
+/// there it is the bound with which models agree with public implementations.
+void check_generation(const std::string& name, const Target& target, std::size_t prompt) {
+  CAPTURE(name);
+  CAPTURE(target.name());
+  CAPTURE(prompt);
+  const Checkpoint checkpoint(fixture(name));
+  const Backend& ops = *target.backend;
+  const CheckpointWeights weights(ops, checkpoint, target.dtype, everything);
+  const StackContext c{.ops = ops, .model = checkpoint.model(), .weights = weights};
+  const std::vector<int> ids = tokens_for(c.model);
+  const std::vector<double> all = ops.to_host(whole_logits(c, ids));
+  const auto vocab = static_cast<std::size_t>(c.model.vocab);
+  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()));
+  for (std::size_t end = prompt; end <= ids.size(); ++end) {
+    const auto before = static_cast<std::size_t>(cache.tokens());
+    const std::vector<double> here = ops.to_host(next_logits(c, cache, std::span(ids).subspan(before, end - before)));
+    const std::span<const double> expected = std::span(all).subspan((end - 1) * vocab, vocab);
+    CAPTURE(end);
+    if (ops.name() == "reference") {
+      check_same_bits(name + " token " + std::to_string(end), here, expected);
+    } else {
+      check_close_to_scale(name + " token " + std::to_string(end), here, expected,
+                           target.dtype == DType::f64 ? 1e-10 : 1e-5);
+    }
+  }
+}
+
+TEST_CASE("generation with kept keys and values gives the logits of a pass over all tokens, in every family") {
+  std::vector<Target> all{truth_target()};
+  all.insert(all.end(), targets().begin(), targets().end());
+  std::set<std::string_view> families;
+  for (const std::string& name : generating_fixtures()) {
+    families.insert(Checkpoint(fixture(name)).family().name);
+    for (const Target& target : all) {
+      for (const std::size_t prompt : {1U, 4U}) check_generation(name, target, prompt);
+    }
+  }
+  CHECK(families.size() == family_table().size() - 1);  // BERT sees later tokens
+  CHECK(!families.contains("bert"));
+}
+
+TEST_CASE("a pass that did not come to its end leaves nothing in the cache") {
+  const Checkpoint checkpoint(fixture("gemma2"));
+  const Target& target = targets().front();
+  const Backend& ops = *target.backend;
+  const CheckpointWeights weights(ops, checkpoint, target.dtype);
+  const StackContext c{.ops = ops, .model = checkpoint.model(), .weights = weights};
+  const std::vector<int> prompt{3, 9, 4}, next{7}, other{1, 2};
+  const auto logits_after = [&](bool interrupted) {
+    KeyValueCache cache(c.model.layers, 5);
+    (void)next_logits(c, cache, prompt);
+    if (interrupted) {
+      StackContext cached = c;
+      cached.cache = &cache;
+      (void)stack_forward(cached, embedding_forward(cached, other));  // and no advance
+    }
+    return ops.to_host(next_logits(c, cache, next));
+  };
+  check_same_bits("after another pass", logits_after(true), logits_after(false));
+}
+
+TEST_CASE("the cache refuses what it cannot do") {
+  const Target& target = targets().front();
+  const auto attempt = [&](const std::string& name, int sequences, Tensor::Index capacity) {
+    const Checkpoint checkpoint(fixture(name));
+    const CheckpointWeights weights(*target.backend, checkpoint, target.dtype);
+    const StackContext c{
+        .ops = *target.backend, .model = checkpoint.model(), .weights = weights, .sequences = sequences};
+    KeyValueCache cache(c.model.layers, capacity);
+    (void)next_logits(c, cache, std::vector<int>{1, 2, 3, 4});
+    StackContext cached = c;
+    cached.cache = &cache;
+    (void)backpropagate(cached, embedding_forward(cached, std::vector<int>{5}), std::vector<int>{1}, {});
+  };
+  CHECK_THROWS_WITH_AS(attempt("bert-old", 1, 9), "a key/value cache is for one sequence of a causal model",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(attempt("llama", 2, 9), "a key/value cache is for one sequence of a causal model",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(attempt("llama", 1, 3), "a cache of 3 tokens has no room for 4 after 0", std::length_error);
+  CHECK_THROWS_WITH_AS(attempt("llama", 1, 9),
+                       "a pass with a key/value cache has no way back: earlier tokens' signals are gone",
+                       std::logic_error);
+}
+
+TEST_CASE("weights that are kept are not read again, the first ones as far as there is room") {
+  const Target& target = targets().front();
+  const Checkpoint model(fixture("llama"));
+  const auto size = static_cast<std::size_t>(model.model().width) * size_of(target.dtype);
+  const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width());
+  // Whether W_q and W_o can be had after the file has been changed, which every reading of it notices.
+  const auto had = [&](std::size_t keep) {
+    EditedCheckpoint edited("llama");
+    const std::string folder = edited.write();
+    const Checkpoint checkpoint(folder);
+    const CheckpointWeights weights(*target.backend, checkpoint, target.dtype, keep);
+    const auto values = [&](Weight weight) {
+      return target.backend->to_host(weights.fetch(0).matrix(weight).map->dense());
+    };
+    const SublayerWeights there = weights.fetch(0);  // its vectors are read now
+    const auto matrix = [&](Weight weight) { return target.backend->to_host(there.matrix(weight).map->dense()); };
+    const std::vector<double> q = matrix(Weight::q);
+    const std::vector<double> o = matrix(Weight::o);
+    check_same_bits("W_q again", values(Weight::q), q);
+    std::ofstream(folder + "/model.safetensors", std::ios::app) << "x";
+    const auto same = [&](Weight weight, const std::vector<double>& before) {
+      try {
+        return matrix(weight) == before;
+      } catch (const InputError&) {
+        return false;
+      }
+    };
+    return std::pair(same(Weight::q, q), same(Weight::o, o));
+  };
+  CHECK(had(everything) == std::pair(true, true));
+  CHECK(had(0) == std::pair(false, false));
+  const std::size_t vectors = 5 * size;  // a gain and four biases at most, and less than a second matrix
+  CHECK(had(one_matrix + vectors) == std::pair(true, false));
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,81 @@
+"""run.weights: stacks without matrices (T21), as a user meets them. Usage: matrix_free.py BINARY"""
+
+import unittest
+
+import numpy as np
+from numpy_stack import Stack
+from periscope_process import FolderTest, run, run_json
+from safetensors_file import read_safetensors
+
+FREE = ("--set", "run.weights=matrix-free")
+# Commands that need whole matrices, with what else they ask for.
+DENSE_ONLY = [["certify"], ["verify", "--cases", "10"], ["soundness", "--checkpoints", "1"],
+              ["write-checkpoint", "--family", "llama", "--out", "model"],
+              *(["gradients", name, "--set", 'model.placement=["pre","peri"]']
+                for name in ("depth", "attenuation", "score-path", "identity-path", "crossover"))]
+
+
+class MatrixFree(FolderTest):
+    def result(self, *flags, command="propagate"):
+        result, code = run_json(command, "--config", self.config, "--quiet", *flags)
+        self.assertEqual(code, 0)
+        return result
+
+    def test_the_result_says_what_was_used(self):
+        wide = ("--set", "model.width=1024", "--set", "model.mlp_width=4096")
+        for flags, used in [((), "dense"), (FREE, "matrix-free"), (("--set", "run.weights=dense"), "dense"),
+                            (wide, "matrix-free"), ((*wide, "--set", "run.weights=dense"), "dense")]:
+            with self.subTest(flags=flags):
+                result = self.result("--seeds", 1, "--set", "model.placement=peri", *flags)
+                self.assertEqual([cell["weights"] for cell in result["cells"]], [used])
+        ladder = self.result("--set", "ladder.widths=[32,64,128,4096]", "--set", "ladder.seeds=8", command="ladder")
+        self.assertEqual(ladder["weights"], ["dense", "dense", "dense", "matrix-free"])
+        converge = self.result("--set", "converge.widths=[32,64,4096]", "--set", "converge.seeds=16", command="converge")
+        self.assertEqual(converge["weights"], ["dense", "dense", "matrix-free"])
+
+    def test_a_dense_stack_of_the_dumped_matrices_is_the_same_stack(self):
+        for placement, rule in (("pre", (True, False, False, 1, 1)), ("peri", (True, True, False, 1, 1)),
+                                ("post", (False, False, True, 1, 1))):
+            for kind in ("gaussian", "tokens"):
+                with self.subTest(placement=placement, kind=kind):
+                    folder = self.folder / f"{placement}-{kind}"
+                    done = run("propagate", "--config", self.config, "--quiet", "--seeds", 1, "--backward", "--dump",
+                               folder, "--set", f"model.placement={placement}", "--set", f"input.kind={kind}",
+                               "--set", "model.vocab=3", *FREE)  # fmt: skip
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    stack = Stack(folder, rule)
+                    signals = stack.forward()
+                    for s, seen in enumerate(signals):
+                        np.testing.assert_allclose(stack.seen[f"stream.{s + 1}"], seen["x_out"], rtol=0, atol=1e-10)
+                    self.assertAlmostEqual(stack.seen["loss"][0], stack.loss(signals[-1]["x_out"]), delta=1e-10)
+                    for s in (0, 3):
+                        expected = stack.gradient(signals, s, "x_in")
+                        np.testing.assert_allclose(stack.seen[f"grad.stream.{s}"], expected, rtol=0, atol=1e-10)
+
+    def test_squared_gradients_are_those_of_the_dumped_gradients(self):
+        flags = ("--seeds", 1, "--backward", "--dtype", "f64", "--set", "model.placement=peri", *FREE)
+        cell = self.result(*flags)["cells"][0]
+        self.assertEqual(run("propagate", "--config", self.config, "--quiet", *flags, "--dump", self.folder / "dump")
+                         .returncode, 0)
+        seen = read_safetensors(self.folder / "dump" / "activations.safetensors")
+        for name, curve in cell["weight_grad_sq"].items():
+            module = "mlp" if name in ("gate", "up", "down") else "attention"
+            for layer, value in enumerate(curve["measured"]):
+                squares = sum(v * v for v in seen[f"grad.weight.layers.{layer}.{module}.{name}.weight"][1])
+                self.assertAlmostEqual(value, squares, delta=1e-11 * squares)
+
+    def test_threads_do_not_change_a_bit(self):
+        flags = ("--backward", "--seeds", 3, "--set", "model.width=64", *FREE)
+        self.assertEqual(self.result(*flags, "--threads", 1)["cells"], self.result(*flags, "--threads", 3)["cells"])
+
+    def test_what_needs_whole_matrices_refuses(self):
+        for command in DENSE_ONLY:
+            with self.subTest(command=command):
+                done = run(*command, "--config", self.config, *FREE, cwd=self.folder)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn('run.weights = "matrix-free": expected "dense" or "auto"', done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

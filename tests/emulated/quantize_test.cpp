@@ -1,0 +1,172 @@
+#include "sim/emulated/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/backends.h"
+#include "sim/core/storage.h"
+#include "tests/support/doctest.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/targets.h"
+
+/// Quantised tensors against their definition, entry by entry.
+namespace periscope::testing {
+namespace {
+
+using Index = Tensor::Index;
+
+const Backend& quick() {
+  static const std::unique_ptr<Backend> backend = make_backend("cpu");
+  return *backend;
+}
+
+constexpr StreamKey key{5, 2, Stream{77}};
+
+Quantization quantization(std::string_view format, ScaleOver scale, bool stochastic = false) {
+  return {.format = *find_tensor_format(format),
+          .scale = scale,
+          .overflow = Rounding::Overflow::as_stored,
+          .stochastic = stochastic};
+}
+
+/// Rows of very different size, so that their scales differ.
+Tensor tensor(Index rows, Index cols, DType dtype = DType::f64) {
+  std::vector<double> values = truth().to_host(truth().normal(rows, cols, DType::f64, {9, 0, Stream{1}}, 1.0));
+  for (Index i = 0; i < rows * cols; ++i) values[static_cast<std::size_t>(i)] *= std::pow(3.0, i / cols - 2);
+  return quick().from_host(rows, cols, dtype, values);
+}
+
+std::vector<double> values_of(const Tensor& x) {
+  const float* entries = elements<float>(x);
+  return {entries, entries + x.size()};
+}
+
+/// The entries that share a scale with entry i.
+std::pair<Index, Index> group_of(ScaleOver scale, Index i, Index cols, Index size) {
+  if (scale == ScaleOver::nothing) return {i, i + 1};
+  if (scale == ScaleOver::tensor) return {0, size};
+  const Index row = i / cols * cols;
+  if (scale == ScaleOver::row) return {row, row + cols};
+  const Index first = row + (i - row) / 32 * 32;
+  return {first, std::min(first + 32, row + cols)};
+}
+
+double largest_in(const std::vector<double>& x, std::pair<Index, Index> group) {
+  double largest = 0.0;
+  for (Index i = group.first; i < group.second; ++i) {
+    largest = std::max(largest, std::abs(x[static_cast<std::size_t>(i)]));
+  }
+  return largest;
+}
+
+constexpr ScaleOver scales[] = {ScaleOver::tensor, ScaleOver::row, ScaleOver::block};
+
+TEST_CASE("whole numbers: the scale of the largest entry, the nearest multiple, ties to even") {
+  const Tensor x = tensor(5, 75);
+  const std::vector<double> in = truth().to_host(x);
+  for (const auto& [name, most] : {std::pair("int8", 127), std::pair("int4", 7)}) {
+    for (const ScaleOver scale : scales) {
+      const std::vector<double> out = values_of(quantized(x, quantization(name, scale), key));
+      int wrong = 0;
+      for (Index i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const double step = static_cast<float>(largest_in(in, group_of(scale, i, x.cols(), x.size())) / most);
+        // Python's round and IEEE's remainder both go to the even neighbour.
+        const double number = (in[at] - std::remainder(in[at], step)) / step;
+        wrong += out[at] != static_cast<float>(std::round(number) * step);
+        wrong += std::abs(number) > most + 0.5;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+  const std::vector<double> ties{127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3.49999};
+  const Tensor row = truth().from_host(1, 7, DType::f64, ties);
+  CHECK(values_of(quantized(row, quantization("int8", ScaleOver::row), key)) ==
+        std::vector<double>{127.0, 0.0, 2.0, 2.0, -0.0, -2.0, 3.0});
+}
+
+TEST_CASE("floating: without a scale every entry by itself, with one the largest entry fits") {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Tensor x = tensor(5, 75, dtype);
+    const std::vector<double> in = quick().to_host(x);
+    for (const NumberFormat& format : number_formats) {
+      INFO(format.name);
+      const Rounding round(format);
+      const std::vector<double> plain = values_of(quantized(x, quantization(format.name, ScaleOver::nothing), key));
+      for (std::size_t i = 0; i < in.size(); ++i) REQUIRE(plain[i] == round(in[i]));
+      if (dtype == DType::f32 && format.precision >= 24) continue;
+      for (const ScaleOver scale : scales) {
+        const std::vector<double> out = values_of(quantized(x, quantization(format.name, scale), key));
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          const double largest = largest_in(in, group_of(scale, static_cast<Index>(i), x.cols(), x.size()));
+          double power = 1.0;
+          while (largest > power * format.largest) power *= 2.0;
+          while (largest <= power / 2.0 * format.largest) power /= 2.0;
+          REQUIRE(out[i] == static_cast<double>(static_cast<float>(power * round(in[i] / power))));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the scale that just fits the largest entry is taken, not its double") {
+  const Tensor x = truth().from_host(1, 2, DType::f64, std::vector<double>{4.0 * 448.0, 4.0 * 0x1p-9});
+  CHECK(values_of(quantized(x, quantization("fp8_e4m3", ScaleOver::row), key)) == std::vector<double>{1792.0, 0x1p-7});
+}
+
+TEST_CASE("a group that is not finite has no scale, zeros stay, other groups do not notice") {
+  for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    const Tensor x = truth().from_host(3, 2, DType::f64, std::vector<double>{1.0, bad, 0.0, -0.0, 3.0, 1.0});
+    for (const char* name : {"int8", "fp8_e4m3"}) {
+      const std::vector<double> y = values_of(quantized(x, quantization(name, ScaleOver::row), key));
+      CHECK(std::isnan(y[0]));
+      CHECK(std::isnan(y[1]));
+      CHECK(y[2] == 0.0);
+      CHECK(y[3] == 0.0);
+      CHECK(y[4] == 3.0);
+    }
+  }
+  CHECK_THROWS_WITH_AS(quantized(tensor(1, 4), quantization("int8", ScaleOver::nothing), key),
+                       "whole numbers need a scale", std::invalid_argument);
+}
+
+TEST_CASE("stochastic: unbiased, one of two neighbours, entry i from word i alone") {
+  for (const char* name : {"bf16", "fp8_e4m3", "int8", "int4"}) {
+    INFO(name);
+    const ScaleOver scale = find_tensor_format(name)->is_narrow() ? ScaleOver::row : ScaleOver::nothing;
+    const Quantization q = quantization(name, scale, true);
+    const Tensor x = tensor(4, 300);
+    const std::vector<double> in = truth().to_host(x);
+    const std::vector<double> nearest = values_of(quantized(x, quantization(name, scale), key));
+    const std::vector<double> once = values_of(quantized(x, q, key));
+    CHECK(once == values_of(quantized(x, q, key)));
+    CHECK(once != nearest);
+    CHECK(once != values_of(quantized(x, q, {key.seed, key.layer + 1, key.stream})));
+    // The first rows have the same words whatever follows.
+    const Tensor top = truth().from_host(2, 300, DType::f64, {in.data(), 600});
+    const std::vector<double> of_top = values_of(quantized(top, q, key));
+    CHECK(std::equal(of_top.begin(), of_top.end(), once.begin()));
+    // Equal rows have words of their own.
+    std::vector<double> twice(in.begin(), in.begin() + 300);
+    twice.insert(twice.end(), in.begin(), in.begin() + 300);
+    const std::vector<double> rows = values_of(quantized(truth().from_host(2, 300, DType::f64, twice), q, key));
+    CHECK(!std::equal(rows.begin(), rows.begin() + 300, rows.begin() + 300));
+    std::vector<double> errors;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const std::vector<double> y = values_of(quantized(x, q, {seed, 0, Stream{7}}));
+      for (std::size_t i = 0; i < y.size(); i += 7) {
+        const double unit = std::abs(in[i]);
+        errors.push_back((y[i] - in[i]) / unit);
+        // Within one step: rounding to nearest is within half of one.
+        const double row = largest_in(in, group_of(ScaleOver::row, static_cast<Index>(i), 300, 1200));
+        const double step = q.format.is_integer() ? row / q.format.largest_integer
+                                                  : unit * q.format.floating.spacing_at_1() * 1.01 + row * 1e-4;
+        REQUIRE(std::abs(y[i] - in[i]) <= step * 1.000001);
+      }
+    }
+    check_consistent(name, estimate(errors), 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

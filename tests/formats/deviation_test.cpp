@@ -1,0 +1,141 @@
+#include "experiments/formats/deviation.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "experiments/command/cell_journal.h"
+#include "experiments/formats/noise_budget.h"
+#include "sim/model/input.h"
+#include "tests/formats/stack.h"
+#include "tests/support/doctest.h"
+
+/// What is read off a pass in a format, by hand and against what must be true of it.
+namespace periscope::testing {
+namespace {
+
+using doctest::Approx;
+using formats::FormatsConfig;
+using formats::Measure;
+using formats::SeedReading;
+
+constexpr formats::Site stream{Pass::forward, Signal::x_out};
+constexpr formats::Site gradient{Pass::backward, Signal::x_out};
+
+TEST_CASE("every measure by hand") {
+  // Two tokens: (3, 4) became (4, 3), turned by arccos(24/25); (1, 2) became (0, 2).
+  const auto m = formats::measures_of({4.0, 3.0, 0.0, 2.0}, {3.0, 4.0, 1.0, 2.0}, 2);
+  const auto of = [&](Measure measure) { return m[static_cast<std::size_t>(measure)]; };
+  CHECK(of(Measure::sqnr) == Approx(10.0 * std::log10(30.0 / 3.0)));
+  CHECK(of(Measure::error) == Approx(std::sqrt(3.0 / 30.0)));
+  const double angles = std::acos(24.0 / 25.0) + std::acos(2.0 / std::sqrt(5.0));
+  CHECK(of(Measure::angle) == Approx(angles / 2.0 / std::numbers::pi));
+  CHECK(of(Measure::second_moment) == Approx(29.0 / 4.0));
+  CHECK(of(Measure::variance) == Approx((0.25 + 1.0) / 2.0));
+  CHECK(of(Measure::maximum) == 4.0);
+  CHECK(of(Measure::underflow) == 0.25);
+  CHECK(of(Measure::overflow) == 0.0);
+  const auto bad = formats::measures_of({HUGE_VAL, 1.0, std::nan(""), 0.0}, {3.0, 4.0, 1.0, 0.0}, 2);
+  CHECK(bad[static_cast<std::size_t>(Measure::overflow)] == 0.5);
+  CHECK(bad[static_cast<std::size_t>(Measure::underflow)] == 0.0);
+  CHECK(std::isnan(bad[static_cast<std::size_t>(Measure::maximum)]));
+  // A small angle keeps its digits.
+  const auto small = formats::measures_of({1.0, 1e-12}, {1.0, 0.0}, 2);
+  CHECK(small[static_cast<std::size_t>(Measure::angle)] == Approx(1e-12 / std::numbers::pi));
+}
+
+TEST_CASE("more bits, less noise: about 6 dB each, everywhere, forward and backward") {
+  const FormatsConfig config = [] {
+    FormatsConfig c = small_config("pre", {"bf16", "fp16", "fp32"});
+    c.rest = "fp32";
+    return c;
+  }();
+  const SeedReading reading = reading_of(config);
+  for (const formats::Site site : {stream, gradient}) {
+    for (int l = 0; l < 4; ++l) {
+      const auto sqnr = [&](std::size_t format) {
+        return number_of(config, reading.passes[0][format], site, Measure::sqnr, l);
+      };
+      CHECK(sqnr(2) - sqnr(1) == Approx(3 * 6.02).epsilon(0.1));
+      CHECK(sqnr(3) > sqnr(2) + 60.0);
+    }
+  }
+  CHECK(number_of(config, reading.passes[0][0], stream, Measure::error, 3) == 0.0);
+}
+
+TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts those of FP8 out of underflow") {
+  FormatsConfig config = small_config("post", {"bf16", "fp8_e5m2"});
+  config.covers = {"stream", "norms", "modules"};
+  config.base.model.vocab = 16384;  // probabilities of 2^-14 over 12 tokens are below E5M2's smallest number, 2^-16
+  const SeedReading plain = reading_of(config);
+  config.loss_scale = 4096.0;
+  const SeedReading scaled = reading_of(config);
+  CHECK(scaled.passes[0][1].numbers.size() == plain.passes[0][1].numbers.size());
+  for (std::size_t i = 0; i < plain.passes[0][1].numbers.size(); ++i) {
+    const double a = plain.passes[0][1].numbers[i];
+    const double b = scaled.passes[0][1].numbers[i];
+    CHECK((a == b || (std::isnan(a) && std::isnan(b))));
+  }
+  const formats::Site logits{Pass::backward, Signal::logits};
+  CHECK(number_of(config, plain.passes[0][2], logits, Measure::underflow, 4) > 0.5);
+  CHECK(number_of(config, scaled.passes[0][2], logits, Measure::underflow, 4) == 0.0);
+}
+
+TEST_CASE("the first overflow, forward and on the way back") {
+  FormatsConfig config = small_config("peri", {"fp8_e4m3", "fp16"});
+  config.covers = {"stream", "norms", "modules"};
+  config.base.model.gamma = 300.0;
+  const SeedReading reading = reading_of(config);
+  const formats::PassReading& e4m3 = reading.passes[0][1];
+  REQUIRE(e4m3.forward.found);
+  CHECK(e4m3.forward.sublayer == 0);  // the norm's output of √32·300 at most
+  CHECK(e4m3.forward.signal == Signal::A_out);
+  CHECK_FALSE(reading.passes[0][0].forward.found);
+  config.overflow = formats::OverflowMode::saturate;
+  CHECK_FALSE(reading_of(config).passes[0][1].forward.found);
+  config = small_config("peri", {"fp16"});
+  config.loss_scale = 1e9;
+  const SeedReading back = reading_of(config);
+  CHECK_FALSE(back.passes[0][1].forward.found);
+  REQUIRE(back.passes[0][1].backward.found);
+  CHECK(back.passes[0][1].backward.signal == Signal::logits);
+  CHECK(back.passes[0][1].backward.sublayer == 4);
+}
+
+TEST_CASE("massive features: those of the input, by the factor, in all runs") {
+  FormatsConfig config = small_config("pre", {"int8"});
+  config.massive = 50.0;
+  config.massive_features = 2;
+  const SeedReading reading = reading_of(config);
+  REQUIRE(reading.passes.size() == 2);
+  const std::vector<double> input = quick().to_host(gaussian_input(quick(), config.base, DType::f64, 0));
+  for (const std::size_t variant : {0, 1}) {
+    double squares = 0.0;
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      squares += std::pow(input[i] * (variant == 1 && i % 32 < 2 ? 50.0 : 1.0), 2.0);
+    }
+    const auto square = [&](std::size_t format) {
+      return number_of(config, reading.passes[variant][format], stream, Measure::second_moment, -1);
+    };
+    CHECK(square(0) == Approx(squares / static_cast<double>(input.size())).epsilon(1e-12));
+    CHECK(square(1) == Approx(square(0)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("a journal keeps a reading to its last bit") {
+  FormatsConfig config = small_config("pre", {"int8", "fp16"});
+  config.massive = 50.0;
+  config.base.model.gamma = 1e5;  // overflows FP16 at other places forward and back
+  const SeedReading reading = reading_of(config);
+  const nlohmann::ordered_json json = nlohmann::ordered_json::parse(formats::kept_json(reading).dump());
+  const SeedReading read = formats::kept_reading(JournalPart(json, "FILE"), config, 2, config.base.model);
+  CHECK(formats::kept_json(read) == formats::kept_json(reading));
+  CHECK(formats::kept_json(read).dump() == json.dump());
+  REQUIRE(reading.passes[0][2].forward.found);
+  CHECK(read.passes[0][2].forward.signal == Signal::A_out);
+  CHECK(read.passes[0][2].backward.found == reading.passes[0][2].backward.found);
+  CHECK(read.passes[0][2].backward.sublayer == reading.passes[0][2].backward.sublayer);
+  CHECK_THROWS_AS(formats::kept_reading(JournalPart(json, "FILE"), config, 3, config.base.model), InputError);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,181 @@
+#include "experiments/formats/format_pass.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/common/stacks.h"
+#include "sim/emulated/backend.h"
+#include "sim/emulated/quantize.h"
+#include "sim/measure/signal_keeper.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/stack.h"
+#include "tests/formats/stack.h"
+#include "tests/support/doctest.h"
+#include "tests/support/targets.h"
+
+/// Passes in a format against plain f32, against the emulated ops, and against the steps written out.
+namespace periscope::testing {
+namespace {
+
+using formats::FormatsConfig;
+using formats::FormatSignals;
+using formats::FormatWeights;
+using formats::Holding;
+using formats::Part;
+
+/// Everything that a pass in a format needs.
+struct FormatPass {
+  FormatPass(const FormatsConfig& config, const std::string& format)
+      : spec(config.base),
+        holding(formats::holding_for(config, *find_tensor_format(format), 3)),
+        drawn(quick(), spec, DType::f64, 3),
+        weights(quick(), drawn, holding, nullptr),
+        signals(quick(), spec.model, holding, nullptr),
+        context{.ops = quick(), .model = spec.model, .weights = weights} {}
+  FormatPass(const FormatPass&) = delete;
+  FormatPass& operator=(const FormatPass&) = delete;
+
+  StackSpec spec;
+  Holding holding;
+  GeneratedWeights drawn;
+  FormatWeights weights;
+  FormatSignals signals;
+  StackContext context;
+};
+
+std::vector<int> labels_of(const StackSpec& spec) {
+  std::vector<int> labels;
+  for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t * 5 % spec.model.vocab);
+  return labels;
+}
+
+TEST_CASE("all in fp32 is the plain pass in f32, bit for bit, forward and backward") {
+  FormatsConfig config = small_config("peri", {"fp32"});
+  config.rest = "fp32";
+  FormatPass pass(config, "fp32");
+  const GeneratedWeights plain(quick(), pass.spec, DType::f32, 3);
+  const StackContext context{.ops = quick(), .model = pass.spec.model, .weights = plain};
+  const Tensor input = gaussian_input(quick(), pass.spec, DType::f32, 3);
+  const Tensor expected = backpropagate(context, input, labels_of(pass.spec), {}).dinput;
+  const Tensor found = backpropagate(pass.context, input, labels_of(pass.spec), {.replacers = {&pass.signals}}).dinput;
+  CHECK(quick().to_host(found) == quick().to_host(expected));
+}
+
+/// How many entries differ, if each is a number of the format beside the other; else all of them.
+std::size_t beside(const std::vector<double>& a, const std::vector<double>& b, const NumberFormat& format) {
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double step = std::max(std::abs(a[i]), std::abs(b[i])) * format.spacing_at_1() + format.smallest_subnormal();
+    if (std::abs(a[i] - b[i]) > step) return a.size();
+    different += a[i] != b[i] ? 1 : 0;
+  }
+  return different;
+}
+
+TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store every result") {
+  for (const char* placement : {"post", "pre", "peri"}) {
+    INFO(placement);
+    FormatsConfig config = small_config(placement, {"bf16"});
+    config.base.model.mlp = MlpKind::relu;
+    FormatPass pass(config, "bf16");
+    const NumberFormat bf16 = find_tensor_format("bf16")->floating;
+    const Quantization held = pass.holding.of(Part::stream);
+    const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
+    SublayerPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Keep::nothing);
+    const Tensor found = sublayer_forward(quick_pass, {x}).x;
+    // The emulated ops take f64 tensors and rounded weights; their sums are exact where ours are in f32.
+    const auto emulated =
+        make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm = NormForm::accumulated});
+    const GeneratedWeights drawn(*emulated, pass.spec, DType::f64, 3);
+    const StackContext context{.ops = *emulated, .model = pass.spec.model, .weights = drawn};
+    SublayerPass emulated_pass(context, {}, 1, Pass::forward, Keep::nothing);
+    const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
+    const Tensor expected = sublayer_forward(emulated_pass, {start}).x;
+    // Sums of 64 terms in f32 are within about 2^-20 of the exact ones: one in 2^11 is next to a tie of 2^-9, and a
+    // different number on the way changes the next ones by a bit each.
+    CHECK(beside(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
+  }
+}
+
+TEST_CASE("the way back through an MLP in FP16, step by step: every gradient is stored, and read as it is held") {
+  FormatsConfig config = small_config("pre", {"fp16"});
+  config.base.model.mlp = MlpKind::relu;
+  config.format = {"int8"};
+  config.covers = {"inputs", "weights"};
+  config.rest = "fp16";
+  FormatPass pass(config, "int8");
+  const auto stored = [&](const Tensor& x) { return quantized(x, pass.holding.of(Part::modules), {}); };
+  const auto read = [&](const Tensor& x) { return quantized(x, pass.holding.of(Part::inputs), {}); };
+  const Tensor x = stored(gaussian_input(quick(), pass.spec, DType::f64, 3));
+  const Tensor dx = stored(quick().normal(x.rows(), x.cols(), DType::f64, {4, 0, Stream::input}, 1.0));
+  SignalKeeper forward(Pass::forward);
+  SignalKeeper backward(Pass::backward);
+  SublayerPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
+                 Keep::for_the_way_back);
+  (void)sublayer_forward(p, {x});
+  (void)sublayer_backward(p, {dx});
+  const auto weights = pass.drawn.fetch(1);
+  const auto held = [&](Weight w) {
+    return quantized(weights.matrix(w).map->dense(), pass.holding.of(Part::weights), {});
+  };
+  const Tensor dhidden = stored(quick().linear_backward_input(read(dx), held(Weight::down)));
+  CHECK(quick().to_host(backward.at(1, Signal::hidden)) == quick().to_host(dhidden));
+  const Tensor dup = stored(quick().activate_backward(Activation::relu, forward.at(1, Signal::up), dhidden));
+  CHECK(quick().to_host(backward.at(1, Signal::up)) == quick().to_host(dup));
+  const Tensor da = stored(quick().linear_backward_input(read(dup), held(Weight::up)));
+  CHECK(quick().to_host(backward.at(1, Signal::A_out)) == quick().to_host(da));
+  const Tensor hidden = stored(quick().activate(Activation::relu, forward.at(1, Signal::up)));
+  CHECK(quick().to_host(forward.at(1, Signal::hidden)) == quick().to_host(hidden));
+  CHECK(quick().to_host(forward.at(1, Signal::f_out)) ==
+        quick().to_host(stored(quick().linear(read(hidden), held(Weight::down)))));
+}
+
+TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
+  FormatsConfig config = small_config("peri", {"bf16"});
+  config.rounding = formats::RoundingMode::stochastic;
+  FormatPass pass(config, "bf16");
+  const Tensor input = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), pass.holding.of(Part::stream), {});
+  const auto gradient = [&](std::size_t budget) {
+    StackTape tape;
+    tape.budget = budget;
+    const Hooks hooks{.replacers = {&pass.signals}};
+    const Tensor output = stack_forward(pass.context, input, hooks, &tape).output;
+    return quick().to_host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).doutput));
+  };
+  const std::vector<double> kept = gradient(64U << 20U);
+  CHECK(gradient(0) == kept);
+  pass.holding.seed = 4;
+  CHECK(gradient(0) != kept);
+}
+
+TEST_CASE("what holds which signal") {
+  const auto part = [](std::string_view placement, Signal signal, Pass pass = Pass::forward, int sublayer = 1) {
+    return formats::part_of(small_config(placement, {}).base.model, {sublayer, signal, pass});
+  };
+  CHECK(part("pre", Signal::A_out) == Part::norms);
+  CHECK(part("post", Signal::A_out) == Part::stream);
+  CHECK(part("peri", Signal::B_out) == Part::norms);
+  CHECK(part("pre", Signal::B_out) == Part::modules);
+  CHECK(part("pre", Signal::x_in) == std::nullopt);
+  CHECK(part("pre", Signal::x_in, Pass::backward) == Part::stream);
+  CHECK(part("pre", Signal::up_in) == std::nullopt);
+  CHECK(part("pre", Signal::up_in, Pass::backward) == Part::modules);
+  CHECK(part("pre", Signal::scores) == std::nullopt);
+  CHECK(part("pre", Signal::output, Pass::forward, 4) == Part::norms);
+  CHECK(part("post", Signal::output, Pass::forward, 4) == Part::stream);
+  CHECK(part("post", Signal::sum) == Part::stream);
+  CHECK(part("post", Signal::hidden) == Part::modules);
+  const FormatsConfig config = small_config("pre", {"int8", "fp8_e4m3", "fp16"});
+  for (const auto& [name, everything] : {std::pair("int8", false), {"fp8_e4m3", false}, {"fp16", true}}) {
+    const Holding holding = formats::holding_for(config, *find_tensor_format(name), 0);
+    CHECK(holding.of(Part::weights).format.name == name);
+    CHECK(holding.of(Part::inputs).format.name == name);
+    CHECK(holding.of(Part::stream).format.name == (everything ? name : "bf16"));
+    CHECK(holding.of(Part::weights).scale == (everything ? ScaleOver::nothing : ScaleOver::row));
+    CHECK(holding.of(Part::stream).scale == ScaleOver::nothing);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "experiments/formats/seed_reading.h"
+#include "sim/backends.h"
+
+/// Small stacks in number formats.
+namespace periscope::testing {
+
+inline const Backend& quick() {
+  static const std::unique_ptr<Backend> backend = make_backend("cpu");
+  return *backend;
+}
+
+/// Two layers of width 32, SwiGLU, RoPE, gradients too.
+inline formats::FormatsConfig small_config(std::string_view placement, const std::vector<std::string>& format) {
+  formats::FormatsConfig config;
+  ModelSpec& m = config.base.model;
+  m.layers = 2;
+  m.width = 32;
+  m.heads = m.kv_heads = 2;
+  m.head_dim = 16;
+  m.mlp_width = 64;
+  m.vocab = 16;
+  m.placement = *find_placement(placement);
+  m.final_norm = m.placement.final_norm;
+  config.base.init.scheme = InitScheme::lecun;
+  config.base.input.tokens = 12;
+  config.placements = {m.placement};
+  config.inputs = {InputKind::gaussian};
+  config.run.backward = true;
+  config.format = format;
+  return config;
+}
+
+/// Seed 0 of the configuration's stack.
+inline formats::SeedReading reading_of(const formats::FormatsConfig& config, std::uint64_t seed = 0) {
+  return formats::read_seed(config, formats::checked_formats(config), quick(), config.base, seed);
+}
+
+/// A number of a pass's reading.
+inline double number_of(const formats::FormatsConfig& config, const formats::PassReading& pass, formats::Site site,
+                        formats::Measure measure, int sublayer) {
+  const auto sites = formats::compared_sites(config.base.model, config.run.backward);
+  const auto position = static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin());
+  return pass.numbers.at((position * formats::measure_names.size() + static_cast<std::size_t>(measure)) *
+                             formats::places_of(config.base.model) +
+                         static_cast<std::size_t>(sublayer + 1));
+}
+
+}  // namespace periscope::testing

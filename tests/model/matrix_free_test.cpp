@@ -1,0 +1,269 @@
+#include "sim/model/matrix_free.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "sim/measure/signal_keeper.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/threads.h"
+#include "tests/support/tolerances.h"
+
+namespace periscope::testing {
+namespace {
+
+/// Every signal, gradient and gradient's squares of one pass forward and back.
+struct Passed {
+  std::map<std::string, std::vector<double>> forward, back;
+  std::map<std::string, double> squares;
+};
+
+class GradientKeeper final : public GradientRecorder {
+ public:
+  GradientKeeper(const Backend& ops, Passed& passed) : ops_(ops), passed_(passed) {}
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    const std::string name = name_of(parameter);
+    passed_.back[name] = ops_.to_host(gradient.whole());
+    for (const double s : ops_.to_host(gradient.squares())) passed_.squares[name] += s;
+  }
+
+ private:
+  const Backend& ops_;
+  Passed& passed_;
+};
+
+struct Problem {
+  StackSpec spec;
+  std::vector<int> ids;  ///< of token input
+  std::vector<int> labels;
+  int sequences = 1;
+};
+
+Passed pass(const Backend& ops, const WeightSource& weights, const Problem& problem, DType dtype,
+            std::size_t budget = StackTape().budget) {
+  const StackContext context{
+      .ops = ops, .model = problem.spec.model, .weights = weights, .sequences = problem.sequences};
+  Passed passed;
+  SignalKeeper forward(Pass::forward);
+  SignalKeeper back(Pass::backward);
+  GradientKeeper gradients(ops, passed);
+  const Hooks hooks{.recorders = {&forward, &back}, .gradients = {&gradients}};
+  const Tensor input = problem.ids.empty() ? gaussian_input(ops, problem.spec, dtype, 1)
+                                           : embedding_forward(context, problem.ids, hooks);
+  StackTape tape;
+  tape.budget = budget;
+  const Tensor output = stack_forward(context, input, hooks, &tape).output;
+  const Loss loss = loss_of(context, output, problem.labels, hooks);
+  const Tensor dinput = stack_backward(tape, loss.doutput);
+  if (!problem.ids.empty()) embedding_backward(context, problem.ids, dinput, hooks);
+  const auto named = [&](const SignalKeeper& keeper, auto& to) {
+    for (const auto& [place, x] : keeper.all()) {
+      to["sublayer " + std::to_string(place.first) + " " + std::string(name_of(place.second))] = ops.to_host(x);
+    }
+  };
+  named(forward, passed.forward);
+  named(back, passed.back);
+  return passed;
+}
+
+/// A dense stack of the matrices that a matrix-free source completes.
+class CompletedWeights final : public WeightSource {
+ public:
+  CompletedWeights(const WeightSource& source, const Backend& ops) : source_(source), ops_(ops) {}
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
+    SublayerWeights weights = source_.fetch(sublayer);
+    for (auto& [weight, linear] : weights.linear) {
+      linear.map = dense_map([w = linear.map->dense()] { return w; });
+    }
+    return weights;
+  }
+  [[nodiscard]] Tensor rows(const Backend& /*ops*/, Weight table, std::span<const int> ids) const override {
+    return rows_of_matrix(*this, ops_, table, ids);
+  }
+
+ private:
+  const WeightSource& source_;
+  const Backend& ops_;
+};
+
+std::vector<int> some_labels(int tokens, int classes) {
+  std::vector<int> labels;
+  for (int t = 0; t < tokens; ++t) labels.push_back(t % 4 == 3 ? no_label : (5 * t + 1) % classes);
+  return labels;
+}
+
+Problem problem_of(const StackSpec& spec) {
+  validate(spec);
+  return {.spec = spec,
+          .ids = {},
+          .labels = some_labels(spec.input.tokens, spec.model.unembedding ? spec.model.vocab : spec.model.width)};
+}
+
+double largest(const std::vector<double>& x) {
+  double most = 0.0;
+  for (const double v : x) most = std::max(most, std::abs(v));
+  return most;
+}
+
+/// A dense stack of the completed matrices has the same states and gradients. What rounding does to a state grows with
+/// the sublayers that it went through; where rows are dependent, the part of them that is left out does the same.
+/// Gradients through attention's scores are differences, of which nothing but rounding is left where all tokens are
+/// equal: so they may also be off by a few roundings of the largest gradient.
+void check_completed(const std::string& what, const Problem& problem, bool dependent = false) {
+  std::vector<Target> all{truth_target()};
+  all.insert(all.end(), targets().begin(), targets().end());
+  for (const Target& target : all) {
+    const Backend& ops = *target.backend;
+    const ModelSpec& m = problem.spec.model;
+    const MatrixFreeWeights weights(ops, problem.spec, target.dtype, 3, Remember::readings);
+    const Passed actual = pass(ops, weights, problem, target.dtype);
+    const Passed expected = pass(ops, CompletedWeights(weights, ops), problem, target.dtype);
+    const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
+    const double one = stack_error(0, n, target.dtype) + (dependent ? dependent_share(target.dtype) : 0.0);
+    const std::string where = target.name() + " " + what + ", ";
+    REQUIRE(actual.forward.size() == expected.forward.size());
+    REQUIRE(actual.back.size() == expected.back.size());
+    for (const auto& [name, x] : expected.forward) {
+      check_close_to_scale(where + name, actual.forward.at(name), x, one * std::pow(2.0, m.sublayers()));
+    }
+    double most = 0.0;
+    for (const auto& [name, x] : expected.back) most = std::max(most, largest(x));
+    const double relative = one * std::pow(2.0, 2 * m.sublayers());
+    const double few = 16.0 * unit_roundoff(target.dtype) * most;
+    for (const auto& [name, x] : expected.back) {
+      check_close(where + "gradient of " + name, actual.back.at(name), x, relative * largest(x) + few);
+    }
+    for (const auto& [name, square] : expected.squares) {
+      const auto entries = static_cast<double>(expected.back.at(name).size());
+      check_close(where + "squared gradient of " + name, std::vector{actual.squares.at(name)}, std::vector{square},
+                  2.0 * relative * square + entries * few * few);
+    }
+  }
+}
+
+TEST_CASE("matrix-free: a dense stack of the completed matrices is the same stack, for every placement") {
+  for (const Placement& placement : placement_table()) {
+    StackSpec spec = placed(tiny_stack(), placement.name);
+    spec.model.embedding_norm = placement.name == std::string_view("peri");
+    check_completed(std::string(placement.name), problem_of(spec));
+  }
+}
+
+TEST_CASE("matrix-free: completed matrices, for every MLP, norm and kind of attention") {
+  for (const MlpKind mlp : {MlpKind::relu, MlpKind::gelu, MlpKind::silu, MlpKind::swiglu, MlpKind::geglu}) {
+    StackSpec spec = placed(tiny_stack(), "pre");
+    spec.model.mlp = mlp;
+    spec.model.norm = mlp == MlpKind::gelu ? NormKind::layer : NormKind::rms;
+    spec.model.qk_norm = mlp == MlpKind::silu ? QkNorm::full : QkNorm::none;
+    spec.model.causal = mlp != MlpKind::swiglu;
+    spec.model.unembedding = mlp != MlpKind::geglu;
+    check_completed(std::string(mlp_kind_names[static_cast<std::size_t>(mlp)]), problem_of(spec));
+  }
+}
+
+TEST_CASE("matrix-free: completed matrices, for singular Gram matrices") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.input.kind = InputKind::tokens;
+  Problem repeated = problem_of(spec);
+  repeated.ids = {3, 3, 1, 3, 1};
+  check_completed("repeated tokens", repeated, true);
+  spec.model.causal = false;
+  spec.model.rope = false;
+  Problem equal = problem_of(spec);
+  equal.ids = {2, 2, 2, 2, 2};
+  check_completed("equal tokens that stay equal", equal, true);
+  spec = placed(tiny_stack(), "post");
+  spec.input.tokens = 1;
+  Problem one = problem_of(spec);
+  check_completed("one token", one);
+  spec.input.tokens = 40;
+  check_completed("more tokens than features", problem_of(spec), true);
+  Problem several = problem_of(spec);
+  several.sequences = 4;
+  check_completed("several sequences", several, true);
+}
+
+TEST_CASE("matrix-free: forward and backward are adjoint") {
+  const StackSpec spec = placed(tiny_stack(), "pre");
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    const MatrixFreeWeights weights(ops, spec, target.dtype, 5);
+    for (const Weight weight : {Weight::q, Weight::o}) {
+      const auto [out, in] = shape_of(spec.model, weight);
+      for (const int rows : {1, 4, 30}) {
+        const Tensor x = ops.normal(rows, in, target.dtype, {1, 0, Stream{90}}, 1.0);
+        const Tensor dy = ops.normal(rows, out, target.dtype, {1, 0, Stream{91}}, 1.0);
+        const auto reading = weights.fetch(0).matrix(weight).map->read(ops, x, Keep::for_the_way_back);
+        const Tensor y = reading->output();
+        const Tensor dx = reading->pull(dy);
+        const auto inner = [&](const Tensor& a, const Tensor& b) {
+          double sum = 0.0;
+          for (const double d : ops.row_dots(a, b)) sum += d;
+          return sum;
+        };
+        const double size = std::sqrt(inner(y, y) * inner(dy, dy));
+        // Where the rows span all of the space, W is known after the way forward, and every row of dX too.
+        CHECK(std::abs(inner(y, dy) - inner(x, dx)) <=
+              (stack_error(0, 2.0 * (in + out + rows), target.dtype) + 2.0 * dependent_share(target.dtype)) * size);
+      }
+    }
+  }
+}
+
+TEST_CASE("matrix-free: neither the number of threads nor what the way back recomputes changes a bit") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.width = 48;
+  spec.model.mlp_width = 200;
+  spec.input.tokens = 70;
+  const Problem problem = problem_of(spec);
+  for (const Target& target : targets()) {
+    const MatrixFreeWeights weights(*target.backend, spec, target.dtype, 3);
+    std::vector<Passed> all;
+    for (const int threads : {1, 2, 7}) {
+      const Threads set(threads);
+      for (const std::size_t budget : {std::size_t{0}, StackTape().budget}) {
+        all.push_back(pass(*target.backend, weights, problem, target.dtype, budget));
+      }
+    }
+    for (const Passed& other : all) {
+      for (const auto& [name, x] : all.front().forward) check_same_bits(name, other.forward.at(name), x);
+      for (const auto& [name, x] : all.front().back) check_same_bits(name, other.back.at(name), x);
+      CHECK(other.squares == all.front().squares);
+    }
+  }
+}
+
+TEST_CASE("matrix-free: a causal stack's tokens are the same with other tokens behind them") {
+  const StackSpec spec = placed(tiny_stack(), "peri");
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    const MatrixFreeWeights weights(ops, spec, target.dtype, 4);
+    const Tensor input = gaussian_input(ops, spec, target.dtype, 4);
+    const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
+    const std::vector<double> all = record_stack(context, input).output;
+    const std::vector<double> some = record_stack(context, ops.gather(input, std::vector<int>{0, 1, 2})).output;
+    const double error = stack_error(spec.model.sublayers(), 12.0, target.dtype);
+    check_close_to_scale(target.name(), some, std::vector<double>(all.begin(), all.begin() + 36), error);
+  }
+}
+
+TEST_CASE("matrix-free: weights have no entries unless they remember, and are pulled through once") {
+  const StackSpec spec = tiny_stack();
+  const MatrixFreeWeights weights(truth(), spec, DType::f64, 4);
+  CHECK_THROWS_WITH_AS(static_cast<void>(weights.fetch(0).matrix(Weight::q).map->dense()),
+                       "a matrix-free q has no entries", std::logic_error);
+  const Tensor x = truth().constant(1, 12, DType::f64, 1.0);
+  const auto reading = weights.fetch(0).matrix(Weight::k).map->read(truth(), x, Keep::for_the_way_back);
+  const Tensor y = reading->output();
+  static_cast<void>(reading->pull(y));
+  CHECK_THROWS_WITH_AS(static_cast<void>(reading->pull(y)), "a matrix-free k is pulled twice", std::logic_error);
+}
+
+}  // namespace
+}  // namespace periscope::testing
