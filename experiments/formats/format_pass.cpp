@@ -75,9 +75,8 @@ class FormatReading final : public LinearReading {
 
 class FormatMap final : public LinearMap {
  public:
-  FormatMap(const Backend& ops, std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log,
-            int sublayer, Weight weight)
-      : ops_(ops), map_(std::move(map)), holding_(holding), log_(log), sublayer_(sublayer), weight_(weight) {}
+  FormatMap(std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log, int sublayer, Weight weight)
+      : map_(std::move(map)), holding_(holding), log_(log), sublayer_(sublayer), weight_(weight) {}
   [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
     return std::make_unique<FormatReading>(ops, map_, holding_, log_, sublayer_, weight_, x);
   }
@@ -87,7 +86,6 @@ class FormatMap final : public LinearMap {
   }
 
  private:
-  const Backend& ops_;
   std::shared_ptr<const LinearMap> map_;
   const Holding& holding_;
   RoundingLog* log_;
@@ -140,7 +138,7 @@ SublayerWeights FormatWeights::fetch(int sublayer) const {
     if (!x.empty()) x = quantized(x, holding_.of(part), key_of(holding_, sublayer, stream));
   };
   for (auto& [weight, linear] : weights.linear) {
-    linear.map = std::make_shared<FormatMap>(ops_, linear.map, holding_, log_, sublayer, weight);
+    linear.map = std::make_shared<FormatMap>(linear.map, holding_, log_, sublayer, weight);
     held(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
   }
   for (auto& [weight, norm] : weights.norms) {

@@ -48,14 +48,13 @@ class FormatSignals final : public SignalReplacer {
 class FormatWeights final : public WeightSource {
  public:
   /// All outlive this; `log` may be null.
-  FormatWeights(const Backend& ops, const WeightSource& source, const Holding& holding, RoundingLog* log)
-      : ops_(ops), source_(source), holding_(holding), log_(log) {}
+  FormatWeights(const WeightSource& source, const Holding& holding, RoundingLog* log)
+      : source_(source), holding_(holding), log_(log) {}
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   /// Every row by itself where there is a scale, under ScaleOver::tensor too: the other rows are not drawn.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
-  const Backend& ops_;
   const WeightSource& source_;
   const Holding& holding_;
   RoundingLog* log_;

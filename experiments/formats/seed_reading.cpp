@@ -71,7 +71,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
     for (const TensorFormat& format : formats) {
       const Holding holding = holding_for(config, format, seed);
       RoundingLog log(ops, spec.model);
-      const FormatWeights held(ops, weights, holding, massive ? nullptr : &log);
+      const FormatWeights held(weights, holding, massive ? nullptr : &log);
       const StackContext context{.ops = ops, .model = spec.model, .weights = held};
       FormatSignals signals(ops, spec.model, holding, massive ? nullptr : &log);
       DeviationProbe probe(ops, spec.model, backward, truth, holding.loss_scale);

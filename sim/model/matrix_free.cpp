@@ -129,7 +129,8 @@ Tensor MatrixFreeWeights::completed(Name name) const {
   Tensor rest = dense_.matrix(name.first, name.second)->dense();
   const auto seen = seen_.find(name);
   if (seen == seen_.end()) return rest;
-  const auto& [q, q2] = seen->second;
+  const Tensor& q = seen->second.q;
+  const Tensor& q2 = seen->second.q2;
   const auto across = [&](const Tensor& rows) {  // rows (1 − QᵀQ)
     return ops.axpby(1.0, rows, -1.0, ops.linear_backward_input(ops.linear(rows, q), q));
   };

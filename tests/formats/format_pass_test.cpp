@@ -30,7 +30,7 @@ struct FormatPass {
       : spec(config.base),
         holding(formats::holding_for(config, *find_tensor_format(format), 3)),
         drawn(quick(), spec, DType::f64, 3),
-        weights(quick(), drawn, holding, nullptr),
+        weights(drawn, holding, nullptr),
         signals(quick(), spec.model, holding, nullptr),
         context{.ops = quick(), .model = spec.model, .weights = weights} {}
   FormatPass(const FormatPass&) = delete;

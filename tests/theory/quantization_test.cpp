@@ -47,23 +47,25 @@ TEST_CASE("floating formats: about 6.02p + 8.1 dB, whatever the size") {
 TEST_CASE("whole numbers: the noise of one rounding of groups of Gaussian numbers") {
   boost::random::mt19937_64 engine(2);
   boost::random::normal_distribution<double> normal;
-  for (const auto& [largest, group, groups] :
-       {std::tuple(127, 32, 20'000), std::tuple(127, 512, 2000), std::tuple(7, 256, 3000)}) {
-    INFO(largest, " over ", group);
+  struct Case {
+    int largest, group, groups;
+  };
+  for (const Case& c : {Case{127, 32, 20'000}, Case{127, 512, 2000}, Case{7, 256, 3000}}) {
+    INFO(c.largest, " over ", c.group);
     std::vector<double> noise;
-    for (int g = 0; g < groups; ++g) {
-      std::vector<double> x(static_cast<std::size_t>(group));
+    for (int g = 0; g < c.groups; ++g) {
+      std::vector<double> x(static_cast<std::size_t>(c.group));
       double most = 0.0;
       for (double& v : x) {
         v = normal(engine);
         most = std::max(most, std::abs(v));
       }
-      const double step = most / largest;
+      const double step = most / c.largest;
       double sum = 0.0;
       for (const double v : x) sum += std::pow(std::remainder(v, step), 2.0);
-      noise.push_back(sum / group);
+      noise.push_back(sum / c.group);
     }
-    check_consistent("int", estimate(noise), theory::integer_noise(largest, static_cast<std::size_t>(group)));
+    check_consistent("int", estimate(noise), theory::integer_noise(c.largest, static_cast<std::size_t>(c.group)));
   }
 }
 
