@@ -34,8 +34,10 @@ TEST_CASE("every fixture agrees with the public implementation, forward and back
       CAPTURE(name);
       CAPTURE(target.name());
       CAPTURE(worst.name);
-      // The bounds of reference_parity; here, too, f64 reaches 2e-14 and f32 6e-6.
-      CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 1e-5));
+      // Here, too, f64 reaches 2e-14. The bound of f32 is twice that of reference_parity: keys of two features leave
+      // one direction for the gradient behind their norm, and rounding olmo2's weights to f32, with the rest in f64,
+      // changes its k_norm gradient by up to 270 units of 2⁻²⁴, 1.6e-5.
+      CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 2e-5));
     }
   }
   CHECK(families.size() == family_table().size());

@@ -330,18 +330,18 @@ class References(unittest.TestCase):
             worst = max(abs(a - b) for a, b in zip(ours[name][1], values))
             self.assertLessEqual(worst, tolerance * scale, f"{folder.name} {name}")
 
-    def compare_all(self, root):
+    def compare_all(self, root, f32_tolerance):
         for folder in sorted(f for f in root.iterdir() if (f / "expected.safetensors").exists()):
-            for dtype, tolerance in (("f64", 1e-10), ("f32", 1e-5)):
+            for dtype, tolerance in (("f64", 1e-10), ("f32", f32_tolerance)):
                 with self.subTest(case=folder.name, dtype=dtype):
                     self.compare(folder, dtype, tolerance)
 
     def test_every_family_of_the_project(self):
-        self.compare_all(FIXTURES)
+        self.compare_all(FIXTURES, 2e-5)  # families_test.cpp says why twice as much
 
     @unittest.skipUnless((SHARED / "reference").exists(), f"skipped: {SHARED / 'reference'} is not there")
     def test_every_case_beside_the_project(self):
-        self.compare_all(SHARED / "reference")
+        self.compare_all(SHARED / "reference", 1e-5)
 
     def test_bidirectional_model_without_labels_has_no_loss(self):
         r, code = run_json("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--quiet")
