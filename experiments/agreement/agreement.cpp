@@ -11,8 +11,6 @@
 namespace periscope {
 namespace {
 
-constexpr int fewest_seeds = 4;
-
 /// Why a comparison cannot be judged, or "".
 std::string obstacle(const Comparison& c) {
   if (!c.prediction.refusal.empty()) return c.prediction.refusal;

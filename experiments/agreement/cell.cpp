@@ -13,8 +13,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double wanted_power = 0.95;
 
-double square(double x) { return x * x; }
-
 /// The excess that a one-sided test rejects at `tail`.
 double quantile(double degrees, double tail) {
   // Beyond Boost's range of exponents the quantile is as good as infinite.
@@ -55,19 +53,20 @@ double Cell::error() const {
   const double n = seeds;
   // The variance of one seed's reading is n times the square of the error of the seeds' mean.
   const double pooled =
-      ((n - 1.0) * n * square(measured_error) + spread_degrees * square(spread)) / (n - 1.0 + spread_degrees);
+      ((n - 1.0) * n * std::pow(measured_error, 2) + spread_degrees * std::pow(spread, 2)) / (n - 1.0 + spread_degrees);
   return std::max(own, std::sqrt(pooled * (1.0 / n + 1.0 / replicates)));
 }
 
 double Cell::degrees() const {
   if (spread_degrees >= 1 && seeds >= 2) return seeds - 1 + spread_degrees;
-  const double a = square(measured_error);
-  const double b = replicates > 1 ? square(predicted_error) : 0.0;
+  const double a = std::pow(measured_error, 2);
+  const double b = replicates > 1 ? std::pow(predicted_error, 2) : 0.0;
   if (!(a + b > 0.0) || !std::isfinite(a + b)) return std::max(1, seeds - 1);
   // As shares of the sum, so that squares of tiny errors do not vanish.
   const double share_a = a / (a + b);
   const double share_b = b / (a + b);
-  const double inverse = square(share_a) / std::max(1, seeds - 1) + square(share_b) / std::max(1, replicates - 1);
+  const double inverse =
+      std::pow(share_a, 2) / std::max(1, seeds - 1) + std::pow(share_b, 2) / std::max(1, replicates - 1);
   return std::max(1.0, 1.0 / inverse);
 }
 

@@ -15,6 +15,9 @@ enum class Verdict { agrees, disagrees, inconclusive, not_checked };
 
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
+/// A verdict on fewer seeds than these would rest on a standard error that is hardly known.
+inline constexpr int fewest_seeds = 4;
+
 /// One measured number beside its prediction (T19).
 struct Cell {
   Statistic statistic = Statistic::second_moment;

@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-constexpr int fewest_seeds = 4;
-
 /// Why nothing that was not rejected may be called agreement, or "" (as `shortcoming` of cells).
 std::string shortcoming(const Finding& f) {
   if (std::isinf(f.allowance)) return "gradients of the stack fluctuate too much over seeds";

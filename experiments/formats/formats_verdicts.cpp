@@ -31,7 +31,6 @@ std::vector<Cell> drift_cells(const FormatsStack& stack, const FormatResult& for
 }
 
 void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
-  constexpr int fewest_seeds = 4;
   std::size_t tests = 0;
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) {

@@ -16,7 +16,6 @@
 namespace periscope {
 namespace {
 
-using Json = nlohmann::json;
 using Name = std::array<char, NC_MAX_NAME + 1>;
 
 /// More than any result has, and so few that a row of CSV, which has a field for each, stays short.
@@ -58,10 +57,11 @@ class Content {
  public:
   Content(int file, std::size_t size) : file_(file), room_(size), size_(size) {}
 
-  void read(const std::function<void(const Json&)>& emit) {
+  void read(const std::function<void(const nlohmann::json&)>& emit) {
     refuse_groups_and_types();
     read_dimensions();
-    Json head{{"dimensions", Json::array()}, {"unlimited", unlimited()}, {"attributes", Json::array()}};
+    nlohmann::json head{
+        {"dimensions", nlohmann::json::array()}, {"unlimited", unlimited()}, {"attributes", nlohmann::json::array()}};
     for (const Dimension& d : dimensions_) head["dimensions"].push_back({d.name, d.length});
     head["attributes"] = attributes();
     emit(head);
@@ -113,12 +113,12 @@ class Content {
     return *it;
   }
 
-  [[nodiscard]] Json unlimited() const {
+  [[nodiscard]] nlohmann::json unlimited() const {
     int count = 0;
     check(nc_inq_unlimdims(file_, &count, nullptr), "unlimited dimensions");
     std::vector<int> ids(static_cast<std::size_t>(count));
     check(nc_inq_unlimdims(file_, &count, ids.data()), "unlimited dimensions");
-    Json names = Json::array();
+    nlohmann::json names = nlohmann::json::array();
     for (const int id : ids) names.push_back(dimension(id, "unlimited dimensions").name);
     return names;
   }
@@ -145,8 +145,8 @@ class Content {
   }
 
   /// Global ones: text, or one number.
-  Json attributes() {
-    Json all = Json::array();
+  nlohmann::json attributes() {
+    nlohmann::json all = nlohmann::json::array();
     int count = 0;
     check(nc_inq_natts(file_, &count), "attributes");
     for (int i = 0; i < count; ++i) {
@@ -183,7 +183,7 @@ class Content {
     return text(variable, name, fmt::format("{}, attribute {}", what, name));
   }
 
-  Json variable(int id) {
+  nlohmann::json variable(int id) {
     Name name{};
     check(nc_inq_varname(file_, id, name.data()), fmt::format("variable {}", id));
     const std::string what = fmt::format("variable {}", in_quotes(name.data()));
@@ -198,10 +198,10 @@ class Content {
       refuse(what, fmt::format("it has {} dimensions, expected at most {}", rank, most_dimensions));
     std::vector<int> on(static_cast<std::size_t>(rank));
     check(nc_inq_vardimid(file_, id, on.data()), what);
-    Json json{{"name", name.data()},
-              {"dimensions", Json::array()},
-              {"units", text_or_none(id, "units", what)},
-              {"long_name", text_or_none(id, "long_name", what)}};
+    nlohmann::json json{{"name", name.data()},
+                        {"dimensions", nlohmann::json::array()},
+                        {"units", text_or_none(id, "units", what)},
+                        {"long_name", text_or_none(id, "long_name", what)}};
     std::size_t element = sizeof(double);
     if (type == NC_STRING) {
       element = bytes_per_string;
@@ -233,17 +233,17 @@ class Content {
     }
   }
 
-  void values(int id, nc_type type, std::size_t count, const std::string& what, Json& json) {
+  void values(int id, nc_type type, std::size_t count, const std::string& what, nlohmann::json& json) {
     if (type != NC_STRING) {
       std::vector<double> numbers(count);
       if (count > 0) check(nc_get_var_double(file_, id, numbers.data()), what);
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
-      json["numbers"] = Json::binary({bytes, bytes + count * sizeof(double)});
+      json["numbers"] = nlohmann::json::binary({bytes, bytes + count * sizeof(double)});
       return;
     }
     std::vector<char*> words(count, nullptr);
     if (count > 0) check(nc_get_var_string(file_, id, words.data()), what);
-    json["words"] = Json::array();
+    json["words"] = nlohmann::json::array();
     for (const char* word : words) {
       const std::string text = word == nullptr ? "" : word;
       take(text.size(), what);  // many strings may be one place of the file
@@ -260,7 +260,7 @@ class Content {
 
 }  // namespace
 
-void read_netcdf_content(std::span<const std::byte> bytes, const std::function<void(const Json&)>& emit) {
+void read_netcdf_content(std::span<const std::byte> bytes, const std::function<void(const nlohmann::json&)>& emit) {
   // From memory: a name could mean a server or another format to the library, and a file could change meanwhile.
   // The library does not write to it, as NC_NOWRITE says.
   int id = 0;

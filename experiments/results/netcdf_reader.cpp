@@ -16,12 +16,10 @@
 namespace periscope {
 namespace {
 
-using Json = nlohmann::json;
-
 /// CBOR, because names and words of a foreign file are any bytes, which the text form of JSON refuses.
-std::string packed(const Json& json) {
+std::string packed(const nlohmann::json& json) {
   std::string bytes;
-  Json::to_cbor(json, bytes);
+  nlohmann::json::to_cbor(json, bytes);
   return bytes;
 }
 
@@ -31,13 +29,13 @@ std::size_t length_of(const NetcdfDataset& data, const std::string& name) {
   return it->second;
 }
 
-void read_head(const Json& head, NetcdfDataset& data) {
-  for (const Json& d : head.at("dimensions")) data.dimensions.emplace_back(d.at(0), d.at(1));
+void read_head(const nlohmann::json& head, NetcdfDataset& data) {
+  for (const nlohmann::json& d : head.at("dimensions")) data.dimensions.emplace_back(d.at(0), d.at(1));
   data.unlimited = head.at("unlimited").get<std::vector<std::string>>();
-  for (const Json& a : head.at("attributes")) data.attributes[a.at(0).get<std::string>()] = a.at(1);
+  for (const nlohmann::json& a : head.at("attributes")) data.attributes[a.at(0).get<std::string>()] = a.at(1);
 }
 
-NetcdfVariable variable_of(const Json& json, const NetcdfDataset& data) {
+NetcdfVariable variable_of(const nlohmann::json& json, const NetcdfDataset& data) {
   NetcdfVariable v{.name = json.at("name"),
                    .dimensions = json.at("dimensions"),
                    .values = {},
@@ -50,7 +48,7 @@ NetcdfVariable variable_of(const Json& json, const NetcdfDataset& data) {
     v.values = json["words"].get<std::vector<std::string>>();
     found = std::get<std::vector<std::string>>(v.values).size();
   } else {
-    const Json::binary_t& bytes = json.at("numbers").get_binary();
+    const nlohmann::json::binary_t& bytes = json.at("numbers").get_binary();
     found = bytes.size() / sizeof(double);
     std::vector<double> numbers(found);
     std::memcpy(numbers.data(), bytes.data(), found * sizeof(double));
@@ -60,12 +58,12 @@ NetcdfVariable variable_of(const Json& json, const NetcdfDataset& data) {
   return v;
 }
 
-/// Throws Json::exception or std::length_error for an answer that is none: the library in the child may have written
-/// over its own memory without crashing.
+/// Throws nlohmann::json::exception or std::length_error for an answer that is none: the library in the child may have
+/// written over its own memory without crashing.
 NetcdfDataset dataset_of(std::span<const std::string> messages) {
   NetcdfDataset data;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Json json = Json::from_cbor(messages[i]);
+    const nlohmann::json json = nlohmann::json::from_cbor(messages[i]);
     if (i == 0) {
       read_head(json, data);
     } else {
@@ -91,7 +89,7 @@ NetcdfDataset read_netcdf(const std::string& path) {
                            .answer_size = mebibyte + 16 * text.size()};
   const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
     try {
-      read_netcdf_content(file.bytes(), [&](const Json& json) { send(packed(json)); });
+      read_netcdf_content(file.bytes(), [&](const nlohmann::json& json) { send(packed(json)); });
       send(packed("complete"));
     } catch (const InputError& error) {
       send(packed({{"refused", error.what()}}));
@@ -102,11 +100,12 @@ NetcdfDataset read_netcdf(const std::string& path) {
   };
   if (!answer.complete) throw not_read(answer.failure);
   try {
-    const Json last = answer.messages.empty() ? Json() : Json::from_cbor(answer.messages.back());
+    const nlohmann::json last =
+        answer.messages.empty() ? nlohmann::json() : nlohmann::json::from_cbor(answer.messages.back());
     if (last.is_object()) throw InputError(fmt::format("{}: {}", path, last.at("refused").get<std::string>()));
     if (last != "complete") throw not_read("it ended early");
     return dataset_of(std::span(answer.messages).first(answer.messages.size() - 1));
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     throw not_read("its answer is none");
   } catch (const std::length_error&) {
     throw not_read("its answer contradicts itself");

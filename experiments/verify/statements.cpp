@@ -177,7 +177,7 @@ using theory::paper_factor, theory::review_factor, theory::sharp_entry_factor, t
 
 // Width and γ: D and max|γ|. ‖a‖: of the input of the norm (LayerNorm: centred). Means over tokens.
 // clang-format off
-constexpr Statement table[] = {
+constexpr Statement all_statements[] = {
     {"C.1", identity, "paper, Prop. 3.1 (1), C.1", "Pre, no final norm: gradient = h (p-y)^T", is_pre, pre_equality, one},
     {"C.2", bound, "paper, Prop. 3.1 (2), C.2", "Peri: entry <= 4 gamma sqrt(D) |h|/|a|", is_peri, largest_entry<paper_factor>, quarter_entry},
     {"C.2-whole", bound, "T14", "Peri: the same for the whole matrix", is_peri, frobenius<paper_factor>, quarter_whole},
@@ -200,12 +200,12 @@ constexpr Statement table[] = {
 
 }  // namespace
 
-std::span<const Statement> statements() { return table; }
+std::span<const Statement> statements() { return all_statements; }
 
 std::size_t statement_index(std::string_view id) {
-  const auto it = std::ranges::find(table, id, &Statement::id);
-  if (it == std::end(table)) throw std::logic_error("no such statement");
-  return static_cast<std::size_t>(it - std::begin(table));
+  const auto it = std::ranges::find(all_statements, id, &Statement::id);
+  if (it == std::end(all_statements)) throw std::logic_error("no such statement");
+  return static_cast<std::size_t>(it - std::begin(all_statements));
 }
 
 }  // namespace periscope::verify

@@ -116,7 +116,8 @@ class Memory(FolderTest):
                         self.assertIn(word, done.stderr)
 
     def test_force_tries_and_says_what_was_missing(self):
-        for flags in (["--set", "input.tokens=24000"], ["--set", "model.mlp_width=1048576", "--set", "init.qk_factor=0.0"]):
+        wide = ["--set", "model.mlp_width=1048576", "--set", "init.qk_factor=0.0", "--set", "theory.finite_width=false"]
+        for flags in (["--set", "input.tokens=24000"], wide):
             for threads in ("1", "2"):
                 with self.subTest(flags=flags, threads=threads):
                     done = limited(1 << 30, "propagate", "--quiet", "--threads", threads, "--set", "model.layers=1",
