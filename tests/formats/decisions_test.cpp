@@ -1,0 +1,115 @@
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "experiments/formats/formats.h"
+#include "tests/support/doctest.h"
+
+/// What planted results of `formats` decide.
+namespace periscope {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// A stack in f64 and in one format, with what decides the exit code.
+formats::FormatsResult planted_formats(Verdict exact, Verdict format, bool certified, bool overflowed) {
+  formats::FormatsStack stack;
+  for (const Verdict verdict : {exact, format}) {
+    formats::FormatResult& result = stack.formats.emplace_back();
+    result.law.verdict = verdict;
+    result.variants.resize(1);
+  }
+  stack.formats[1].certificate =
+      formats::FormatCertificate{.certified = certified, .signal = "", .sublayer = 0, .bound = 0.0};
+  stack.formats[1].variants[0].forward.of_first_seed = overflowed;
+  formats::FormatsResult result;
+  result.stacks.push_back(std::move(stack));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("formats: a format may break the law and overflow; theory must hold in f64, and certificates") {
+  for (const Verdict format : {Verdict::agrees, Verdict::disagrees, Verdict::inconclusive, Verdict::not_checked}) {
+    CHECK_FALSE(formats::check_failed(planted_formats(Verdict::agrees, format, false, true)));
+    CHECK_FALSE(formats::check_failed(planted_formats(Verdict::inconclusive, format, true, false)));
+  }
+  CHECK(formats::check_failed(planted_formats(Verdict::disagrees, Verdict::agrees, false, false)));
+  CHECK(formats::check_failed(planted_formats(Verdict::agrees, Verdict::agrees, true, true)));
+  formats::FormatsResult none = planted_formats(Verdict::agrees, Verdict::agrees, true, true);
+  none.stacks[0].formats[1].certificate.reset();
+  CHECK_FALSE(formats::check_failed(none));
+}
+
+TEST_CASE("formats: what massive features do is Student's t of the paired differences") {
+  const auto words = [](const std::vector<double>& losses, std::size_t tests) {
+    RunningMoments effect;
+    for (const double loss : losses) effect.add(loss);
+    return formats::massive_words(effect, tests, 0.05);
+  };
+  // Four differences of mean 1 and deviation 0.5: t = 4. The limit of one test is 3.18, of ten 6.5.
+  const double d = 0.5 * std::sqrt(0.75);
+  CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 1) == "hurts");
+  CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 10) == "no difference seen");
+  CHECK(words({-1.0 + d, -1.0 + d, -1.0 - d, -1.0 - d}, 1) == "helps");
+  CHECK(words({nan, 1.0, 1.0}, 1) == "not finite");
+  CHECK(words({}, 1).empty());
+}
+
+TEST_CASE("formats: a law that a format bends is refused, one that it keeps is not") {
+  formats::FormatsStack stack;
+  ModelSpec& m = stack.spec.model;
+  m.layers = 3;
+  stack.sites = formats::compared_sites(m, false);
+  stack.seeds = 16;
+  stack.prediction.exact_at_width = true;
+  stack.prediction.replicates = stack.prediction.finite_width_replicates = 64;
+  stack.prediction.finite_width_degrees = 63;
+  for (const Statistic s : {Statistic::second_moment, Statistic::variance}) {
+    Curve& mean = stack.prediction.profile.curves[{s, Signal::x_out}];
+    Curve& spread = stack.prediction.spread.curves[{s, Signal::x_out}];
+    for (int depth = 0; depth <= 6; ++depth) {
+      mean.value.push_back(1.0 + depth);
+      mean.standard_error.push_back(0.003);
+      spread.value.push_back(0.02);
+    }
+  }
+  for (int replicate = 0; replicate < 64; ++replicate) stack.prediction.draws.push_back(stack.prediction.profile);
+  stack.prediction.draws_per_sequence = 64;
+  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
+  for (const double bend : {0.0, 0.0, 0.05}) {
+    formats::FormatResult& format = stack.formats.emplace_back();
+    formats::Variant& variant = format.variants.emplace_back();
+    auto& numbers = variant.numbers;
+    numbers.resize(stack.sites.size() * formats::measure_names.size() * formats::places_of(m));
+    variant.second_moment_drift.resize(stack.sites.size() * formats::places_of(m));
+    for (int seed = 0; seed < 16; ++seed) {
+      for (RunningMoments& drift : variant.second_moment_drift) drift.add(bend + (seed % 2 == 0 ? 1e-3 : -1e-3));
+    }
+    variant.variance_drift = variant.second_moment_drift;
+    for (int seed = 0; seed < 16; ++seed) {
+      Profile profile;
+      for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, formats::Measure::second_moment),
+                                               std::pair(Statistic::variance, formats::Measure::variance)}) {
+        for (int depth = 0; depth <= 6; ++depth) {
+          const double value = 1.0 + depth * (1.0 + bend) + (seed % 2 == 0 ? 0.02 : -0.02);
+          numbers[stack.index(x_out, measure, static_cast<std::size_t>(depth))].add(value);
+          profile.curves[{statistic, Signal::x_out}].value.push_back(value);
+        }
+      }
+      format.law_curves.add(profile);
+    }
+  }
+  formats::FormatsResult result;
+  result.stacks.push_back(stack);
+  formats::judge_laws(result, {});
+  const auto& judged = result.stacks[0].formats;
+  CHECK(judged[0].law.verdict == Verdict::agrees);
+  CHECK(judged[1].law.verdict == Verdict::agrees);
+  CHECK(judged[2].law.verdict == Verdict::disagrees);
+  CHECK(judged[1].drift.verdict == Verdict::agrees);
+  CHECK(judged[2].drift.verdict == Verdict::disagrees);
+}
+
+}  // namespace periscope
