@@ -53,7 +53,8 @@ def _figure(result: Result, axis: str) -> Figure:
     for row, name in zip(grid, ("repeat_seconds", "peak_memory"), strict=True):
         style.log_axis(row, result[name][here] / (MIB if name == "peak_memory" else 1.0))
         _value_axis(row, result[axis][here])
-    shown = [look for name, look in LOOKS.items() if ((result["axis"] == axis) & (result["implementation"] == name)).any()]
+    of_axis = result["implementation"][result["axis"] == axis]
+    shown = [look for name, look in LOOKS.items() if (of_axis == name).any()]
     return style.finish(figure, [style.key(look, True) for look in shown] + _guide_key(axis), _caption(result, axis))
 
 
@@ -63,7 +64,8 @@ def _series(
     x, seconds = result[axis][at], result["repeat_seconds"][at]
     middle = np.nanmedian(seconds, axis=1)
     range_ = [middle - np.nanmin(seconds, axis=1), np.nanmax(seconds, axis=1) - middle]
-    shape = {"color": look.colour, "marker": look.marker, "markersize": look.size, "linestyle": look.dash, "linewidth": 1.2}
+    shape = {"color": look.colour, "marker": look.marker, "markersize": look.size, "linestyle": look.dash,
+             "linewidth": 1.2}
     time.errorbar(x, middle, range_, elinewidth=0.9, capsize=2, **shape)
     memory.plot(x, result["peak_memory"][at] / MIB, **shape)
     if axis == "width" and name in GUIDES and at.size > 2:
@@ -96,8 +98,8 @@ def _caption(result: Result, axis: str) -> str:
     attributes = result.attributes
     return (
         f"Time and peak memory of the process against {axis}; {', '.join(kept)}; proportions of the "
-        f"{result.config['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the norm of "
-        f"every matrix's gradient too. Medians of {result['repeat_seconds'].shape[1]} repeats, bars from the fastest to the "
-        f"slowest. {attributes['cpu']}; {attributes['peer']}. Periscope {attributes['version']}, commit "
+        f"{result.config['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the "
+        f"norm of every matrix's gradient too. Medians of {result['repeat_seconds'].shape[1]} repeats, bars from the "
+        f"fastest to the slowest. {attributes['cpu']}; {attributes['peer']}. Periscope {attributes['version']}, commit "
         f"{attributes['commit']}."
     )

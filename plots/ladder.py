@@ -15,7 +15,8 @@ from plots import style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "limit", "fit")
+NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "limit",
+         "fit")
 DECADE = 10
 CURVE, THEORY = "#0072B2", "#D55E00"
 STATISTICS = {"second_moment": "second moment", "variance": "variance", "token_cosine": "token cosine",
@@ -59,10 +60,10 @@ def _errors(result: Result, placement: str, name: str, rows: list[int]) -> Figur
         Line2D([], [], color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
     ]
     words = (
-        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: of "
-        "measured over theory) are from the theory of infinite width, against width, and what the fit says of finite width; "
-        f"{result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the error at the "
-        "largest width. Wide stacks are drawn without matrices (T21). "
+        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
+        "of measured over theory) are from the theory of infinite width, against width, and what the fit says of "
+        f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the "
+        "error at the largest width. Wide stacks are drawn without matrices (T21). "
     )
     return style.finish(figure, keys, words + result.setting())
 

@@ -90,8 +90,8 @@ def _noise(result: Result, stacks: list[int], name: str, site: str) -> Figure:
     words += f"markers: mean over {result.config['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
     if predicted:
         words += (
-            "Lines: predicted from the pass in FP64, to first order (T27), exact where the loss reads the stream; below, "
-            "too low where gradients are not isotropic. None for FP32, whose sums it leaves out. "
+            "Lines: predicted from the pass in FP64, to first order (T27), exact where the loss reads the stream; "
+            "below, too low where gradients are not isotropic. None for FP32, whose sums it leaves out. "
         )
     if overflowed:
         words += "Vertical lines: the first overflow. "
@@ -139,10 +139,10 @@ def _law(result: Result, stacks: list[int], name: str) -> Figure:
         axes.yaxis.get_offset_text().set_fontsize(6)
     keys = [_marker(look) for look in looks] + [Patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
     order = ", ".join(look.label for look in looks)
-    words = (f"Mean square of the residual stream: in FP64 over its prediction at this width (T12, T25), in a format over "
-             f"that of the same seeds in FP64; {style.INPUTS[name]}, mean over {result.config['run']['seeds']} seeds, bars "
-             "± 2 standard errors, markers shifted sideways. Under the titles: the verdicts, "
-             f"{order}; one rounding of the stream is allowed for. ")  # fmt: skip
+    words = ("Mean square of the residual stream: in FP64 over its prediction at this width (T12, T25), in a "
+             f"format over that of the same seeds in FP64; {style.INPUTS[name]}, mean over "
+             f"{result.config['run']['seeds']} seeds, bars ± 2 standard errors, markers shifted sideways. "
+             f"Under the titles: the verdicts, {order}; one rounding of the stream is allowed for. ")  # fmt: skip
     return style.finish(figure, keys, words + _held(result) + result.setting())
 
 
@@ -162,7 +162,7 @@ def _massive(result: Result, stacks: list[int], name: str) -> Figure:
         axes.set_xticks(range(len(formats)), [name_of(result["format"][f]) for f in formats], rotation=25, ha="right")
         axes.set(title=words, ylabel="SQNR lost (dB)")
     own = result.config["formats"]
-    words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in signal-to-"
-             f"quantisation-noise ratio: plain minus massive, seed by seed, {style.INPUTS[name]}; bars ± 2 standard errors. "
-             "Left: mean over sublayers; right: behind the last one. ")  # fmt: skip
+    words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in "
+             f"signal-to-quantisation-noise ratio: plain minus massive, seed by seed, {style.INPUTS[name]}; bars ± 2 "
+             "standard errors. Left: mean over sublayers; right: behind the last one. ")  # fmt: skip
     return style.finish(figure, [_marker(look) for look in looks], words + _held(result) + result.setting())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace periscope::theory {
 namespace {
@@ -9,18 +10,31 @@ namespace {
 /// P(|z| < x) of a standard normal number.
 double within(double x) { return std::erf(x / std::sqrt(2.0)); }
 
+/// E[(x − x̂)²] of x ~ N(0, σ²) rounded to multiples of `step`: the Fourier series of the squared error, whose mean is
+/// step²/12. Where hardly any x is beyond half a step, all of it is lost.
+double uniform_noise(double step, double sigma) {
+  if (sigma < 0.1 * step) return sigma * sigma;
+  const double pi = std::numbers::pi;
+  double sum = 1.0 / 12.0;
+  for (int k = 1; k <= 12; ++k) {
+    sum += (k % 2 == 0 ? 1.0 : -1.0) * std::exp(-2.0 * std::pow(pi * k * sigma / step, 2)) / std::pow(pi * k, 2);
+  }
+  return sum * step * step;
+}
+
 }  // namespace
 
 double floating_noise(const NumberFormat& format, double sigma) {
   const int subnormal = format.least_exponent;
   // Above 2^6 σ there is nothing, and below 2^-60 σ no binade that counts.
-  const int top = std::ilogb(sigma) + 6;
   const int bottom = std::max(subnormal, std::ilogb(sigma) - 60);
+  const int top = std::max(bottom, std::ilogb(sigma) + 6);
   double noise = 0.0;
   for (int e = bottom; e <= top; ++e) {
     const double from = e == bottom ? 0.0 : std::ldexp(1.0, e);
     const double share = within(std::ldexp(1.0, e + 1) / sigma) - within(from / sigma);
-    noise += share * std::ldexp(1.0, 2 * (e + 1 - format.precision)) / 12.0;
+    const double step = std::ldexp(1.0, e + 1 - format.precision);
+    noise += share * (e == bottom ? uniform_noise(step, sigma) : step * step / 12.0);
   }
   return noise / (sigma * sigma);
 }

@@ -1,5 +1,7 @@
 #include "experiments/common/weights_choice.h"
 
+#include <algorithm>
+
 #include "experiments/common/at_width.h"
 #include "sim/model/parameters.h"
 
@@ -29,7 +31,8 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
     const double out = shape.fan_out;
     const double in = shape.fan_in;
     const double passes = backward ? 2.0 : 1.0;
-    cost.dense += passes * (2.0 * product * rows * out * in + drawn * out * in);
+    const double draws = backward ? passes + (is_of_layer(id.weight) ? 1.0 : 0.0) : 1.0;
+    cost.dense += passes * 2.0 * product * rows * out * in + draws * drawn * out * in;
     cost.matrix_free += passes * (2.0 * product * rows * rows * out + drawn * rows * out);
     // k and v read what q reads, and up what gate reads.
     const bool shared =
@@ -38,7 +41,7 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
       cost.matrix_free += factor_cost(rows, in, false, dtype) + (backward ? factor_cost(rows, in, true, dtype) : 0.0);
     }
     if (!backward) continue;
-    cost.dense += 2.0 * product * rows * out * in + product * rows * rows * (out + in);
+    cost.dense += product * (2.0 * rows * out * in + std::min(rows * rows * (out + in), 2.0 * rows * out * in));
     cost.matrix_free += factor_cost(rows, out, false, dtype) + drawn * rows * in +
                         2.0 * product * rows * rows * (out + 3.0 * in + 2.0 * rows);
   }

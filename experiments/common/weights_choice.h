@@ -13,8 +13,9 @@ namespace periscope {
 /// What one seed's products with random matrices cost at a site, in operations of a matrix product in f32, of which a
 /// core does about 6e10 a second: a stated rule, not a measurement, so that what is drawn depends on the
 /// specification alone.
-///   dense        2 N m n a product, forward, and with gradients again, to the input and for the gradient's norm; a
-///                weight drawn is worth `drawn` = 90 operations, forward and with gradients once more.
+///   dense        2 N m n a product, forward, and with gradients again, to the input and for the gradient's norm; by
+///                Gram matrices of N rows where these cost less; a weight drawn is worth `drawn` = 90 operations,
+///                forward, and with gradients when the layer is computed again and on the way back.
 ///   matrix-free  Gram matrices of N rows in double, at half the rate, their factors, products of [N, N] with [N, m]
 ///                and [N, n], and N (m + n) numbers drawn.
 struct WeightsCost {

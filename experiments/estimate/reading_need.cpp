@@ -174,14 +174,8 @@ Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int t
   const Need one = one_need(spec, run, seeds, threads, static_cast<double>(tape_budget(spec, run, seeds, threads)));
   Need all = one.times(at_once);
   const Sizes z(spec.model);
-  all.operations = seeds * one.operations;
-  if (draws_matrix_free(spec, run)) {
-    all.operations = seeds * weights_cost(spec, run.dtype, run.backward).matrix_free;
-  } else {
-    constexpr double normal = 30.0;  // a normal number costs as much as these operations of a matrix product
-    const double drawn = z.layers * (z.attention_weights() + z.mlp_weights()) * (run.backward ? 2.0 : 1.0);
-    all.operations += seeds * normal * drawn;
-  }
+  const WeightsCost cost = weights_cost(spec, run.dtype, run.backward);
+  all.operations = seeds * (draws_matrix_free(spec, run) ? cost.matrix_free : std::max(one.operations, cost.dense));
   constexpr double curves = 60.0;
   all.add(8.0 * seeds * curves * 2.0 * z.layers, "run.seeds");
   return all;

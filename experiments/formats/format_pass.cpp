@@ -152,7 +152,15 @@ Tensor FormatWeights::rows(const Backend& ops, Weight table, std::span<const int
   Quantization each = holding_.of(Part::weights);
   if (each.scale == ScaleOver::tensor) each.scale = ScaleOver::row;
   const Tensor drawn = source_.rows(ops, table, ids);
-  const Tensor held = quantized(drawn, each, key_of(holding_, -1, rounding_stream(table, Rounded::weight)));
+  const StreamKey key = key_of(holding_, -1, rounding_stream(table, Rounded::weight));
+  // A token's row is rounded like the table's, wherever it stands.
+  Tensor held = ops.constant(drawn.rows(), drawn.cols(), DType::f32, 0.0);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::vector<int> at{static_cast<int>(i)};
+    const auto first = static_cast<std::uint64_t>(ids[i]) * static_cast<std::uint64_t>(drawn.cols());
+    held = ops.replace_rows(std::move(held), static_cast<Tensor::Index>(i),
+                            quantized(ops.gather(drawn, at), each, key, first));
+  }
   if (log_ != nullptr) log_->add(Part::weights, -1, drawn, held);
   return held;
 }

@@ -13,8 +13,8 @@
 /// whose scores and weights stay in f32, as in fused kernels.
 namespace periscope::formats {
 
-/// How much single roundings of the way forward lose: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were rounded, by part and
-/// sublayer.
+/// How much single roundings lose, those of signals on the way forward: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were
+/// rounded, by part and sublayer.
 class RoundingLog {
  public:
   RoundingLog(const Backend& ops, const ModelSpec& model);

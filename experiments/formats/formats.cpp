@@ -43,7 +43,7 @@ bool certificate_counts(const Holding& holding, const TensorFormat& format) {
   bool stored = false;
   for (const Quantization& q : holding.parts) {
     stored = stored || (q.format.name == format.name && q.scale == ScaleOver::nothing);
-    if (q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
+    if (q.stochastic || q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
   }
   return stored;
 }
@@ -72,9 +72,11 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
 }
 
 /// What one rounding of the stream may do to its mean square, relative: every entry moves by at most u of itself, or of
-/// whole numbers by half a step, which is 2/Q of the rms where the largest entry is four times that.
+/// whole numbers by half a step, which is 2/Q of the rms where the largest entry is four times that; twice as far where
+/// rounding is stochastic.
 double one_rounding(const Quantization& q) {
-  const double u = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
+  const double nearest = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
+  const double u = q.stochastic ? 2.0 * nearest : nearest;
   return 2.0 * u + u * u;
 }
 

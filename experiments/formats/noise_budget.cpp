@@ -134,6 +134,10 @@ double sigma_in(const Quantization& q, double sigma) {
   return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (about_the_largest * sigma)));
 }
 
+/// How often the noise of rounding to nearest is in that of the rounding that is used: a stochastic rounding of a
+/// number at share f of a spacing Δ has the variance f(1 − f)Δ², on average Δ²/6 instead of Δ²/12.
+double times_nearest(const Quantization& q) { return q.stochastic ? 2.0 : 1.0; }
+
 /// Whether what is held like `first` stays as it is when it is held like `then` too.
 bool keeps(const Quantization& first, const Quantization& then) {
   if (then.keeps_f32()) return true;
@@ -175,12 +179,12 @@ std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& bud
       if (q.keeps_f32() || held_before) continue;
       const std::size_t i = p * depths + depth;
       if (q.format.is_integer()) {
-        injected += budget.integer[i] / (12.0 * q.format.largest_integer * q.format.largest_integer);
+        injected += times_nearest(q) * budget.integer[i] / (12.0 * q.format.largest_integer * q.format.largest_integer);
       } else if (part == Part::weights) {
         const double sigma = sigma_in(q, stddev_of(spec, Weight::q));
-        injected += budget.floating[i] * theory::floating_noise(q.format.floating, sigma);
+        injected += times_nearest(q) * budget.floating[i] * theory::floating_noise(q.format.floating, sigma);
       } else {
-        injected += budget.floating[i] * std::ldexp(1.0, -2 * q.format.floating.precision) / 3.0;
+        injected += times_nearest(q) * budget.floating[i] * std::ldexp(1.0, -2 * q.format.floating.precision) / 3.0;
       }
     }
     sqnr.push_back(10.0 * std::log10(budget.stream[depth] * budget.gradient[depth] / (injected * entries)));
@@ -195,7 +199,7 @@ double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) 
       q.format.is_integer()
           ? theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale))
           : theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, weight)));
-  return -10.0 * std::log10(noise);
+  return -10.0 * std::log10(times_nearest(q) * noise);
 }
 
 }  // namespace periscope::formats

@@ -24,15 +24,23 @@ namespace periscope::ladder {
 namespace {
 
 constexpr int fewest_widths = 4;
-/// Theory's "infinite" width is this many times the largest measured one, or half of that as often as shapes need: what
-/// is left of 1/D is below its own error.
+/// Theory's "infinite" width is this many times the largest measured one, or half of that as often as shapes need, but
+/// never less than `fewest_times`: what is left of 1/D is then an eighth of what the widest stacks have.
 constexpr int infinite = 1 << 10;
+constexpr int fewest_times = 8;
 constexpr int widest = 1 << 20;
 
 StackSpec at_infinite_width(const StackSpec& told, int largest) {
   const double hidden = static_cast<double>(told.model.mlp_width) / told.model.width;
   int times = infinite;
   while (times > 1 && largest * std::max(1.0, hidden) * times > widest) times /= 2;
+  if (times < fewest_times) {
+    throw ConfigError(
+        fmt::format("ladder.widths: the limit needs theory at {} times the width {}, where {} would be {}; "
+                    "expected at most {}",
+                    fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
+                    static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest));
+  }
   return at_width(told, largest * times, "ladder.widths");
 }
 

@@ -14,12 +14,13 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// The words of a stream that belong to entries first … first + count − 1, in pieces.
+/// The words of a stream from the given one on, in pieces.
 class Words {
  public:
-  explicit Words(StreamKey key) : key_(key) {}
+  Words(StreamKey key, std::uint64_t first) : key_(key), first_(static_cast<Index>(first)) {}
   /// Entries come in order.
-  std::uint32_t at(Index i) {
+  std::uint32_t at(Index entry) {
+    const Index i = first_ + entry;
     const Index piece = i / length;
     if (piece != piece_) {
       philox_words(key_, static_cast<std::uint64_t>(piece) * (length / 4), words_);
@@ -31,6 +32,7 @@ class Words {
  private:
   static constexpr Index length = 256;
   StreamKey key_;
+  Index first_;
   Index piece_ = -1;
   std::array<std::uint32_t, length> words_;
 };
@@ -58,8 +60,8 @@ double power_of_two_from(double x) {
 template <class T>
 class Group {
  public:
-  Group(const T* x, float* y, const Quantization& q, StreamKey key)
-      : x_(x), y_(y), q_(q), rounding_(q.format.floating, q.overflow), words_(key) {}
+  Group(const T* x, float* y, const Quantization& q, Words words)
+      : x_(x), y_(y), q_(q), rounding_(q.format.floating, q.overflow), words_(words) {}
 
   void unscaled(Index first, Index count) { round(first, count, 1.0); }
   void scaled(Index first, Index count) {
@@ -106,8 +108,8 @@ class Group {
 };
 
 template <class T>
-void quantize(const Tensor& x, const Quantization& q, StreamKey key, Tensor& y) {
-  Group<T> group(elements<T>(x), elements<float>(y), q, key);
+void quantize(const Tensor& x, const Quantization& q, Words words, Tensor& y) {
+  Group<T> group(elements<T>(x), elements<float>(y), q, words);
   if (q.scale == ScaleOver::nothing) return group.unscaled(0, x.size());
   if (q.scale == ScaleOver::tensor) return group.scaled(0, x.size());
   const Index length = q.scale == ScaleOver::row ? x.cols() : block_length;
@@ -120,16 +122,16 @@ void quantize(const Tensor& x, const Quantization& q, StreamKey key, Tensor& y) 
 
 }  // namespace
 
-Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key) {
+Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key, std::uint64_t first) {
   if (quantization.format.is_integer() && quantization.scale == ScaleOver::nothing) {
     throw std::invalid_argument("whole numbers need a scale");
   }
   if (x.dtype() == DType::f32 && quantization.keeps_f32()) return x;
   Tensor y = host_tensor(x.rows(), x.cols(), DType::f32);
   if (x.dtype() == DType::f64) {
-    quantize<double>(x, quantization, key, y);
+    quantize<double>(x, quantization, Words(key, first), y);
   } else {
-    quantize<float>(x, quantization, key, y);
+    quantize<float>(x, quantization, Words(key, first), y);
   }
   return y;
 }

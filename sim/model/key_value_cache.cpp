@@ -28,6 +28,7 @@ Tensor next_logits(const StackContext& context, KeyValueCache& cache, std::span<
   if (!context.model.causal || context.sequences != 1) {
     throw std::invalid_argument("a key/value cache is for one sequence of a causal model");
   }
+  if (ids.empty()) throw std::invalid_argument("no token to continue from");
   StackContext c = context;
   c.cache = &cache;
   const Tensor output = stack_forward(c, embedding_forward(c, ids)).output;

@@ -36,8 +36,8 @@ class KeyValueCache {
 };
 
 /// Logits [1, V] after the last of `ids`, which follow the tokens of the cache, and from then on belong to it. They
-/// are those of a pass over all tokens. Throws std::invalid_argument for a model that is not causal and for several
-/// sequences.
+/// are those of a pass over all tokens. Throws std::invalid_argument for no token, for a model that is not causal, and
+/// for several sequences.
 Tensor next_logits(const StackContext& context, KeyValueCache& cache, std::span<const int> ids);
 
 }  // namespace periscope

@@ -146,6 +146,10 @@ TEST_CASE("stochastic: unbiased, one of two neighbours, entry i from word i alon
     const Tensor top = truth().from_host(2, 300, DType::f64, {in.data(), 600});
     const std::vector<double> of_top = values_of(quantized(top, q, key));
     CHECK(std::equal(of_top.begin(), of_top.end(), once.begin()));
+    // A row by itself is rounded like in its tensor if it is told where it stands there.
+    const Tensor third = truth().from_host(1, 300, DType::f64, {in.data() + 600, 300});
+    const std::vector<double> of_third = values_of(quantized(third, q, key, 600));
+    CHECK(std::equal(of_third.begin(), of_third.end(), once.begin() + 600));
     // Equal rows have words of their own.
     std::vector<double> twice(in.begin(), in.begin() + 300);
     twice.insert(twice.end(), in.begin(), in.begin() + 300);

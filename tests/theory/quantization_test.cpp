@@ -19,8 +19,8 @@ TEST_CASE("floating formats: the noise of one rounding of Gaussian numbers, subn
   boost::random::mt19937_64 engine(1);
   boost::random::normal_distribution<double> normal;
   for (const NumberFormat& format : number_formats) {
-    // The last is in the middle of E4M3's subnormal numbers.
-    for (const double sigma : {1.0, 1.4, 0.02, 0.004}) {
+    // 0.004 is in the middle of E4M3's subnormal numbers, the smaller ones are about its smallest number, 0.00195.
+    for (const double sigma : {1.0, 1.4, 0.02, 0.004, 0.0015, 0.0006, 1e-4}) {
       INFO(format.name, " at ", sigma);
       const Rounding round(format);
       std::vector<double> noise;
@@ -32,6 +32,10 @@ TEST_CASE("floating formats: the noise of one rounding of Gaussian numbers, subn
                        theory::floating_noise(format, sigma) * std::ldexp(1.0, 2 * format.precision));
     }
   }
+}
+
+TEST_CASE("floating formats: numbers that all become zero lose all of their signal") {
+  for (const double sigma : {1e-5, 1e-8, 1e-30}) CHECK(theory::floating_noise(number_formats.back(), sigma) == 1.0);
 }
 
 TEST_CASE("floating formats: about 6.02p + 8.1 dB, whatever the size") {
