@@ -62,8 +62,8 @@ def _errors(result: Result, placement: str, name: str, rows: list[int]) -> Figur
     words = (
         f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
         "of measured over theory) are from the theory of infinite width, against width, and what the fit says of "
-        f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the "
-        "error at the largest width. Wide stacks are drawn without matrices (T21). "
+        f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
+        "the error at the largest width. Wide stacks are drawn without matrices (T21). "
     )
     return style.finish(figure, keys, words + result.setting())
 
