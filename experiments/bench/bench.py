@@ -164,13 +164,13 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results/bench"))
     parser.add_argument("--quick", action="store_true", help="smaller stacks, fewer repeats")
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", type=int, default=cores)
-    parser.add_argument("--repeats", type=int, help="of every stack")
-    parser.add_argument("--seconds", type=float, help="limit of a stack; a quarter unless the width varies")
-    parser.add_argument("--gib", type=float, help="limit of a stack's memory")
+    parser.add_argument("--threads", type=runs.count, default=cores)
+    parser.add_argument("--repeats", type=runs.count, help="of every stack")
+    parser.add_argument("--seconds", type=runs.amount, help="limit of a stack; a quarter unless the width varies")
+    parser.add_argument("--gib", type=runs.amount, help="limit of a stack's memory")
     names = [axis.name for axis in scaling.axes(cores, False)]
-    parser.add_argument("--axes", nargs="*", choices=names, default=names)
-    parser.add_argument("--last", type=int, help="the largest value of every axis")
+    parser.add_argument("--axes", nargs="+", choices=names, default=names)
+    parser.add_argument("--last", type=runs.count, help="the largest value of every axis")
     parser.add_argument("--no-ops", action="store_true", help="stacks alone")
     return parser.parse_args(), cores
 

@@ -12,6 +12,7 @@ import argparse
 import os
 import pathlib
 import statistics
+import sys
 
 import runs
 
@@ -63,19 +64,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--peer", default="")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 4096])
+    parser.add_argument("--tokens", type=runs.count, nargs="+", default=[1024, 4096])
     parser.add_argument("--ways", nargs="+", default=["forward", "backward"], choices=["forward", "backward"])
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--memory", type=float, default=0, help="GiB that Periscope's way back may use (--memory)")
-    parser.add_argument("--threads", type=int, nargs="+", default=[len(os.sched_getaffinity(0))])
+    parser.add_argument("--layers", type=runs.count, default=2)
+    parser.add_argument("--repeats", type=runs.count, default=3)
+    parser.add_argument("--memory", type=runs.amount, default=0, help="GiB that Periscope's way back may use (--memory)")
+    parser.add_argument("--threads", type=runs.count, nargs="+", default=[len(os.sched_getaffinity(0))])
     args = parser.parse_args()
     print("| tokens | way | s per layer | products | of processor | peak MiB | GFLOP/s | ns per normal | PyTorch s | "
           "ratio | of processor | peak MiB |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-    for tokens in args.tokens:
-        for way in args.ways:
-            print("| " + " | ".join(row(args, tokens, way)) + " |", flush=True)
+    try:
+        for tokens in args.tokens:
+            for way in args.ways:
+                print("| " + " | ".join(row(args, tokens, way)) + " |", flush=True)
+    except runs.RunError as error:
+        sys.exit(f"dense_streaming: {error}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,35 @@
 """One run of stack_seconds, or of its peer in PyTorch at the same shape, each in a process of its own."""
 
+import argparse
 import json
+import math
 import pathlib
 import subprocess
 
 PEER = pathlib.Path(__file__).parent / "peers" / "stack_pytorch.py"
 SHAPE = ("width", "heads", "kv_heads", "head_dim", "mlp_width", "vocab", "layers", "tokens", "seeds", "threads", "way")
+
+
+def count(word):
+    """A whole number from 1 on, as the type of an option."""
+    try:
+        number = int(word)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word!r}: expected a whole number from 1 on")
+    return number
+
+
+def amount(word):
+    """A finite number of at least 0, as the type of an option."""
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r}: expected a number of at least 0")
+    return number
 
 
 class RunError(Exception):
