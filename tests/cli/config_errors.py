@@ -58,7 +58,6 @@ SETTINGS = [
     ("run.threads=1025", 2, ["run.threads = 1025", "from 0 to 1024"]),
     ("run.seeds=2147483647", 2, ["run.seeds = 2147483647", "from 1 to 1000000"]),
     ("ladder.widths=[64,128,256,2147483647]", 2, ["ladder.widths", "from 1 to 1048576"]),
-    ("ladder.widths=[64,128,256,1048576]", 2, ["ladder.widths", "8 times the width 1048576", "at most 1048576"]),
     ("gradients.down_factors=[1.0,wide]", 2, ["gradients.down_factors", "numbers"]),
     ("gradients.qk_factors=3", 2, ["gradients.qk_factors = 3", "a list of numbers"]),
     ("input.kind=noise", 2, ["noise", "gaussian, tokens, text"]),

@@ -189,6 +189,7 @@ class Confront(FolderTest):
         for flags, words in [(["ladder.widths=[16,32,64]"], ["ladder.widths", "at least 4"]),
                              (["ladder.widths=[16,64,32,48]"], ["ladder.widths", "grow"]),
                              (["ladder.widths=[16,24,36,48]"], ["ladder.widths", "36"]),
+                             (["ladder.widths=[16,32,64,262144]"], ["ladder.widths", "8 times the width 262144"]),
                              (["ladder.seeds=3"], ["ladder.seeds = 3"]),
                              (["init.scheme=normal"], ["init.scheme", "no limit"]),
                              (["run.backward=true", "model.unembedding=false"], ["model.unembedding"])]:
