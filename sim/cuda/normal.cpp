@@ -15,7 +15,7 @@ struct DrawFour {
   T* out;
   Index size;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const PhiloxBlock block = philox_block(key, static_cast<std::uint64_t>(i));
+    const auto block = philox_block(key, static_cast<std::uint64_t>(i));
     const std::uint64_t words[4] = {block.x0, block.x1, block.x2, block.x3};
     for (Index j = 0; j < 4 && 4 * i + j < size; ++j) {
       const float unit = unit_normal(static_cast<std::uint32_t>(words[j]));

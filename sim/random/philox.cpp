@@ -1,22 +1,51 @@
 #include "sim/random/philox.h"
 
 #include <boost/random/uniform_int_distribution.hpp>
+#include <cstring>
 #include <stdexcept>
 
 #include "sim/random/philox_block.h"
+#include "sim/random/philox_lanes.h"
 
 namespace periscope {
+namespace {
+
+/// The words of one counter.
+void write(const PhiloxBlock<PhiloxWord>& b, std::uint32_t* out) {
+  out[0] = static_cast<std::uint32_t>(b.x0);
+  out[1] = static_cast<std::uint32_t>(b.x1);
+  out[2] = static_cast<std::uint32_t>(b.x2);
+  out[3] = static_cast<std::uint32_t>(b.x3);
+}
+
+#if defined(PERISCOPE_PHILOX_LANES)
+/// The words of PhiloxLanes::count counters.
+void write(const PhiloxBlock<PhiloxLanes>& b, std::uint32_t* out) {
+  const PhiloxLanes::type first = (b.x0 & 0xffffffff) | (b.x1 << 32U);
+  const PhiloxLanes::type second = (b.x2 & 0xffffffff) | (b.x3 << 32U);
+  const PhiloxLanes::type both[] = {PhiloxLanes::lower(first, second), PhiloxLanes::upper(first, second)};
+  std::memcpy(out, both, sizeof both);
+}
+#endif
+
+}  // namespace
+
 void philox_words(StreamKey key, std::uint64_t first_counter, std::span<std::uint32_t> words) {
   if (words.size() % 4 != 0) throw std::logic_error("philox_words writes four words at a time");
   std::uint32_t* const out = words.data();
   const std::size_t blocks = words.size() / 4;
-  for (std::size_t j = 0; j < blocks; ++j) {
-    const PhiloxBlock b = philox_block(key, first_counter + j);
-    out[4 * j] = static_cast<std::uint32_t>(b.x0);
-    out[4 * j + 1] = static_cast<std::uint32_t>(b.x1);
-    out[4 * j + 2] = static_cast<std::uint32_t>(b.x2);
-    out[4 * j + 3] = static_cast<std::uint32_t>(b.x3);
+  std::size_t j = 0;
+#if defined(PERISCOPE_PHILOX_LANES)
+  // Two vectors at a time, since a round waits for the products of the one before.
+  constexpr std::size_t lanes = PhiloxLanes::count;
+  for (; j + 2 * lanes <= blocks; j += 2 * lanes) {
+    const auto a = philox_block<PhiloxLanes>(key, PhiloxLanes::from(first_counter + j));
+    const auto b = philox_block<PhiloxLanes>(key, PhiloxLanes::from(first_counter + j + lanes));
+    write(a, out + 4 * j);
+    write(b, out + 4 * (j + lanes));
   }
+#endif
+  for (; j < blocks; ++j) write(philox_block(key, first_counter + j), out + 4 * j);
 }
 
 void fill_uniform_int(StreamKey key, int bound, std::span<int> out) {

@@ -7,30 +7,39 @@
 /// One block of Philox4x32-10, as functions that host and device code share.
 namespace periscope {
 
-/// The four words of a counter, each in the low half of 64 bits; the high halves hold what is left of products.
-/// That is the shape in which compilers turn a loop over counters into vector instructions.
-struct PhiloxBlock {
-  std::uint64_t x0, x1, x2, x3;
+/// One counter at a time. philox_lanes.h has the like for several counters in one vector.
+struct PhiloxWord {
+  using type = std::uint64_t;
+  static constexpr type times(type a, std::uint32_t b) { return (a & 0xffffffff) * b; }
 };
 
-/// The block after `rounds` more rounds. Compilers vectorise a loop over calls only if all of them are inlined.
-template <int rounds>
-[[gnu::always_inline]] constexpr PhiloxBlock after_rounds(PhiloxBlock b, std::uint32_t key0, std::uint32_t key1) {
+/// The four words of a counter, each in the low half of 64 bits; the high halves hold what is left of products.
+template <class Word>
+struct PhiloxBlock {
+  typename Word::type x0, x1, x2, x3;
+};
+
+/// The block after `rounds` more rounds. Word::times is the product of the low halves, with all of its 64 bits.
+template <int rounds, class Word>
+[[gnu::always_inline]] constexpr PhiloxBlock<Word> after_rounds(PhiloxBlock<Word> b, std::uint32_t key0,
+                                                                std::uint32_t key1) {
   if constexpr (rounds == 0) {
     return b;
   } else {
-    constexpr std::uint64_t low = 0xffffffff;
-    const std::uint64_t p = 0xD2511F53 * (b.x0 & low);
-    const std::uint64_t q = 0xCD9E8D57 * (b.x2 & low);
-    return after_rounds<rounds - 1>({(q >> 32U) ^ b.x1 ^ key0, q, (p >> 32U) ^ b.x3 ^ key1, p}, key0 + 0x9E3779B9,
-                                    key1 + 0xBB67AE85);
+    const typename Word::type p = Word::times(b.x0, 0xD2511F53);
+    const typename Word::type q = Word::times(b.x2, 0xCD9E8D57);
+    return after_rounds<rounds - 1, Word>({(q >> 32U) ^ b.x1 ^ key0, q, (p >> 32U) ^ b.x3 ^ key1, p}, key0 + 0x9E3779B9,
+                                          key1 + 0xBB67AE85);
   }
 }
 
 /// The low halves are words 4·counter … 4·counter + 3 of the stream `key`.
-[[gnu::always_inline]] constexpr PhiloxBlock philox_block(StreamKey key, std::uint64_t counter) {
-  return after_rounds<10>({counter & 0xffffffff, counter >> 32U, key.layer, static_cast<std::uint32_t>(key.stream)},
-                          static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32U));
+template <class Word = PhiloxWord>
+[[gnu::always_inline]] constexpr PhiloxBlock<Word> philox_block(StreamKey key, typename Word::type counter) {
+  const typename Word::type zero = counter ^ counter;
+  return after_rounds<10, Word>(
+      {counter & 0xffffffff, counter >> 32U, zero + key.layer, zero + static_cast<std::uint32_t>(key.stream)},
+      static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32U));
 }
 
 }  // namespace periscope
