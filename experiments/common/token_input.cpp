@@ -23,6 +23,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);
 }
 
+constexpr std::string_view spaces = " \t\r\n";
 constexpr std::string_view separators = " \t\r\n,";
 
 /// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
@@ -47,13 +48,13 @@ struct IdList {
   }
 };
 
-/// Ids between separators; a JSON list has brackets around them.
+/// Ids between spaces, of which one may be a comma; a JSON list has brackets around them. A comma may follow the last.
 std::vector<int> parse_ids(const IdList& list) {
   std::string_view text = list.text;
   const auto trim = [](std::string_view s) {
-    const std::size_t first = s.find_first_not_of(separators);
+    const std::size_t first = s.find_first_not_of(spaces);
     return first == std::string_view::npos ? std::string_view{}
-                                           : s.substr(first, s.find_last_not_of(separators) - first + 1);
+                                           : s.substr(first, s.find_last_not_of(spaces) - first + 1);
   };
   text = trim(text);
   if (text.starts_with('[')) {
@@ -62,6 +63,7 @@ std::vector<int> parse_ids(const IdList& list) {
   }
   std::vector<int> ids;
   while (!text.empty()) {
+    if (text.front() == ',') list.fail(fmt::format("entry {} is empty: expected a token id", ids.size()));
     const std::string_view word = text.substr(0, text.find_first_of(separators));
     int id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
@@ -69,8 +71,8 @@ std::vector<int> parse_ids(const IdList& list) {
       list.fail(fmt::format("entry {} is {}: expected a token id, a whole number", ids.size(), in_quotes(word)));
     }
     ids.push_back(id);
-    text.remove_prefix(word.size());
-    text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
+    text = trim(text.substr(word.size()));
+    if (text.starts_with(',')) text = trim(text.substr(1));
   }
   if (ids.empty()) list.fail("no token ids");
   return ids;

@@ -38,7 +38,8 @@ enum class MatrixMemory { whole, drawn_in_products, none };
 Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads,
                MatrixMemory matrices = MatrixMemory::whole, double kept = static_cast<double>(StackTape().budget));
 
-/// StackTape::budget of one of the passes that measure_stack runs at one time: what run.memory leaves beside the rest.
+/// StackTape::budget of one of the passes that measure_stack runs at one time: what run.memory, or 2.8 GB without it
+/// and with matrices, leaves beside the rest; of what the machine has, at most nine tenths, or half.
 std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
 
 /// propagate --dump: one pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.

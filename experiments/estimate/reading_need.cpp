@@ -2,6 +2,7 @@
 
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/weights_choice.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/estimate/need.h"
 #include "sim/measure/probe.h"
 #include "sim/model/stack.h"
@@ -54,13 +55,13 @@ void add_drawn_in_products(Need& need, const Sizes& z, double s, double t, bool 
 }
 
 /// Numbers drawn for every row that is read, on the way back those of a sublayer, with bases of what its matrices read;
-/// of one product the numbers drawn on the way back; and the rows that are factorised, in double, with their Gram
-/// matrix.
+/// of one product the numbers drawn on the way back and the two parts of its sum; and the rows that are factorised, in
+/// double, with their Gram matrix.
 void add_matrix_free(Need& need, const Sizes& z, double s, double t, bool backward) {
   const double widest = std::max({z.width, z.query, z.hidden, backward ? z.classes : 0.0});
   const double drawn = std::max(z.query + 2.0 * z.key + z.width, (z.matrices - 1.0) * z.hidden + z.width);
   const double bases = z.width + std::max(z.query, z.hidden);
-  need.add(s * t * (backward ? drawn + bases + widest : widest), "input.tokens");
+  need.add(s * t * (backward ? drawn + bases + 3.0 * widest : widest), "input.tokens");
   need.add(8.0 * t * widest, "input.tokens");
   need.add(8.0 * t * t * 2.0 + s * t * t * (backward ? 8.0 : 2.0), "input.tokens");
 }
@@ -84,8 +85,9 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
     case MatrixMemory::drawn_in_products: add_drawn_in_products(need, z, s, t, backward); break;
     case MatrixMemory::none: add_matrix_free(need, z, s, t, backward); break;
   }
-  const double inside = std::max(z.attention_signals(), z.mlp_signals());
-  need.add(s * t * ((backward ? 2.0 : 1.0) * inside + 6.0 * z.width * z.streams), "input.tokens");
+  const auto [fewer, inside] = std::minmax({z.attention_signals(), z.mlp_signals()});
+  // On the way back an MLP's gradients, beside the layer's signals.
+  need.add(s * t * ((backward ? fewer + 2.0 * inside : inside) + 6.0 * z.width * z.streams), "input.tokens");
   constexpr double packing = 16.0 / 14.0;
   need.add(s * t * packing * std::max({z.width, z.query, z.hidden}), "input.tokens");
   constexpr double queries = 256.0;  // of which patterns exist at a time
@@ -143,9 +145,13 @@ Need dump_need(const StackSpec& spec, const RunOptions& run, int threads) {
 
 std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
   const std::size_t least = StackTape().budget;
-  if (!run.backward || run.memory == 0.0) return least;
+  // Signals that are kept save little where a pass without matrices factorises them anyhow.
+  if (!run.backward || (run.memory == 0.0 && draws_matrix_free(spec, run))) return least;
+  constexpr double unless_told = 2.8e9;
+  const double there = available_bytes(threads);
+  const double allowed = run.memory > 0.0 ? std::min(run.memory, 0.9 * there) : std::min(unless_told, 0.5 * there);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
-  const double left = run.memory / at_once - one_need(spec, run, seeds, threads, 0.0).bytes;
+  const double left = allowed / at_once - one_need(spec, run, seeds, threads, 0.0).bytes;
   return left > static_cast<double>(least) ? static_cast<std::size_t>(left) : least;
 }
 

@@ -7,11 +7,14 @@
 namespace periscope::formats {
 namespace {
 
+/// With its standard error, where there are several seeds.
 std::string number(const RunningMoments& m, int digits) {
+  if (m.count() < 2) return fmt::format("{:.{}f}", m.mean(), digits);
   return fmt::format("{:.{}f} ± {:.{}f}", m.mean(), digits, m.standard_error(), digits);
 }
 
 std::string percent(const RunningMoments& m) {
+  if (m.count() < 2) return fmt::format("{:+.3g} %", 100.0 * m.mean());
   return fmt::format("{:+.3g} ± {:.1g} %", 100.0 * m.mean(), 100.0 * m.standard_error());
 }
 

@@ -58,6 +58,7 @@ class Filler {
       : spec_(spec), truth_(truth), scale_(scale), depths_(static_cast<std::size_t>(spec.model.sublayers()) + 1) {
     budget_.floating.assign(part_names.size() * depths_, 0.0);
     budget_.integer = budget_.floating;
+    budget_.weights.resize(depths_);
     budget_.stream.assign(depths_, 0.0);
     budget_.gradient = budget_.stream;
   }
@@ -108,8 +109,9 @@ class Filler {
     budget_.integer[at(part, l)] += times * integer_sum(x, g, cols, scale_);
   }
   void matrix(int l, Weight weight, double gradient_square) {
-    const double variance = std::pow(stddev_of(spec_, weight), 2.0);
-    budget_.floating[at(Part::weights, l)] += variance * gradient_square;
+    const double sigma = stddev_of(spec_, weight);
+    const double variance = sigma * sigma;
+    budget_.weights[static_cast<std::size_t>(l + 1)][sigma] += variance * gradient_square;
     const std::size_t group = group_of(shape_of(spec_.model, weight), scale_);
     // E[a²], without the entry that has no error.
     budget_.integer[at(Part::weights, l)] += variance * gradient_square * 12.0 * theory::integer_noise(1, group);
@@ -181,8 +183,9 @@ std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& bud
       if (q.format.is_integer()) {
         injected += times_nearest(q) * budget.integer[i] / (12.0 * q.format.largest_integer * q.format.largest_integer);
       } else if (part == Part::weights) {
-        const double sigma = sigma_in(q, stddev_of(spec, Weight::q));
-        injected += times_nearest(q) * budget.floating[i] * theory::floating_noise(q.format.floating, sigma);
+        for (const auto& [sigma, sum] : budget.weights[depth]) {
+          injected += times_nearest(q) * sum * theory::floating_noise(q.format.floating, sigma_in(q, sigma));
+        }
       } else {
         injected += times_nearest(q) * budget.floating[i] * std::ldexp(1.0, -2 * q.format.floating.precision) / 3.0;
       }

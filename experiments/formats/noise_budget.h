@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "experiments/formats/deviation.h"
@@ -13,8 +14,10 @@ namespace periscope::formats {
 
 /// Sums over all roundings between two depths, by part: Σ_i w_i g_i², where v_i is w_i times a number of the format.
 struct NoiseBudget {
-  /// Floating formats: w_i = 4^⌊log₂|x_i|⌋, v_i = w_i·4^−p/3 [part, depth]; of weights σ²‖∂L/∂W‖², v = σ²·(T26).
+  /// Floating formats, weights left out: w_i = 4^⌊log₂|x_i|⌋, v_i = w_i·4^−p/3 [part, depth].
   std::vector<double> floating;
+  /// Floating formats, weights: Σ σ²‖∂L/∂W‖² of the matrices drawn with each σ, v = σ²·(T26 at σ) [depth].
+  std::vector<std::map<double, double>> weights;
   /// Whole numbers: w_i = max|x|² of the entries that share a scale, v_i = w_i/(12Q²) [part, depth]; weights as above,
   /// by layers' fan-in: Σ σ² a²(fan-in) ‖∂L/∂W‖².
   std::vector<double> integer;

@@ -15,9 +15,12 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/probe/generate.h"
 #include "experiments/probe/probe.h"
+#include "experiments/results/json_text.h"
 #include "experiments/results/standard_streams.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/files/output_file.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::probe {
 namespace {
@@ -114,6 +117,8 @@ Need generate_need(const ModelSpec& model, const RunOptions& run, int prompt, in
 
 ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own, int count) {
   const Config config = load_for_checkpoint(options);
+  const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";
+  if (!file.empty()) const OutputFile trial(file);
   const Checkpoint checkpoint(own.folder);
   const ModelSpec& model = checkpoint.model();
   if (!model.causal || !model.unembedding) {
@@ -159,12 +164,14 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     print_result(all);
   }
   if (stopped) throw Stopped();
-  if (options.json) {
-    nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
-    if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
-    json["tokenizer"] = input.tokenizer_name;
-    print_json(json);
+  nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
+  if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
+  json["tokenizer"] = input.tokenizer_name;
+  if (!file.empty()) {
+    write_file(file, json_text(json, 1) + "\n");
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
   }
+  if (options.json) print_json(json);
   return ExitCode::ok;
 }
 

@@ -63,7 +63,7 @@ Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   const Backend& ops = p.context().ops;
   const Tensor dmixed = p.emit_back(Signal::mixed, p.linear_back(Weight::o, df_out));
   const AttentionGradient g =
-      ops.attention_backward(p.at(Signal::q), p.at(Signal::k), p.at(Signal::v), dmixed, shape_of(p));
+      ops.attention_backward(p.take(Signal::q), p.take(Signal::k), p.take(Signal::v), dmixed, shape_of(p));
   const Tensor dq = heads_backward(p, query_heads(p), p.emit_back(Signal::q, g.dq));
   const Tensor dk = heads_backward(p, key_heads(p), p.emit_back(Signal::k, g.dk));
   const auto through = [&](Weight weight, Signal projected, Signal read, const Tensor& dy) {

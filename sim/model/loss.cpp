@@ -22,11 +22,11 @@ Tensor head_backward(SublayerPass& p, const Tensor& dlogits) {
   const ModelSpec& m = c.model;
   Tensor d = p.emit_back(Signal::logits, dlogits);
   if (!m.unembedding) return d;
-  if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.at(Signal::head_scores), d);
+  if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.take(Signal::head_scores), d);
   d = p.linear_back(Weight::unembedding, p.emit_back(Signal::head_scores, d));
   if (m.head.transform) {
     d = p.norm_back(Weight::head_norm, p.emit_back(Signal::transformed, d));
-    d = c.ops.activate_backward(activation_of(m.mlp), p.at(Signal::dense), p.emit_back(Signal::activated, d));
+    d = c.ops.activate_backward(activation_of(m.mlp), p.take(Signal::dense), p.emit_back(Signal::activated, d));
     d = p.linear_back(Weight::head_dense, p.emit_back(Signal::dense, d));
   }
   return m.projects_embedding() ? p.linear_back(Weight::project_out, p.emit_back(Signal::projected, d)) : d;

@@ -31,8 +31,24 @@ class ReadRows {
   RowBasis factors_;
 };
 
-/// The rows that were read last. q, k and v read the same ones, and so do gate and up.
-using LastRead = std::shared_ptr<ReadRows>;
+/// The rows that were read last: q, k and v read the same ones, and so do gate and up. Where a way back follows, its
+/// readings hold them, and give them back with their matrix.
+class LastRead {
+ public:
+  std::shared_ptr<ReadRows> of(const Backend& ops, const Tensor& x, Keep keep) {
+    std::shared_ptr<ReadRows> rows = seen_.lock();
+    if (!rows || !rows->x().same_as(x)) {
+      rows = std::make_shared<ReadRows>(ops, x, keep == Keep::for_the_way_back);
+      seen_ = rows;
+      held_ = keep == Keep::for_the_way_back ? nullptr : rows;
+    }
+    return rows;
+  }
+
+ private:
+  std::shared_ptr<ReadRows> held_;
+  std::weak_ptr<ReadRows> seen_;
+};
 
 }  // namespace
 
@@ -102,10 +118,7 @@ class MatrixFreeMap final : public LinearMap {
       : source_(source), name_(name), last_(std::move(last)) {}
 
   [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep keep) const override {
-    if (!*last_ || !(*last_)->x().same_as(x)) {
-      *last_ = std::make_shared<ReadRows>(ops, x, keep == Keep::for_the_way_back);
-    }
-    return std::make_unique<MatrixFreeReading>(ops, source_, name_, *last_);
+    return std::make_unique<MatrixFreeReading>(ops, source_, name_, last_->of(ops, x, keep));
   }
 
   [[nodiscard]] Tensor dense() const override { return source_.completed(name_); }

@@ -29,10 +29,11 @@ Tensor mlp_backward(SublayerPass& p, const Tensor& df_out) {
     return p.emit_back(input, p.linear_back(weight, p.emit_back(output, std::move(dy))));
   };
   if (!is_gated(c.model.mlp)) {
-    Tensor dup = c.ops.activate_backward(activation, p.at(Signal::up), std::exchange(dhidden, {}));
+    Tensor dup = c.ops.activate_backward(activation, p.take(Signal::up), std::exchange(dhidden, {}));
     return back(Weight::up, Signal::up_in, Signal::up, std::move(dup));
   }
-  GatedGradient g = c.ops.gated_backward(activation, p.at(Signal::gate), p.at(Signal::up), std::exchange(dhidden, {}));
+  GatedGradient g =
+      c.ops.gated_backward(activation, p.take(Signal::gate), p.take(Signal::up), std::exchange(dhidden, {}));
   const Tensor from_gate = back(Weight::gate, Signal::gate_in, Signal::gate, std::move(g.dgate));
   return c.ops.axpby(1.0, from_gate, 1.0, back(Weight::up, Signal::up_in, Signal::up, std::move(g.dup)));
 }

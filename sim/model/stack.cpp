@@ -25,8 +25,10 @@ Streams enter_stack(const StackContext& c, const Tensor& input, const Hooks& hoo
 
 Streams pass_sublayers(const StackContext& c, Streams streams, int first, int end, const Hooks& hooks,
                        StackTape* tape) {
+  const bool keeps_last = tape != nullptr && tape->budget > 0;
   for (int l = first; l < end; ++l) {
-    const bool keep = tape != nullptr && tape->budget > 0;
+    const bool last = keeps_last && l + 1 == end;
+    const bool keep = last || (tape != nullptr && tape->budget > 0);
     auto pass =
         std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_the_way_back : Keep::nothing);
     if (tape != nullptr) {
@@ -39,7 +41,7 @@ Streams pass_sublayers(const StackContext& c, Streams streams, int first, int en
     const bool fits = keep && pass->bytes() <= tape->budget;
     tape->budget = fits ? tape->budget - pass->bytes() : 0;
     pass->release_weights();
-    tape->passes.push_back(fits ? std::move(pass) : nullptr);
+    tape->passes.push_back(fits || last ? std::move(pass) : nullptr);
   }
   return streams;
 }

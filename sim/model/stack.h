@@ -15,7 +15,8 @@ struct StackOutput {
 };
 
 /// What a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the signals
-/// inside as long as the budget lasts; the other layers are computed again. Results do not depend on the budget.
+/// inside as long as the budget lasts; the other layers are computed again. The last sublayer's are kept unless the
+/// budget is 0: the way back needs them first, when nothing else of it exists. Results do not depend on the budget.
 struct StackTape {
   std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside sublayers
   const StackContext* context = nullptr;

@@ -36,11 +36,12 @@ NormForm form_of(const ModelSpec& m, Weight weight) {
 }
 
 template <class Map, class Key>
-auto& kept_in(Map& map, Key key) {
-  const auto it = map.find(key);
-  if (it == map.end())
-    throw std::logic_error("the way back needs " + std::string(name_of(key)) + ", which was not kept");
-  return it->second;
+auto taken_from(Map& map, Key key) {
+  auto node = map.extract(key);
+  if (node.empty()) {
+    throw std::logic_error("the way back needs " + std::string(name_of(key)) + ", which was not kept, or is used up");
+  }
+  return std::move(node.mapped());
 }
 
 }  // namespace
@@ -82,8 +83,7 @@ Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
 }
 
 Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
-  kept_in(readings_, weight);  // throws if there is none
-  const std::unique_ptr<LinearReading> taken = std::move(readings_.extract(weight).mapped());
+  const std::unique_ptr<LinearReading> taken = taken_from(readings_, weight);
   LinearReading& reading = *taken;
   tell(id_of(weight, ParameterId::Part::matrix),
        {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_squares(dy); }});
@@ -103,7 +103,7 @@ Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
 Tensor SublayerPass::norm_back(Weight weight, const Tensor& dy) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, weight);
-  const NormGradient g = context_.ops.norm_backward(form.kind, kept_in(norm_inputs_, weight), w.gain, dy,
+  const NormGradient g = context_.ops.norm_backward(form.kind, taken_from(norm_inputs_, weight), w.gain, dy,
                                                     context_.model.norm_eps, form.groups);
   tell_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });
   if (!w.bias.empty()) tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return g.dbias; });
@@ -114,7 +114,7 @@ void SublayerPass::table_back(Weight table, const std::function<Tensor()>& gradi
   tell_whole(id_of(table, ParameterId::Part::matrix), gradient);
 }
 
-const Tensor& SublayerPass::at(Signal signal) const { return kept_in(signals_, signal); }
+Tensor SublayerPass::take(Signal signal) { return taken_from(signals_, signal); }
 
 std::size_t SublayerPass::bytes() const {
   std::vector<Tensor> kept;

@@ -31,14 +31,14 @@ class SublayerPass {
   /// What goes on in the place of a signal's gradient.
   Tensor emit_back(Signal signal, Tensor dx);
   /// Gradient of what `weight` read, from that of what came out. Gradient recorders are told that of its parameters.
-  /// Once for every matrix: what it read is then given back.
+  /// Once for every matrix and norm: what it read is then given back.
   Tensor linear_back(Weight weight, const Tensor& dy);
   Tensor norm_back(Weight weight, const Tensor& dy);
   /// Tells gradient recorders of a table, of which rows were looked up.
   void table_back(Weight table, const std::function<Tensor()>& gradient);
 
-  /// A signal that was kept: those that an op without parameters reads. Throws std::logic_error for another.
-  [[nodiscard]] const Tensor& at(Signal signal) const;
+  /// A signal that was kept, once: those that an op without parameters reads. Throws std::logic_error for another.
+  [[nodiscard]] Tensor take(Signal signal);
 
   /// Memory that is kept, weights left out.
   [[nodiscard]] std::size_t bytes() const;

@@ -1,11 +1,14 @@
 #include "sim/cuda/backend.h"
 
+#include <fmt/format.h>
+
 #include "sim/spec/error.h"
 
 namespace periscope {
 
-std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& /*options*/) {
-  throw ConfigError("device = \"cuda\": this build has no CUDA backend; use cpu or reference");
+std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& options) {
+  throw ConfigError(fmt::format("run.device = \"{}\": this build has no CUDA backend; use cpu or reference",
+                                options.tf32 ? "cuda-tf32" : "cuda"));
 }
 
 }  // namespace periscope

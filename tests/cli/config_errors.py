@@ -128,7 +128,8 @@ class ConfigErrors(FolderTest):
         for device in ("cuda", "cuda-tf32"):
             done = run("propagate", "--config", self.config, "--device", device)
             if done.returncode != 0:
-                self.check(done, 2 if "this build has no CUDA backend" in done.stderr else 1, ['device = "cuda"'])
+                absent = "this build has no CUDA backend" in done.stderr
+                self.check(done, 2 if absent else 1, [f'device = "{device}"' if absent else 'device = "cuda"'])
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_what_theory_is_told(self):

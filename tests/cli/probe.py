@@ -121,6 +121,8 @@ class Probe(Checkpoints):
         empty.write_text(" \n")
         letters.write_text("5, nine, 2")
         self.refused(2, "token 1 is 256: expected 0 to 255", "--tokens", "5,256")
+        self.refused(2, "--tokens: entry 1 is empty", "--tokens", "5,,2")
+        self.refused(2, "--tokens: entry 0 is empty", "--tokens", ",5")
         self.refused(2, "token 0 is -1: expected 0 to 255", "--tokens=-1,3")
         self.refused(2, "no such file", "--tokens", self.folder / "nowhere")
         self.refused(2, "no such file", "--text", self.folder / "nowhere")
@@ -270,6 +272,8 @@ class Probe(Checkpoints):
             self.probe("--tokens", ids, "--dump", self.folder, "--force", "--no-theory")
             logits = read_safetensors(self.folder / "activations.safetensors")["logits"][1][-256:]
             self.assertEqual(max(range(256), key=lambda v: logits[v]), r["ids"][n])
+        again = run("generate", self.checkpoint, "--tokens", "5,9,", "--count", 4, "--quiet", "--out", self.folder)
+        self.assertEqual((again.returncode, json.loads((self.folder / "generate.json").read_text())), (0, r))
         self.refused(2, "token 0 is 256", "--tokens", "256", command="generate")
 
 

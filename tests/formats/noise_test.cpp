@@ -83,5 +83,21 @@ TEST_CASE("T27: the noise of the stream follows from the pass in f64; where it d
   }
 }
 
+TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation") {
+  // DeepNorm draws values and outputs smaller: below E4M3's normal numbers, where the relative noise is larger.
+  FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
+  config.scale = ScaleOver::nothing;
+  config.covers = {"weights"};
+  config.rest = "fp32";
+  config.base.init.scheme = InitScheme::normal;
+  config.base.init.std = 0.02;
+  std::vector<SeedReading> readings;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) readings.push_back(reading_of(config, seed));
+  const RunningMoments off = off_at(config, readings, 0, config.base.model.sublayers());
+  INFO(off.mean(), " ± ", off.standard_error());
+  CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
+  CHECK(std::abs(off.mean()) < 1.5);
+}
+
 }  // namespace
 }  // namespace periscope::testing
