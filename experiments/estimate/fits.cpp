@@ -91,8 +91,9 @@ std::string words_of_seconds(double seconds) {
   return fmt::format("{:.3g} days", seconds / 86400.0);
 }
 
-/// At 5 GFLOP/s a thread: what small stacks reach, and a tenth of what large ones do.
-double seconds_of(const Need& need, int threads) { return need.operations / (5e9 * threads); }
+/// At 20 GFLOP/s a thread: theory and stacks of a few hundred features come near that, large products reach four times
+/// as much.
+double seconds_of(const Need& need, int threads) { return need.operations / (20e9 * threads); }
 
 }  // namespace
 
