@@ -37,7 +37,7 @@ struct Work {
   int seeds = 1;
   std::string way = "forward";
   std::string weights = "dense";
-  double memory = 0.0;  ///< GiB that the way back may use, as --memory of propagate
+  double memory = 0.0;  ///< GiB that the way back may use, as --memory of propagate; 0: its default
   int threads = omp_get_num_procs();
   int repeats = 3;
   bool warm_up = false;
@@ -117,8 +117,7 @@ struct Times {
   }
 };
 
-/// What the parts of a dense stack cost alone: one large product before and after everything else, and its matrix's
-/// numbers.
+/// What the parts of a dense stack cost alone: one large product before and after everything else, and normal numbers.
 class Parts {
  public:
   Parts(const Backend& cpu, const ModelSpec& m)
@@ -210,7 +209,9 @@ int main(int argc, char** argv) {
   app.add_option("--way", work.way, "forward, or backward: forward and back")
       ->check(CLI::IsMember({"forward", "backward"}));
   app.add_option("--weights", work.weights)->check(CLI::IsMember({"dense", "matrix-free"}));
-  app.add_option("--memory", work.memory, "GiB that the way back may use, as propagate's --memory");
+  app.add_option("--memory", work.memory,
+                 "GiB that the way back may use, as propagate's --memory; 0: its default; 0.001: "
+                 "nothing is kept");
   app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
   app.add_option("--repeats", work.repeats)->check(CLI::PositiveNumber);
   app.add_flag("--warm-up", work.warm_up, "One repeat more, first, which is not timed");

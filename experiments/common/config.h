@@ -33,7 +33,7 @@ struct RunOptions {
   /// Commands that need a matrix whole have made this `dense`.
   WeightsChoice weights = WeightsChoice::automatic;
   std::string out;      ///< folder for results, "" for none
-  double memory = 0.0;  ///< bytes that a way back may use; 0: as little as costs no time worth naming
+  double memory = 0.0;  ///< bytes that a way back may use; 0: as tape_budget says
 };
 
 /// [agreement]: when measurement and theory agree (T19).

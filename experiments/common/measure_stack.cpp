@@ -6,6 +6,7 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/weights_choice.h"
+#include "experiments/estimate/fits.h"
 #include "experiments/estimate/need.h"
 #include "experiments/results/json_text.h"
 #include "experiments/results/sha256.h"
@@ -28,7 +29,7 @@ class PassProgress final : public SignalRecorder {
     if (!forward && !(at.pass == Pass::backward && at.signal == Signal::x_in)) return;
     progress_.throw_if_stop_requested();
     if (!shown_ || at.sublayer < 0) return;
-    // the way back takes three products of every matrix for one of the way forward
+    // the way back takes up to three products of every matrix for one of the way forward
     const double ahead = (at.sublayer + 1.0) / sublayers_;
     const double back = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
     const double share = !backward_ ? ahead : forward ? 0.25 * ahead : 0.25 + 0.75 * back;
@@ -83,7 +84,8 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
                           Progress& progress, const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
-  const std::size_t budget = tape_budget(spec, run, seeds, omp_get_max_threads());
+  const int threads = omp_get_max_threads();
+  const std::size_t budget = tape_budget(spec, run, seeds, threads, available_bytes(threads));
   over_kept_seeds(
       "reading", spec, run, seeds, progress,
       [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); }, kept_json,

@@ -48,7 +48,8 @@ struct IdList {
   }
 };
 
-/// Ids between spaces, of which one may be a comma; a JSON list has brackets around them. A comma may follow the last.
+/// Ids separated by spaces or by one comma, with spaces around it or without; a comma may follow the last. A JSON list
+/// has brackets around them.
 std::vector<int> parse_ids(const IdList& list) {
   std::string_view text = list.text;
   const auto trim = [](std::string_view s) {

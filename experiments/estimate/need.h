@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -8,7 +9,8 @@
 
 namespace periscope {
 
-/// What a run needs, about: functions of the specification alone, in double, so that no shape overflows them.
+/// What a run needs, about, in double, so that no shape overflows it: functions of the specification alone, but for the
+/// tape of gradients, which may use what memory there is.
 struct Need {
   double bytes = 0.0;         ///< of memory at its peak, the program's own left out
   double operations = 0.0;    ///< floating-point operations, a multiply-add being two
@@ -26,8 +28,9 @@ struct Need {
 /// One reading of a stack per seed (measure_stack): the signals of a sublayer, one of them packed for its product,
 /// blocks of attention's patterns, one for each thread, the numbers that a probe notes of every token, and with
 /// run.backward the tape; the weights of a sublayer on devices that do not draw them within their products. As many at
-/// one time as over_seeds runs.
-Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+/// one time as over_seeds runs. `kept`: bytes that the tape may keep, tape_budget unless given.
+Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads,
+                  std::optional<double> kept = std::nullopt);
 
 /// What a pass holds of its matrices: those of a sublayer, drawn or read; nothing, where products draw them; or what
 /// stands in for them (T21).
@@ -38,9 +41,10 @@ enum class MatrixMemory { whole, drawn_in_products, none };
 Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads,
                MatrixMemory matrices = MatrixMemory::whole, double kept = static_cast<double>(StackTape().budget));
 
-/// StackTape::budget of one of the passes that measure_stack runs at one time: what run.memory, or 2.8 GB without it
-/// and with matrices, leaves beside the rest; of what the machine has, at most nine tenths, or half.
-std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+/// StackTape::budget of one of the passes that measure_stack runs at one time, of whose memory `available` bytes are
+/// left: run.memory, but at most 0.8 of what is left, less what the passes need anyhow. Without run.memory 2.8 GB, but
+/// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
+std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double available);
 
 /// propagate --dump: one pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
 Need dump_need(const StackSpec& spec, const RunOptions& run, int threads);

@@ -66,6 +66,8 @@ void add_matrix_free(Need& need, const Sizes& z, double s, double t, bool backwa
   need.add(8.0 * t * t * 2.0 + s * t * t * (backward ? 8.0 : 2.0), "input.tokens");
 }
 
+const double least_budget = static_cast<double>(StackTape().budget);
+
 /// Which matrices a stack's passes hold.
 MatrixMemory matrices_of_run(const StackSpec& spec, const RunOptions& run) {
   if (draws_matrix_free(spec, run)) return MatrixMemory::none;
@@ -86,7 +88,7 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
     case MatrixMemory::none: add_matrix_free(need, z, s, t, backward); break;
   }
   const auto [fewer, inside] = std::minmax({z.attention_signals(), z.mlp_signals()});
-  // On the way back an MLP's gradients, beside the layer's signals.
+  // On the way back the larger sublayer's gradients, beside the layer's signals.
   need.add(s * t * ((backward ? fewer + 2.0 * inside : inside) + 6.0 * z.width * z.streams), "input.tokens");
   constexpr double packing = 16.0 / 14.0;
   need.add(s * t * packing * std::max({z.width, z.query, z.hidden}), "input.tokens");
@@ -112,7 +114,7 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
 
 Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
   const Sizes z(spec.model);
-  Need all = reading_need(spec, run, seeds, threads);
+  Need all = reading_need(spec, run, seeds, threads, least_budget);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
   const double kept = 2.0 * z.layers * (z.attention_signals() + z.mlp_signals());
   all.add(at_once * static_cast<double>(size_of(run.dtype)) * spec.input.tokens * kept, "input.tokens");
@@ -143,16 +145,17 @@ Need dump_need(const StackSpec& spec, const RunOptions& run, int threads) {
   return need;
 }
 
-std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
-  const std::size_t least = StackTape().budget;
-  // Signals that are kept save little where a pass without matrices factorises them anyhow.
-  if (!run.backward || (run.memory == 0.0 && draws_matrix_free(spec, run))) return least;
-  constexpr double unless_told = 2.8e9;
-  const double there = available_bytes(threads);
-  const double allowed = run.memory > 0.0 ? std::min(run.memory, 0.9 * there) : std::min(unless_told, 0.5 * there);
+std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double available) {
+  // Signals that are kept save little where a pass without matrices factorises them anyhow; and what a GPU has is not
+  // known here.
+  const bool unless_told = run.device == "cpu" && !draws_matrix_free(spec, run);
+  if (!run.backward || (run.memory == 0.0 && !unless_told)) return StackTape().budget;
+  constexpr double by_default = 2.8e9;
+  const double allowed =
+      run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
   const double left = allowed / at_once - one_need(spec, run, seeds, threads, 0.0).bytes;
-  return left > static_cast<double>(least) ? static_cast<std::size_t>(left) : least;
+  return static_cast<std::size_t>(std::clamp(left, least_budget, 0x1p62));
 }
 
 Need formats_need(const Config& config, double passes, int threads) {
@@ -163,7 +166,7 @@ Need formats_need(const Config& config, double passes, int threads) {
   run.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
     const Sizes z(spec.model);
-    Need reading = reading_need(spec, run, run.seeds, threads);
+    Need reading = reading_need(spec, run, run.seeds, threads, least_budget);
     const double at_once = one_seed_per_thread(spec, run, run.seeds, threads) ? std::min(threads, run.seeds) : 1;
     const double ways = run.backward ? 2.0 : 1.0;
     const double kept = z.layers * (z.attention_signals() + z.mlp_signals());
@@ -175,9 +178,10 @@ Need formats_need(const Config& config, double passes, int threads) {
   return all;
 }
 
-Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
+Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads, std::optional<double> kept) {
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
-  const Need one = one_need(spec, run, seeds, threads, static_cast<double>(tape_budget(spec, run, seeds, threads)));
+  if (!kept) kept = static_cast<double>(tape_budget(spec, run, seeds, threads, available_bytes(threads)));
+  const Need one = one_need(spec, run, seeds, threads, *kept);
   Need all = one.times(at_once);
   const Sizes z(spec.model);
   const WeightsCost cost = weights_cost(spec, run.dtype, run.backward);

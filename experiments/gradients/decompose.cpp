@@ -65,8 +65,11 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
     const auto i = static_cast<std::size_t>(l);
     const SublayerRule rule = m.rule(l);
     SublayerPass pass(c, {}, l, Pass::forward, Keep::for_the_way_back);
-    if (rule.norm_c) (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));
-    const auto through_c = [&](const Tensor& dx) { return rule.norm_c ? pass.norm_back(Weight::norm_c, dx) : dx; };
+    const auto through_c = [&](const Tensor& dx) {
+      if (!rule.norm_c) return dx;
+      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one way back, which uses it up
+      return pass.norm_back(Weight::norm_c, dx);
+    };
     const Tensor branch = branch_gradient(c, l, stream(i), through_c(gradient(i + 1)));
     skip = c.ops.scale(rule.alpha, through_c(skip));
     rest = c.ops.axpby(rule.alpha, through_c(rest), 1.0, branch);

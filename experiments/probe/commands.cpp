@@ -157,6 +157,13 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     throw;
   }
   text.end();
+  nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
+  if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
+  json["tokenizer"] = input.tokenizer_name;
+  if (!stopped && !file.empty()) {
+    write_file(file, json_text(json, 1) + "\n");
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
+  }
   const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
   if (shown || options.json) {
     if (!options.quiet) print_message(all);
@@ -164,13 +171,6 @@ ExitCode run_generate(const CommonOptions& options, const CheckpointOptions& own
     print_result(all);
   }
   if (stopped) throw Stopped();
-  nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
-  if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
-  json["tokenizer"] = input.tokenizer_name;
-  if (!file.empty()) {
-    write_file(file, json_text(json, 1) + "\n");
-    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
-  }
   if (options.json) print_json(json);
   return ExitCode::ok;
 }

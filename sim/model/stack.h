@@ -15,8 +15,7 @@ struct StackOutput {
 };
 
 /// What a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the signals
-/// inside as long as the budget lasts; the other layers are computed again. The last sublayer's are kept unless the
-/// budget is 0: the way back needs them first, when nothing else of it exists. Results do not depend on the budget.
+/// inside as long as the budget lasts; the other layers are computed again. Results do not depend on the budget.
 struct StackTape {
   std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside sublayers
   const StackContext* context = nullptr;
@@ -36,7 +35,9 @@ StackOutput stack_forward(const StackContext& context, const Tensor& input, cons
 /// forward pass. The tape is used up.
 Tensor stack_backward(StackTape& tape, const Tensor& doutput);
 
-/// The parts of stack_forward: the embedding norm, the sublayers first … end − 1, the final norm.
+/// The parts of stack_forward: the embedding norm, the sublayers first … end − 1, the final norm. Unless the tape's
+/// budget is 0 it keeps the signals of sublayer end − 1 even beyond the budget: the way back needs them first, when
+/// nothing else of it exists.
 Streams enter_stack(const StackContext& context, const Tensor& input, const Hooks& hooks, StackTape* tape);
 Streams pass_sublayers(const StackContext& context, Streams streams, int first, int end, const Hooks& hooks,
                        StackTape* tape);

@@ -123,6 +123,11 @@ class Probe(Checkpoints):
         self.refused(2, "token 1 is 256: expected 0 to 255", "--tokens", "5,256")
         self.refused(2, "--tokens: entry 1 is empty", "--tokens", "5,,2")
         self.refused(2, "--tokens: entry 0 is empty", "--tokens", ",5")
+        self.refused(2, "--tokens: entry 1 is empty", "--tokens", "[5, , 2]")
+        gap = self.folder / "gap"
+        gap.write_text("5 9,,2")
+        self.refused(3, "entry 2 is empty", "--tokens", gap)
+        self.refused(2, "--labels: entry 1 is empty", "--tokens", "5,9", "--labels", "9,,2")
         self.refused(2, "token 0 is -1: expected 0 to 255", "--tokens=-1,3")
         self.refused(2, "no such file", "--tokens", self.folder / "nowhere")
         self.refused(2, "no such file", "--text", self.folder / "nowhere")
