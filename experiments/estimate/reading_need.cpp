@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/weights_choice.h"
@@ -44,14 +45,12 @@ void add_whole(Need& need, const Sizes& z, double s, bool backward) {
   const double largest = z.width * std::max({z.query, z.key, z.hidden});
   const double weights = backward ? std::max(z.attention_weights(), z.mlp_weights()) + largest : largest;
   need.add(s * weights, key_of_weights(z));
-  if (backward) need.add(s * z.classes * z.width, "model.vocab");
 }
 
 /// A matrix's gradient is formed where Gram matrices of the tokens would cost more.
-void add_drawn_in_products(Need& need, const Sizes& z, double s, double t, bool backward) {
-  const bool forms_gradient = backward && t * (z.width + z.hidden) >= 2.0 * z.width * z.hidden;
-  if (forms_gradient) need.add(s * z.width * std::max({z.query, z.key, z.hidden}), key_of_weights(z));
-  if (backward) need.add(s * z.classes * z.width, "model.vocab");
+void add_formed_gradient(Need& need, const Sizes& z, double s, double t) {
+  if (t * (z.width + z.hidden) < 2.0 * z.width * z.hidden) return;
+  need.add(s * z.width * std::max({z.query, z.key, z.hidden}), key_of_weights(z));
 }
 
 /// Numbers drawn for every row that is read, on the way back those of a sublayer, with bases of what its matrices read;
@@ -81,17 +80,24 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   const Sizes z(model);
   const double s = static_cast<double>(size_of(dtype));
   const double t = tokens;
+  const double all = s * t * z.layers * (z.attention_signals() + z.mlp_signals());
+  const bool keeps_all = backward && kept >= all;
   Need need;
   switch (matrices) {
     case MatrixMemory::whole: add_whole(need, z, s, backward); break;
-    case MatrixMemory::drawn_in_products: add_drawn_in_products(need, z, s, t, backward); break;
+    case MatrixMemory::drawn_in_products:
+      if (backward && !keeps_all) add_formed_gradient(need, z, s, t);
+      break;
     case MatrixMemory::none: add_matrix_free(need, z, s, t, backward); break;
   }
   const auto [fewer, inside] = std::minmax({z.attention_signals(), z.mlp_signals()});
-  // On the way back the larger sublayer's gradients, beside the layer's signals.
-  need.add(s * t * ((backward ? fewer + 2.0 * inside : inside) + 6.0 * z.width * z.streams), "input.tokens");
+  // On the way back the larger sublayer's gradients, beside the layer's signals that were computed again. Where all
+  // were kept, those that the gradients replace are gone by then; and what products pack is less than what goes before
+  // them.
+  const double alive = keeps_all ? inside - z.hidden : backward ? fewer + 2.0 * inside : inside;
+  need.add(s * t * (alive + 6.0 * z.width * z.streams), "input.tokens");
   constexpr double packing = 16.0 / 14.0;
-  need.add(s * t * packing * std::max({z.width, z.query, z.hidden}), "input.tokens");
+  if (!keeps_all) need.add(s * t * packing * std::max({z.width, z.query, z.hidden}), "input.tokens");
   constexpr double queries = 256.0;  // of which patterns exist at a time
   need.add(s * t * std::min(t, queries) * std::min<double>(threads, z.heads) * (backward ? 3.0 : 1.0), "input.tokens");
   // Twice: as tensors, and as the vectors that are read from them.
@@ -101,9 +107,9 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   }
   double products = t * (z.attention_weights() + z.mlp_weights()) + 2.0 * t * t * z.query;
   if (backward) {
-    const double all = s * t * z.layers * (z.attention_signals() + z.mlp_signals());
-    need.add(s * t * z.layers * z.width * z.streams, "input.tokens");
+    if (!keeps_all) need.add(s * t * z.layers * z.width * z.streams, "input.tokens");
     need.add(std::min(kept, all), "input.tokens");
+    if (matrices != MatrixMemory::none) need.add(s * z.classes * z.width, "model.vocab");
     if (model.unembedding) need.add(s * 2.0 * t * z.classes, "model.vocab");
     products *= 4.0;  // forward, again, and the gradients of signals and of matrices
     need.operations += 6.0 * t * z.classes * z.width;
@@ -154,7 +160,9 @@ std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds,
   const double allowed =
       run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
-  const double left = allowed / at_once - one_need(spec, run, seeds, threads, 0.0).bytes;
+  const double share = allowed / at_once;
+  const bool fits = one_need(spec, run, seeds, threads, std::numeric_limits<double>::infinity()).bytes <= share;
+  const double left = fits ? share : share - one_need(spec, run, seeds, threads, 0.0).bytes;
   return static_cast<std::size_t>(std::clamp(left, least_budget, 0x1p62));
 }
 
