@@ -277,8 +277,8 @@ class Probe(Checkpoints):
             self.probe("--tokens", ids, "--dump", self.folder, "--force", "--no-theory")
             logits = read_safetensors(self.folder / "activations.safetensors")["logits"][1][-256:]
             self.assertEqual(max(range(256), key=lambda v: logits[v]), r["ids"][n])
-        again = run("generate", self.checkpoint, "--tokens", "5,9,", "--count", 4, "--quiet", "--out", self.folder)
-        self.assertEqual((again.returncode, json.loads((self.folder / "generate.json").read_text())), (0, r))
+        again, code = run_json("generate", self.checkpoint, "--tokens", "5,9,", "--count", 4, "--quiet", "--out", self.folder)
+        self.assertEqual((code, again, json.loads((self.folder / "generate.json").read_text())), (0, r, r))
         self.refused(2, "token 0 is 256", "--tokens", "256", command="generate")
 
 
