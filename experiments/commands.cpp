@@ -74,6 +74,7 @@ void add_commands(CLI::App& app, int& code) {
   power::add_commands(app, code);
   ladder::add_commands(app, code);
   formats::add_commands(app, code);
+  train::add_commands(app, code);
   add_export(app, code);
   refuse_empty_values(app);
 }

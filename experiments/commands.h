@@ -43,6 +43,9 @@ void add_commands(CLI::App& app, int& code);  ///< probe and generate
 namespace certify {
 void add_commands(CLI::App& app, int& code);
 }
+namespace train {
+void add_commands(CLI::App& app, int& code);
+}
 namespace soundness {
 void add_commands(CLI::App& app, int& code);
 }

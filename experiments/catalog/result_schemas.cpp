@@ -15,6 +15,7 @@
 #include "experiments/propagate/propagate.h"
 #include "experiments/results/text_table.h"
 #include "experiments/soundness/soundness.h"
+#include "experiments/train/train.h"
 #include "experiments/verify/report.h"
 
 namespace periscope {
@@ -33,7 +34,8 @@ std::vector<const Schema*> result_schemas() {
           &verify::schema(),
           &probe::schema(),
           &certify::schema(),
-          &soundness::schema()};
+          &soundness::schema(),
+          &train::schema()};
 }
 
 std::string columns_text() {

@@ -5,6 +5,7 @@
 #include "experiments/formats/config.h"
 #include "experiments/gradients/config.h"
 #include "experiments/ladder/ladder.h"
+#include "sim/train/train_spec.h"
 
 namespace periscope {
 
@@ -19,7 +20,8 @@ std::span<const AnySection> sections() {
                                            any_section(converge::section),
                                            any_section(ladder::section),
                                            any_section(formats::section),
-                                           any_section(gradients::gradients_section)};
+                                           any_section(gradients::gradients_section),
+                                           any_section(train_section)};
   return all;
 }
 

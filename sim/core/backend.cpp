@@ -50,4 +50,11 @@ Tensor Backend::normal(Index rows, Index cols, DType dtype, StreamKey key, doubl
   return y;
 }
 
+Tensor Backend::cast(const Tensor& x, DType dtype) const {
+  const Checks check(*this, Op::cast, {{"x", x}});
+  Tensor y = allocated(Op::cast, x.rows(), x.cols(), dtype);
+  do_cast(x, y);
+  return y;
+}
+
 }  // namespace periscope

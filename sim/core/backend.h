@@ -102,6 +102,23 @@ struct GatedGradient {
   Tensor dup;
 };
 
+/// One step of AdamW (Loshchilov and Hutter 2019), decay before the update: step number `step` from 1 on.
+struct AdamRule {
+  double rate;            ///< learning rate
+  double decay;           ///< the share of the parameter that is taken away first: rate · weight decay
+  double beta1, beta2;    ///< of the running means of the gradient and of its square
+  double eps;             ///< added to the root of the mean square
+  double gradient_scale;  ///< on the gradient, as clipping wants it
+  Tensor::Index step;     ///< the means are divided by 1 − beta^step, since they began at 0
+};
+
+/// A parameter and what AdamW remembers of its gradients, each like the parameter.
+struct AdamState {
+  Tensor parameter;
+  Tensor mean;
+  Tensor square;
+};
+
 /// What cross_entropy returns.
 struct CrossEntropy {
   double loss;     ///< mean over the rows that have a label
@@ -141,6 +158,8 @@ class Backend : public Interface {
   [[nodiscard]] std::vector<std::vector<double>> to_host(std::span<const Tensor> tensors) const;
   /// Independent N(0, stddev²): entry i is number i of the stream `key`, whatever the backend.
   [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const;
+  /// The values of x, rounded to dtype.
+  [[nodiscard]] Tensor cast(const Tensor& x, DType dtype) const;
 
   // -- algebra ------------------------------------------------------------------------------------
   // An op called X_backward takes dy = ∂loss/∂y of X and X's inputs, and returns the gradients of these. What X
@@ -238,6 +257,11 @@ class Backend : public Interface {
   /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
   [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const;
 
+  // -- update -------------------------------------------------------------------------------------
+  /// With g = gradient_scale · gradient and t = step: mean ← β₁·mean + (1 − β₁)·g, square ← β₂·square + (1 − β₂)·g²,
+  /// parameter ← (1 − decay)·parameter − rate · (mean/(1 − β₁ᵗ)) / (√(square/(1 − β₂ᵗ)) + eps).
+  [[nodiscard]] AdamState adamw(AdamState state, const Tensor& gradient, const AdamRule& rule) const;
+
   // -- statistics ---------------------------------------------------------------------------------
   /// All numbers that `request` asks for, in one op: f64 [1, n], as StatisticsLayout says. A pass keeps them on the
   /// device in a StatisticsRecord; the ops below bring one statistic to the host at once.
@@ -259,6 +283,7 @@ class Backend : public Interface {
   virtual void do_from_rows(const FillRows& fill, Tensor& y) const = 0;
   [[nodiscard]] virtual std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const = 0;
   virtual void do_normal(StreamKey key, double stddev, Tensor& y) const = 0;
+  virtual void do_cast(const Tensor& x, Tensor& y) const = 0;
 
   // y may share its buffer with the inputs that the public op takes by value.
   virtual void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const = 0;
@@ -305,6 +330,8 @@ class Backend : public Interface {
   virtual void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const = 0;
   /// losses [1, N], f64.
   virtual void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const = 0;
+  /// In place.
+  virtual void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const = 0;
   /// numbers [1, layout.size], f64.
   virtual void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
                           Tensor& numbers) const = 0;

@@ -2,6 +2,8 @@
 
 namespace periscope {
 
+void ComposedBackend::do_cast(const Tensor& x, Tensor& y) const { do_from_host(to_host(x), y); }
+
 void ComposedBackend::do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const {
   const Tensor rows = measure(linear_backward_weight(dy, x), {.squares = true});
   do_linear(rows, constant(1, rows.cols(), DType::f64, 1.0), square);

@@ -21,6 +21,8 @@ constexpr std::array table{std::to_array<OpRow>({
      "the values", f64, none},
     {Op::normal, "normal", "-> [rows, cols]",
      "independent N(0, stddev^2) from a stream", requested, none},
+    {Op::cast, "cast", "x [N, D] -> [N, D]",
+     "the values of x, rounded to the dtype", requested, none},
     {Op::linear, "linear", "x [N, in], w [out, in] -> [N, out]",
      "x w^T", of_inputs, in_dtype},
     {Op::linear_backward_input, "linear_backward_input", "dy [N, out], w [out, in] -> [N, in]",
@@ -79,6 +81,8 @@ constexpr std::array table{std::to_array<OpRow>({
      "-mean log softmax, (p - onehot)/N", of_inputs, in_double},
     {Op::token_losses, "token_losses", "logits [N, V], labels [N] -> N numbers",
      "-log softmax of the label", f64, in_double},
+    {Op::adamw, "adamw", "parameter, mean, square, gradient [N, D] -> parameter, mean, square",
+     "a step of AdamW: decay, then -rate mean/(sqrt(square) + eps), both freed of their start at 0", of_inputs, none},
     {Op::measure, "measure", "x [N, D] -> the statistics asked for",
      "moments, dots, cosine, extremes (sim/core/statistics.h)", f64, in_double},
 })};

@@ -12,6 +12,7 @@ enum class Op {
   from_rows,
   to_host,
   normal,
+  cast,
   linear,
   linear_backward_input,
   linear_backward_weight,
@@ -41,6 +42,7 @@ enum class Op {
   attention_backward,
   cross_entropy,
   token_losses,
+  adamw,
   measure,
 };
 

@@ -14,6 +14,14 @@ struct Fill {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = value; }
 };
 
+/// Rounded once, whatever the two types.
+template <class From, class To>
+struct Cast {
+  const From* x;
+  To* y;
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<To>(static_cast<double>(widen(x[i]))); }
+};
+
 /// Values as elements, in device memory from `to` on.
 template <class T>
 void upload_rounded(const Execution& execution, std::span<const double> values, T* to) {
@@ -89,6 +97,14 @@ std::vector<std::vector<double>> CudaBackend::do_to_host(std::span<const Tensor>
     });
   }
   return values;
+}
+
+void CudaBackend::do_cast(const Tensor& x, Tensor& y) const {
+  with_type(x.dtype(), [&]<class From>(From) {
+    with_type(y.dtype(), [&]<class To>(To) {
+      for_each(execution_, x.size(), Cast<From, To>{data<From>(x), data<To>(y)});
+    });
+  });
 }
 
 }  // namespace PERISCOPE_CUDA_WAY

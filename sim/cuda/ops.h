@@ -37,6 +37,7 @@ class CudaBackend final : public ComposedBackend {
   void do_from_rows(const FillRows& fill, Tensor& y) const override;
   [[nodiscard]] std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const override;
   void do_normal(StreamKey key, double stddev, Tensor& y) const override;
+  void do_cast(const Tensor& x, Tensor& y) const override;
 
   void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override;
   void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override;
@@ -77,6 +78,7 @@ class CudaBackend final : public ComposedBackend {
 
   void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override;
   void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override;
+  void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const override;
   void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
                   Tensor& numbers) const override;
 

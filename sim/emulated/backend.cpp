@@ -1,5 +1,6 @@
 #include "sim/emulated/backend.h"
 
+#include <utility>
 #include <vector>
 
 #include "sim/core/storage.h"
@@ -39,6 +40,7 @@ class EmulatedBackend final : public Backend {
   void do_normal(StreamKey key, double stddev, Tensor& y) const override {
     y = rounded(inner_.normal(y.rows(), y.cols(), y.dtype(), key, stddev));
   }
+  void do_cast(const Tensor& x, Tensor& y) const override { y = inner_.cast(x, y.dtype()); }
   void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override {
     y = rounded(inner_.gather(table, ids));
   }
@@ -201,6 +203,9 @@ class EmulatedBackend final : public Backend {
   }
   void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override {
     losses = inner_.from_host(1, logits.rows(), DType::f64, inner_.token_losses(logits, labels));
+  }
+  void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const override {
+    state = inner_.adamw(std::move(state), gradient, rule);
   }
   void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& /*layout*/,
                   Tensor& numbers) const override {

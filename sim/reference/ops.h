@@ -54,6 +54,7 @@ class ReferenceBackend final : public ComposedBackend {
 
   void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override;
   void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override;
+  void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const override;
   void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
                   Tensor& numbers) const override;
 };

@@ -16,6 +16,9 @@ enum class Stream : std::uint32_t {
   common_input = 101,
   token_ids = 102,
   labels = 103,
+  batches = 104,        ///< places of training windows; `layer` is the step
+  language_laws = 105,  ///< of the synthetic language, and its text
+  language_text = 106,
   // 300 … 399 and 400 … 499: what matrix-free weights draw, see matrix_free_forward and matrix_free_back
   attack_start = 200,  ///< certify's gradient ascent; `layer` is the restart
   attack_ids = 201,    ///< certify's search over token ids; `layer` is the restart

@@ -16,6 +16,9 @@ constexpr std::string_view name_of(Stream stream) {
     case Stream::common_input: return "common_input";
     case Stream::token_ids: return "token_ids";
     case Stream::labels: return "labels";
+    case Stream::batches: return "batches";
+    case Stream::language_laws: return "language_laws";
+    case Stream::language_text: return "language_text";
     case Stream::attack_start: return "attack_start";
     case Stream::attack_ids: return "attack_ids";
     case Stream::verify_case: return "verify_case";

@@ -89,6 +89,8 @@ std::vector<OpCase> make_cases() {
          (void)in.ops.normal(2, -3, in.dtype, {1, 2, Stream{3}}, 1.0);
        },
        "[normal] a tensor cannot be [2, -3]"},
+      {Op::cast, [](In in) -> OpResult { return {{in.ops.cast(in.x, in.dtype)}}; }, 1, 1,
+       [](In in) { (void)in.ops.cast({}, in.dtype); }, "[cast] x holds no elements"},
       {Op::linear, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
        [](In in) { (void)in.ops.linear(in.x, in.kv); }, "[linear] w must be [*, 516], found [67, 258] for x [67, 516]"},
       {Op::linear_backward_input,
@@ -215,6 +217,24 @@ std::vector<OpCase> make_cases() {
        },
        516, 4, [](In in) { (void)in.ops.token_losses(in.x, std::vector<int>(67, 516)); },
        "[token_losses] labels must be from 0 to 515, found 516"},
+      {Op::adamw,
+       [](In in) -> OpResult {
+         // Squares are positive, as a running mean of them is, and not near 0, where the root is steep.
+         const AdamState s = in.ops.adamw(
+             {.parameter = in.x,
+              .mean = in.y,
+              .square = in.ops.axpby(1.0, in.ops.multiply(in.x, in.x), 1.0, in.ops.constant(67, 516, in.dtype, 1.0))},
+             in.y,
+             {.rate = 0.1, .decay = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .gradient_scale = 0.5, .step = 3});
+         return {{s.parameter, s.mean, s.square}};
+       },
+       20, 2,
+       [](In in) {
+         (void)in.ops.adamw(
+             {.parameter = in.x, .mean = in.x, .square = in.x}, in.kv,
+             {.rate = 0.1, .decay = 0.0, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-8, .gradient_scale = 1.0, .step = 1});
+       },
+       "[adamw] gradient must be [67, 516], found [67, 258] for parameter [67, 516], mean [67, 516], square [67, 516]"},
       // Of the kurtosis, a quotient of sums of fourth powers; relative to the squares' sum, the largest number.
       {Op::measure, statistics, 4 * 516, 1, [](In in) { (void)in.ops.measure(in.x, {.dots_with = in.kv}); },
        "[measure] dots_with must be [67, 516], found [67, 258] for x [67, 516]"},

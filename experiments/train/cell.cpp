@@ -1,0 +1,30 @@
+#include "experiments/train/cell.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace periscope::train {
+
+void CellHistory::add(const StepOutcome& outcome) {
+  loss.push_back(outcome.loss);
+  grad_norm.push_back(outcome.grad_norm);
+  last_layer_norm.push_back(outcome.last_layer_norm);
+}
+
+bool CellHistory::is_finite() const {
+  return loss.empty() || (std::isfinite(loss.back()) && std::isfinite(grad_norm.back()));
+}
+
+std::optional<int> divergence_step(const CellHistory& history) {
+  const std::vector<double>& loss = history.loss;
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    if (!std::isfinite(loss[i]) || !std::isfinite(history.grad_norm[i])) return static_cast<int>(i) + 1;
+  }
+  constexpr std::ptrdiff_t enough = 20;
+  const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
+  const std::ptrdiff_t above = last_below - loss.rbegin();
+  if (last_below == loss.rend() || above < enough) return std::nullopt;
+  return static_cast<int>(loss.size() - static_cast<std::size_t>(above)) + 1;
+}
+
+}  // namespace periscope::train

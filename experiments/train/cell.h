@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/train/trainer.h"
+
+namespace periscope::train {
+
+/// One run: a stack, how it is trained, a seed.
+struct TrainCell {
+  StackSpec spec;
+  TrainSpec train;
+  std::uint64_t seed = 0;
+  DType dtype = DType::f32;
+  std::string name;  ///< of its files, as "peri-seed0"
+};
+
+/// What was seen after a step, by the name of the column that it goes to (record.h).
+using RecordedValues = std::map<std::string, std::vector<double>>;
+
+/// The numbers of a run so far.
+struct CellHistory {
+  // One number a step. Behind a step that was not finite there are none.
+  std::vector<double> loss;               ///< [nat]
+  std::vector<double> grad_norm;          ///< before clipping [nat]
+  std::vector<double> last_layer_norm;    ///< of the last layer's gradients, likewise
+  std::map<int, RecordedValues> records;  ///< by step
+
+  void add(const StepOutcome& outcome);
+  /// Whether the last step's loss and gradient are numbers.
+  [[nodiscard]] bool is_finite() const;
+};
+
+/// The first step whose loss or gradient is not finite, or else the first step from which on the loss never again comes
+/// below that of step 1, if there are at least 20 such steps: what has been learned is lost for good. Nothing for a run
+/// that is neither.
+[[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
+
+/// A run that is over.
+struct TrainedCell {
+  TrainCell cell;
+  CellHistory history;
+  ResidentWeights::Parameters parameters;  ///< at its end
+};
+
+}  // namespace periscope::train

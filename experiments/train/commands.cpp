@@ -1,0 +1,83 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "experiments/command/command.h"
+#include "experiments/estimate/fits.h"
+#include "experiments/results/standard_streams.h"
+#include "experiments/train/dump.h"
+#include "experiments/train/train.h"
+#include "sim/backends.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::train {
+namespace {
+
+/// What `train` takes besides the common flags.
+struct TrainFlags {
+  std::string corpus;
+  std::string dump;
+  bool fail_on_divergence = false;
+};
+
+ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
+  TrainConfig config = load(options, own.corpus);
+  if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
+  std::optional<Dump> dump;
+  if (!own.dump.empty()) dump.emplace(config, own.dump, options.force);
+  const Corpus corpus = corpus_of(config);
+  const Resolved all = resolved(config, corpus);
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  std::string states;
+  std::optional<Resumable> resumable;
+  const auto run = [&](Progress& progress) {
+    TrainResult result{.cells = {}, .loss_floor = corpus.loss_floor(config.base.input.tokens), .stopped_early = false};
+    const std::vector<TrainCell> cells = cells_of(config);
+    if (progress.journal() != nullptr) {
+      states = std::filesystem::path(progress.journal()->path()).replace_extension("states").string();
+    }
+    const KeptStates kept{
+        .folder = states, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
+          resumable.emplace(fmt::format("states of the runs are kept in {}\n", printable(states)));
+        }};
+    progress.begin("train", static_cast<int>(cells.size()) * config.train.steps);
+    result.stopped_early = until_stopped([&] {
+      run_cells(*ops, cells, corpus, kept, progress,
+                [&](TrainedCell cell) { result.cells.push_back(std::move(cell)); });
+    });
+    return result;
+  };
+  const auto publish_result = [&](const TrainResult& result) {
+    if (dump) dump->write(*ops, result.cells.front(), corpus);
+    const bool diverged =
+        std::ranges::any_of(result.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
+    const ExitCode code =
+        publish("train", options, config.run.out, columns(config, result, provenance(config, all)), table(result),
+                diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok);
+    if (!states.empty()) std::filesystem::remove_all(states);
+    return code;
+  };
+  return periscope::run_cells(options, train_need(config, omp_get_max_threads()), "train", config.run.out, all, run,
+                              publish_result);
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  const auto own = std::make_shared<TrainFlags>();
+  CLI::App* command = add_skipping_command(
+      app, code, "train", "Train twins, stacks that differ in their placement alone; record their signals",
+      [=](const CommonOptions& options) { return run_train(options, *own); });
+  command->add_option("--corpus", own->corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus");
+  command->add_option("--dump", own->dump,
+                      "Folder for the batches, the weights before and after, and every step's loss, in f64; one "
+                      "placement and one seed");
+  command->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a run diverged");
+}
+
+}  // namespace periscope::train

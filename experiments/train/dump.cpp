@@ -1,0 +1,77 @@
+#include "experiments/train/dump.h"
+
+#include <fmt/format.h>
+
+#include "experiments/results/json_text.h"
+#include "experiments/results/tensor_dump.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/error.h"
+
+namespace periscope::train {
+namespace {
+
+enum File : std::size_t { initial, final_weights, batches, steps, configuration };
+const std::vector<std::string> file_names{"initial.safetensors", "final.safetensors", "batches.safetensors",
+                                          "steps.safetensors", "config.json"};
+
+std::string checked(const TrainConfig& config, const std::string& folder) {
+  const std::size_t stacks = config.stacks().size();
+  if (stacks != 1 || config.run.seeds != 1) {
+    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
+                                  folder, stacks, config.run.seeds));
+  }
+  return folder;
+}
+
+void write_parameters(const Backend& ops, const ResidentWeights::Parameters& parameters, OutputFile& output) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [id, x] : parameters) {
+    std::vector<std::int64_t> shape{x.rows(), x.cols()};
+    if (id.part != ParameterId::Part::matrix) shape = {x.cols()};  // gains and biases are vectors
+    entries.push_back({name_of(id), SafetensorsType::f64, shape});
+  }
+  TensorFile file(ops, output, entries);
+  for (const auto& [id, x] : parameters) file.put(name_of(id), x);
+  file.close();
+}
+
+void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
+  const TrainSpec& train = cell.train;
+  const int length = cell.spec.input.tokens + 1;
+  TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
+  std::vector<int> all;
+  for (int step = 1; step <= train.steps; ++step) {
+    const Windows batch = training_batch(corpus, length, train.batch, cell.seed, step);
+    all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  file.put("tokens", all);
+  file.close();
+}
+
+void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
+  const auto count = static_cast<std::int64_t>(history.loss.size());
+  TensorFile file(ops, output, {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
+  file.put("loss", history.loss);
+  file.put("grad_norm", history.grad_norm);
+  file.close();
+}
+
+}  // namespace
+
+Dump::Dump(const TrainConfig& config, const std::string& folder, bool overwrite)
+    : files_(checked(config, folder), file_names, overwrite) {}
+
+void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
+  const TrainCell& cell = trained.cell;
+  const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, cell.dtype, cell.seed));
+  write_parameters(ops, fresh.parameters(), files_.file(initial));
+  write_parameters(ops, trained.parameters, files_.file(final_weights));
+  write_batches(ops, cell, corpus, files_.file(batches));
+  write_steps(ops, trained.history, files_.file(steps));
+  nlohmann::ordered_json resolved = resolved_json(cell.spec);
+  resolved["train"] = section_json(train_section, cell.train);
+  files_.file(configuration).write_at(0, json_text(resolved, 2) + "\n");
+  files_.commit();
+}
+
+}  // namespace periscope::train

@@ -1,0 +1,73 @@
+#include "experiments/train/run_cell.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/command/progress.h"
+#include "experiments/train/record.h"
+
+namespace periscope::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Writes a state when enough time has passed since the last one: ten seconds, or fifty times what writing took.
+class Keeper {
+ public:
+  Keeper(const Backend& ops, const StateFile* file, const std::function<void()>& on_state)
+      : ops_(ops), file_(file), on_state_(on_state) {}
+  void keep(const Trainer& trainer, const CellHistory& history) {
+    if (file_ == nullptr) return;
+    const Clock::time_point begin = Clock::now();
+    file_->write(ops_, trainer.state(), history);
+    if (on_state_) on_state_();
+    const Clock::time_point end = Clock::now();
+    next_ = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
+  }
+  void keep_if_due(const Trainer& trainer, const CellHistory& history) {
+    if (Clock::now() >= next_) keep(trainer, history);
+  }
+
+ private:
+  const Backend& ops_;
+  const StateFile* file_;
+  const std::function<void()>& on_state_;
+  Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
+};
+
+}  // namespace
+
+TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus, const StateFile* state,
+                     const CellCallbacks& callbacks) {
+  Trainer trainer(ops, cell.spec, cell.train, corpus, cell.seed, cell.dtype);
+  const Recorder recorder(ops, cell.spec, cell.train, corpus);
+  CellHistory history;
+  if (auto kept = state != nullptr ? state->read(ops, trainer.state()) : std::nullopt) {
+    trainer.restore(std::move(kept->state));
+    history = std::move(kept->history);
+    if (callbacks.on_state) callbacks.on_state();
+    for (int step = 0; step < trainer.steps() && callbacks.on_step; ++step) callbacks.on_step();
+  }
+  Keeper keeper(ops, state, callbacks.on_state);
+  const auto record_if_due = [&] {
+    const int step = trainer.steps();
+    if (is_recorded(cell.train, step) && !history.records.contains(step)) {
+      history.records[step] = recorder.record(trainer.weights());
+    }
+  };
+  record_if_due();
+  while (trainer.steps() < cell.train.steps && history.is_finite()) {
+    if (callbacks.stop_requested && callbacks.stop_requested()) {
+      keeper.keep(trainer, history);
+      throw Stopped();
+    }
+    history.add(trainer.step());
+    record_if_due();
+    keeper.keep_if_due(trainer, history);
+    if (callbacks.on_step) callbacks.on_step();
+  }
+  keeper.keep(trainer, history);
+  return {.cell = cell, .history = std::move(history), .parameters = trainer.weights().parameters()};
+}
+
+}  // namespace periscope::train

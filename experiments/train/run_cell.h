@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+
+#include "experiments/train/cell.h"
+#include "experiments/train/state_file.h"
+
+namespace periscope::train {
+
+/// Whom a run tells what it does, and asks. Any may be empty.
+struct CellCallbacks {
+  std::function<bool()> stop_requested;  ///< whether to stop early
+  std::function<void()> on_step;         ///< a step was done, or read from the state file
+  std::function<void()> on_state;        ///< there is a state from which the run can go on
+};
+
+/// Trains one stack from its random weights, or from where its state file says that it was, to the end; a loss or
+/// gradient that is not finite ends it. The state is written every few seconds, in 2 % of the time or less, and at the
+/// end. Every number depends on the cell alone. Throws Stopped, the state being written, when it is asked to stop.
+[[nodiscard]] TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus,
+                                   const StateFile* state, const CellCallbacks& callbacks);
+
+}  // namespace periscope::train

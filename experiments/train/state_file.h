@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "experiments/train/cell.h"
+
+namespace periscope::train {
+
+/// Where a run keeps all that it goes on from, to the last bit: a safetensors file with the parameters, what the
+/// optimizer remembers, and the history. It is replaced as a whole, so that a process that dies leaves the state before
+/// or the one after. `identity` says what the run depends on; the file counts for no other.
+class StateFile {
+ public:
+  StateFile(std::string path, std::string identity) : path_(std::move(path)), identity_(std::move(identity)) {}
+
+  struct Content {
+    TrainingState state;
+    CellHistory history;
+  };
+  /// Nothing if there is no file, or one of another run. Throws InputError for a file that is damaged.
+  [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
+  /// Throws Error (run-time failure), and leaves the file as it was, where the system refuses.
+  void write(const Backend& ops, const TrainingState& state, const CellHistory& history) const;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::string identity_;
+};
+
+}  // namespace periscope::train

@@ -1,0 +1,136 @@
+#include "experiments/train/train.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "experiments/results/json_text.h"
+#include "experiments/results/sha256.h"
+#include "sim/spec/first_exception.h"
+
+namespace periscope::train {
+namespace {
+
+/// Letters, digits and dashes of a placement's label, for names of files.
+std::string file_word(const std::string& label) {
+  std::string word;
+  for (const char c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+';
+    if (plain) word += c;
+  }
+  return word;
+}
+
+/// All that a cell's numbers depend on, apart from the corpus and the program.
+std::string identity_of(const TrainCell& cell) {
+  nlohmann::ordered_json json = resolved_json(cell.spec, true);
+  json["train"] = section_json(train_section, cell.train);
+  json["seed"] = cell.seed;
+  json["dtype"] = name_of(cell.dtype);
+  return json_text(json);
+}
+
+/// Hands results on in the order of the list, whatever the order in which they come.
+class InOrder {
+ public:
+  explicit InOrder(const std::function<void(TrainedCell)>& use) : use_(use) {}
+  void put(std::size_t index, TrainedCell cell) {
+    waiting_.emplace(index, std::move(cell));
+    for (auto it = waiting_.find(next_); it != waiting_.end(); it = waiting_.find(next_)) {
+      use_(std::move(it->second));
+      waiting_.erase(it);
+      ++next_;
+    }
+  }
+
+ private:
+  const std::function<void(TrainedCell)>& use_;
+  std::map<std::size_t, TrainedCell> waiting_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::vector<TrainCell> cells_of(const TrainConfig& config) {
+  std::vector<TrainCell> cells;
+  for (const StackSpec& spec : config.stacks()) {
+    for (int s = 0; s < config.run.seeds; ++s) {
+      const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(s);
+      cells.push_back({.spec = spec,
+                       .train = config.train,
+                       .seed = seed,
+                       .dtype = config.run.dtype,
+                       .name = fmt::format("{}-seed{}", file_word(placement_label(spec)), seed)});
+    }
+  }
+  return cells;
+}
+
+Need train_need(const TrainConfig& config, int threads) {
+  const StackSpec spec = config.stacks().front();
+  double parameters = 0.0;
+  for (const ParameterId& id : trained_parameters(spec)) {
+    if (is_norm(id.weight)) continue;
+    const WeightShape shape = shape_of(spec.model, id.weight);
+    parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
+  }
+  const double cells = static_cast<double>(config.placements.size()) * config.run.seeds;
+  const double at_once = cells < threads ? 1.0 : threads;
+  const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
+  Need one = pass_need(spec.model, tokens, config.run.dtype, true, threads, MatrixMemory::drawn_in_products,
+                       std::numeric_limits<double>::infinity());
+  constexpr double copies = 5.0;  // the weights, their gradients, two running means, and one that is being written
+  one.add(copies * parameters * static_cast<double>(size_of(config.run.dtype)), "model.width");
+  one.operations *= 0.75;  // nothing is computed again
+  Need all = one.times(at_once);
+  all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
+  // The weights of finished cells stay until they are written.
+  all.add(cells * parameters * static_cast<double>(size_of(config.run.dtype)), "run.seeds");
+  return all;
+}
+
+void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus, const KeptStates& states,
+               Progress& progress, const std::function<void(TrainedCell)>& use) {
+  std::mutex mutex;
+  InOrder results(use);
+  bool told = false;
+  const auto run = [&](std::size_t i) {
+    const TrainCell& cell = cells[i];
+    std::optional<StateFile> state;
+    if (!states.folder.empty()) {
+      state.emplace(fmt::format("{}/{}.safetensors", states.folder, cell.name),
+                    sha256_hex(states.identity + identity_of(cell)));
+    }
+    const CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested(); },
+                                  .on_step =
+                                      [&] {
+                                        const std::lock_guard lock(mutex);
+                                        progress.step(cell.name);
+                                      },
+                                  .on_state =
+                                      [&] {
+                                        const std::lock_guard lock(mutex);
+                                        if (!told && states.on_first) states.on_first();
+                                        told = true;
+                                      }};
+    TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
+    const std::lock_guard lock(mutex);
+    progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
+    results.put(i, std::move(trained));
+  };
+  const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+  const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < beside; ++i) failure.run([&] { run(i); });
+  failure.rethrow();
+  for (std::size_t i = beside; i < cells.size(); ++i) run(i);
+}
+
+}  // namespace periscope::train

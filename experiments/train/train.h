@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/command/progress.h"
+#include "experiments/estimate/need.h"
+#include "experiments/results/columns.h"
+#include "experiments/train/config.h"
+#include "experiments/train/run_cell.h"
+
+namespace periscope::train {
+
+/// What `train` did: every placement with every seed, placements outermost.
+struct TrainResult {
+  std::vector<TrainedCell> cells;
+  std::optional<double> loss_floor;  ///< of the corpus, if it is known [nat]
+  bool stopped_early = false;
+};
+
+/// The runs of a configuration.
+[[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
+
+/// Where the states of runs are kept, and who is told of the first one. `folder` "": nowhere.
+struct KeptStates {
+  std::string folder;
+  std::string identity;  ///< of all of them: what they depend on besides the run
+  std::function<void()> on_first = {};
+};
+
+/// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
+/// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
+void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus, const KeptStates& states,
+               Progress& progress, const std::function<void(TrainedCell)>& use);
+
+/// Weights, gradients and what the optimizer remembers, the signals of a micro-batch, of all cells that run at one
+/// time.
+[[nodiscard]] Need train_need(const TrainConfig& config, int threads);
+
+[[nodiscard]] std::string table(const TrainResult& result);
+[[nodiscard]] const Schema& schema();
+[[nodiscard]] Columns columns(const TrainConfig& config, const TrainResult& result,
+                              const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope::train

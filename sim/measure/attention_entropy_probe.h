@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+#include "sim/model/context.h"
+#include "sim/model/hooks.h"
+
+namespace periscope {
+
+/// Records, for every layer of one forward pass, the entropy −Σ_s A_ts ln A_ts of the attention pattern A: mean over
+/// query heads and over the tokens that see at least two, in nat; NaN if there is no such token. It is ln n where a
+/// token looks at n tokens alike, and 0 where it looks at one. Patterns are computed once more, from queries and keys,
+/// on the host and in double.
+class AttentionEntropyProbe final : public SignalRecorder {
+ public:
+  explicit AttentionEntropyProbe(const StackContext& context);
+  void on_signal(const Emission& at, const Tensor& x) override;
+  /// By layer.
+  [[nodiscard]] const std::vector<double>& entropies() const { return entropies_; }
+
+ private:
+  const StackContext& context_;
+  Tensor queries_;  // of the attention module that is passed just now
+  std::vector<double> entropies_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,134 @@
+#include "sim/train/corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "sim/files/mapped_file.h"
+#include "sim/random/philox.h"
+#include "sim/spec/error.h"
+#include "sim/train/synthetic_language.h"
+#include "sim/train/train_spec.h"
+
+namespace periscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw InputError(fmt::format("train.corpus = {}: {}", path, reason));
+}
+
+/// The files of a corpus in the order in which they are read.
+std::vector<std::string> files_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error) refuse(path, error.message());
+  if (!fs::is_directory(status)) return {path};
+  std::vector<std::string> files;
+  fs::recursive_directory_iterator entries(path, error);
+  if (error) refuse(path, error.message());
+  for (const fs::recursive_directory_iterator end; entries != end; entries.increment(error)) {
+    if (error) break;
+    std::error_code unknown;
+    if (fs::is_directory(entries->status(unknown))) continue;
+    files.push_back(entries->path().string());
+  }
+  if (error) refuse(path, error.message());
+  std::ranges::sort(files);
+  if (files.empty()) refuse(path, "expected files, found an empty folder");
+  return files;
+}
+
+void append_file(const std::string& corpus, const std::string& path, std::vector<std::uint8_t>& tokens) {
+  const MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.size() > Corpus::most - tokens.size()) {
+    refuse(corpus, fmt::format("expected at most {} bytes, found more", Corpus::most));
+  }
+  const auto at = tokens.size();
+  tokens.resize(at + bytes.size());
+  constexpr std::size_t piece = std::size_t{1} << 24U;
+  for (std::size_t first = 0; first < bytes.size(); first += piece) {
+    file.check_unchanged();
+    const std::span<const std::byte> part = bytes.subspan(first, std::min(piece, bytes.size() - first));
+    std::ranges::transform(part, tokens.begin() + static_cast<std::ptrdiff_t>(at + first),
+                           [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+  }
+  file.check_unchanged();
+}
+
+Windows windows_at(std::span<const std::uint8_t> tokens, int length, std::span<const int> places) {
+  Windows windows{.tokens = {}, .length = length};
+  windows.tokens.reserve(places.size() * static_cast<std::size_t>(length));
+  for (const int place : places) {
+    const auto window = tokens.subspan(static_cast<std::size_t>(place), static_cast<std::size_t>(length));
+    windows.tokens.insert(windows.tokens.end(), window.begin(), window.end());
+  }
+  return windows;
+}
+
+std::vector<int> parts(const Windows& windows, int first, int count, int skipped) {
+  std::vector<int> all;
+  all.reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(windows.length - 1));
+  for (int w = first; w < first + count; ++w) {
+    const auto begin = windows.tokens.begin() + static_cast<std::ptrdiff_t>(w) * windows.length + skipped;
+    all.insert(all.end(), begin, begin + windows.length - 1);
+  }
+  return all;
+}
+
+}  // namespace
+
+Corpus::Corpus(const std::string& path, double validation, int window, int vocab) {
+  synthetic_ = path == synthetic_corpus;
+  if (synthetic_) {
+    tokens_ = SyntheticLanguage().text(synthetic_length);
+  } else {
+    for (const std::string& file : files_of(path)) append_file(path, file, tokens_);
+  }
+  const auto held = static_cast<std::size_t>(validation * static_cast<double>(tokens_.size()));
+  training_ = tokens_.size() - held;
+  const auto needed = static_cast<std::size_t>(window);
+  if (training_ < needed || held < needed) {
+    refuse(path,
+           fmt::format("too short: {} bytes to train on and {} for validation; expected at least input.tokens + 1 "
+                       "= {} of each",
+                       training_, held, window));
+  }
+  const auto wrong = std::ranges::find_if(tokens_, [&](std::uint8_t token) { return token >= vocab; });
+  if (wrong != tokens_.end()) {
+    refuse(path, fmt::format("byte {} at {}: expected tokens below model.vocab = {}", *wrong, wrong - tokens_.begin(),
+                             vocab));
+  }
+}
+
+std::optional<double> Corpus::loss_floor(int labels) const {
+  if (!synthetic_) return std::nullopt;
+  return SyntheticLanguage().loss_floor(labels);
+}
+
+std::vector<int> Windows::inputs(int first, int count) const { return parts(*this, first, count, 0); }
+
+std::vector<int> Windows::labels(int first, int count) const { return parts(*this, first, count, 1); }
+
+Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step) {
+  std::vector<int> places(static_cast<std::size_t>(batch));
+  fill_uniform_int({seed, static_cast<std::uint32_t>(step), Stream::batches},
+                   static_cast<int>(corpus.training().size()) - length + 1, places);
+  return windows_at(corpus.training(), length, places);
+}
+
+Windows held_out(const Corpus& corpus, int length, int count) {
+  std::vector<int> places;
+  const auto last = static_cast<double>(corpus.validation().size() - static_cast<std::size_t>(length));
+  for (int i = 0; i < count; ++i) {
+    places.push_back(static_cast<int>(count > 1 ? last * i / (count - 1) : 0.0));
+  }
+  return windows_at(corpus.validation(), length, places);
+}
+
+}  // namespace periscope

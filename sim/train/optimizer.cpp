@@ -1,0 +1,33 @@
+#include "sim/train/optimizer.h"
+
+#include <utility>
+
+namespace periscope {
+
+Tensor Optimizer::updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step) {
+  const double rate = learning_rate(train_, step);
+  const double decay = id.part == ParameterId::Part::matrix ? rate * train_.weight_decay : 0.0;
+  Remembered& remembered = memory_[id];
+  const auto zeros = [&] { return ops_.constant(parameter.rows(), parameter.cols(), parameter.dtype(), 0.0); };
+  if (remembered.mean.empty()) remembered.mean = zeros();
+  if (train_.optimizer == OptimizerKind::sgd) {
+    remembered.mean = ops_.axpby(train_.momentum, std::exchange(remembered.mean, {}), scale, gradient);
+    return ops_.axpby(1.0 - decay, std::move(parameter), -rate, remembered.mean);
+  }
+  if (remembered.square.empty()) remembered.square = zeros();
+  AdamState state = ops_.adamw({.parameter = std::move(parameter),
+                                .mean = std::exchange(remembered.mean, {}),
+                                .square = std::exchange(remembered.square, {})},
+                               gradient,
+                               {.rate = rate,
+                                .decay = decay,
+                                .beta1 = train_.beta1,
+                                .beta2 = train_.beta2,
+                                .eps = train_.eps,
+                                .gradient_scale = scale,
+                                .step = step});
+  remembered = {.mean = std::move(state.mean), .square = std::move(state.square)};
+  return std::move(state.parameter);
+}
+
+}  // namespace periscope

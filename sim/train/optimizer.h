@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+
+#include "sim/core/backend.h"
+#include "sim/spec/weight.h"
+#include "sim/train/train_spec.h"
+
+namespace periscope {
+
+/// What an optimizer remembers of a parameter's gradients, each like the parameter: AdamW's running means of the
+/// gradient and of its square, or the momentum of SGD, whose `square` is empty.
+struct Remembered {
+  Tensor mean;
+  Tensor square;
+};
+
+/// AdamW (Backend::adamw), or SGD with momentum: m ← momentum·m + g, p ← (1 − rate·decay)·p − rate·m, which begins with
+/// m = 0. The decay is that of matrices and tables; gains and biases have none.
+class Optimizer {
+ public:
+  using Memory = std::map<ParameterId, Remembered>;
+
+  /// The backend outlives this.
+  Optimizer(const Backend& ops, const TrainSpec& train) : ops_(ops), train_(train) {}
+
+  /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`.
+  [[nodiscard]] Tensor updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step);
+
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+  /// Goes on from what was remembered.
+  void set_memory(Memory memory) { memory_ = std::move(memory); }
+
+ private:
+  const Backend& ops_;
+  TrainSpec train_;
+  Memory memory_;
+};
+
+}  // namespace periscope

@@ -1,0 +1,60 @@
+#include "sim/train/spikes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace periscope {
+namespace {
+
+constexpr std::size_t window = 128;
+constexpr double deviations = 6.0;
+
+double median(std::vector<double> values) {
+  const std::size_t middle = values.size() / 2;
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(middle));
+  const double upper = values[middle];
+  if (values.size() % 2 == 1) return upper;
+  return 0.5 * (upper + *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle)));
+}
+
+}  // namespace
+
+std::vector<int> olmo_spikes(std::span<const double> series) {
+  constexpr double no_spread = 1e-10;
+  std::vector<int> steps;
+  for (std::size_t i = window; i < series.size(); ++i) {
+    const std::span<const double> before = series.subspan(i - window, window);
+    double mean = 0.0;
+    for (const double x : before) mean += x / static_cast<double>(window);
+    double variance = 0.0;
+    for (const double x : before) variance += (x - mean) * (x - mean) / static_cast<double>(window);
+    const double spread = std::sqrt(variance);
+    if (spread >= no_spread && series[i] > mean + deviations * spread) steps.push_back(static_cast<int>(i) + 1);
+  }
+  return steps;
+}
+
+std::vector<int> robust_spikes(std::span<const double> series) {
+  constexpr std::size_t fewest = 16;
+  constexpr double normal_over_mad = 1.4826;
+  std::vector<int> steps;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    if (!std::isfinite(series[i])) {
+      steps.push_back(static_cast<int>(i) + 1);
+      continue;
+    }
+    const std::size_t count = std::min(window, i);
+    if (count < fewest) continue;
+    std::vector<double> before;
+    for (const double x : series.subspan(i - count, count)) {
+      if (std::isfinite(x)) before.push_back(x);
+    }
+    if (before.size() < fewest) continue;
+    const double middle = median(before);
+    for (double& x : before) x = std::abs(x - middle);
+    if (series[i] > middle + deviations * normal_over_mad * median(before)) steps.push_back(static_cast<int>(i) + 1);
+  }
+  return steps;
+}
+
+}  // namespace periscope

@@ -1,0 +1,107 @@
+#include "sim/train/synthetic_language.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "sim/random/philox.h"
+
+namespace periscope {
+namespace {
+
+constexpr int n = SyntheticLanguage::symbols;
+constexpr auto count = static_cast<std::size_t>(n);
+
+/// A uniform number in [0, 1).
+double uniform(PhiloxEngine& engine) { return 0x1p-32 * engine(); }
+
+/// Adds half of Zipf's law, its symbols in an order that the engine draws.
+void add_law(PhiloxEngine& engine, double* chances) {
+  std::array<int, count> order{};
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = count - 1; i > 0; --i) {  // Fisher and Yates
+    std::swap(order[i], order[static_cast<std::size_t>(uniform(engine) * static_cast<double>(i + 1))]);
+  }
+  double sum = 0.0;
+  for (int rank = 1; rank <= n; ++rank) sum += 1.0 / (rank * rank);
+  for (int rank = 1; rank <= n; ++rank) {
+    chances[order[static_cast<std::size_t>(rank - 1)]] += 0.5 / (rank * rank) / sum;
+  }
+}
+
+double entropy(const double* chances) {
+  double sum = 0.0;
+  for (int c = 0; c < n; ++c) sum -= chances[c] > 0.0 ? chances[c] * std::log(chances[c]) : 0.0;
+  return sum;
+}
+
+/// The symbol in whose part of [0, 1) the number lies, by cumulated chances.
+int symbol_at(const double* cumulated, double number) {
+  return static_cast<int>(
+      std::min<std::ptrdiff_t>(n - 1, std::upper_bound(cumulated, cumulated + n, number) - cumulated));
+}
+
+}  // namespace
+
+SyntheticLanguage::SyntheticLanguage() : next_(count * count * count), pairs_(count * count, 1.0 / (n * n)) {
+  PhiloxEngine laws({0, 0, Stream::language_laws});
+  std::vector<double> by_last(count * count);
+  for (int b = 0; b < n; ++b) add_law(laws, by_last.data() + place(0, b));
+  for (int a = 0; a < n; ++a) {
+    for (int b = 0; b < n; ++b) {
+      double* chances = next_.data() + place(a, b);
+      std::copy_n(by_last.data() + place(0, b), n, chances);
+      add_law(laws, chances);
+    }
+  }
+  // Every symbol may follow every pair with a chance of at least 1/3300, so the chain forgets its beginning quickly.
+  for (double change = 1.0; change > 1e-15;) {
+    std::vector<double> after(pairs_.size(), 0.0);
+    for (int a = 0; a < n; ++a) {
+      for (int b = 0; b < n; ++b) {
+        for (int c = 0; c < n; ++c) after[static_cast<std::size_t>(b * n + c)] += chance(a, b) * chance(a, b, c);
+      }
+    }
+    change = 0.0;
+    for (std::size_t i = 0; i < after.size(); ++i) change = std::max(change, std::abs(after[i] - pairs_[i]));
+    pairs_ = std::move(after);
+  }
+  for (int b = 0; b < n; ++b) {
+    std::array<double, count> mixture{};
+    double total = 0.0;
+    for (int a = 0; a < n; ++a) {
+      total += chance(a, b);
+      rate_ += chance(a, b) * entropy(next_.data() + place(a, b));
+      for (int c = 0; c < n; ++c) mixture[static_cast<std::size_t>(c)] += chance(a, b) * chance(a, b, c);
+    }
+    for (double& x : mixture) x /= total;
+    after_one_ += total * entropy(mixture.data());
+  }
+}
+
+std::vector<std::uint8_t> SyntheticLanguage::text(std::size_t length) const {
+  std::vector<double> cumulated = next_;
+  for (std::size_t first = 0; first < cumulated.size(); first += count) {
+    std::partial_sum(cumulated.begin() + static_cast<std::ptrdiff_t>(first),
+                     cumulated.begin() + static_cast<std::ptrdiff_t>(first + count),
+                     cumulated.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  std::vector<double> starts(pairs_.size());
+  std::partial_sum(pairs_.begin(), pairs_.end(), starts.begin());
+  PhiloxEngine draws({0, 0, Stream::language_text});
+  const auto pair = static_cast<int>(std::min<std::ptrdiff_t>(
+      n * n - 1, std::upper_bound(starts.begin(), starts.end(), uniform(draws)) - starts.begin()));
+  int a = pair / n;
+  int b = pair % n;
+  std::vector<std::uint8_t> text(length);
+  for (std::uint8_t& symbol : text) {
+    symbol = static_cast<std::uint8_t>(a);
+    const int c = symbol_at(cumulated.data() + place(a, b), uniform(draws));
+    a = b;
+    b = c;
+  }
+  return text;
+}
+
+}  // namespace periscope

@@ -1,0 +1,61 @@
+#include "sim/train/train_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+// clang-format off
+constexpr Key<TrainSpec> train_keys[] = {
+    {.name = "corpus", .field = &TrainSpec::corpus, .meaning = "file or folder, whose bytes are the tokens; synthetic: the built-in language of known entropy rate"},
+    {.name = "validation", .field = &TrainSpec::validation, .range = between(0, 1), .meaning = "last share of the tokens, never trained on"},
+    {.name = "record_every", .field = &TrainSpec::record_every, .range = at_least(1), .unit = "steps", .meaning = "between records; steps 0, 1, 2, 5, 10, 20, 50 and the last one are recorded too"},
+    {.name = "record_sequences", .field = &TrainSpec::record_sequences, .range = from_to(1, 4096), .meaning = "held-out sequences that every record reads"},
+    {.name = "accumulate", .field = &TrainSpec::accumulate, .range = at_least(1), .meaning = "micro-batches per step; divides batch"},
+    {.name = "steps", .field = &TrainSpec::steps, .range = from_to(1, 100'000'000), .meaning = "steps of the optimizer"},
+    {.name = "batch", .field = &TrainSpec::batch, .range = from_to(1, 1 << 20), .meaning = "sequences of input.tokens per step"},
+    {.name = "optimizer", .field = word_field<&TrainSpec::optimizer, optimizer_names>(), .meaning = "adamw, or sgd with momentum; both with decoupled decay"},
+    {.name = "lr", .field = &TrainSpec::lr, .range = at_least(0), .meaning = "highest learning rate"},
+    {.name = "warmup", .field = &TrainSpec::warmup, .range = from_to(0, 1), .meaning = "share of the steps in which the rate rises from 0"},
+    {.name = "schedule", .field = word_field<&TrainSpec::schedule, schedule_names>(), .meaning = "after the warm-up: cosine down to lr/10, or constant"},
+    {.name = "beta1", .field = &TrainSpec::beta1, .range = from_to(0, 0.999999), .meaning = "of adamw's mean gradient"},
+    {.name = "beta2", .field = &TrainSpec::beta2, .range = from_to(0, 0.999999999), .meaning = "of adamw's mean square"},
+    {.name = "eps", .field = &TrainSpec::eps, .range = above(0), .meaning = "of adamw, added to the root of the mean square"},
+    {.name = "momentum", .field = &TrainSpec::momentum, .range = from_to(0, 0.999999), .meaning = "of sgd"},
+    {.name = "weight_decay", .field = &TrainSpec::weight_decay, .range = at_least(0), .meaning = "times the step's rate, on matrices and tables"},
+    {.name = "clip", .field = &TrainSpec::clip, .range = at_least(0), .meaning = "largest norm of all gradients together; 0: none"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<TrainSpec> train_section{"train", train_keys};
+
+void validate(const TrainSpec& train) {
+  require_ranges(train_section, train);
+  if (train.batch % train.accumulate != 0) {
+    throw ConfigError(
+        fmt::format("train.accumulate = {}: expected a divisor of train.batch = {}", train.accumulate, train.batch));
+  }
+}
+
+double learning_rate(const TrainSpec& train, int step) {
+  const int rising = std::max(1, static_cast<int>(std::lround(train.warmup * train.steps)));
+  if (step <= rising) return train.lr * step / rising;
+  if (train.schedule == ScheduleKind::constant) return train.lr;
+  const double done = static_cast<double>(step - rising) / (train.steps - rising);
+  return train.lr * (0.1 + 0.45 * (1.0 + std::cos(std::numbers::pi * done)));
+}
+
+bool is_recorded(const TrainSpec& train, int step) {
+  constexpr int first[] = {0, 1, 2, 5, 10, 20, 50};
+  return step % train.record_every == 0 || step == train.steps || std::ranges::find(first, step) != std::end(first);
+}
+
+}  // namespace periscope

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "sim/spec/key.h"
+
+namespace periscope {
+
+enum class OptimizerKind { adamw, sgd };
+enum class ScheduleKind { cosine, constant };
+inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
+inline constexpr std::array<std::string_view, 2> schedule_names{"cosine", "constant"};
+
+/// The corpus that is no file: the built-in language (sim/train/synthetic_language.h).
+inline constexpr std::string_view synthetic_corpus = "synthetic";
+
+/// [train] of the configuration: how a stack is trained, and when it is looked at.
+struct TrainSpec {
+  std::string corpus = std::string(synthetic_corpus);  ///< a file or a folder, whose bytes are the tokens
+  double validation = 0.1;                             ///< last share of the tokens, never trained on
+  int record_every = 100;    ///< steps between records; the first, the last and the steps 1, 2, 5, 10, 20, 50 too
+  int record_sequences = 4;  ///< sequences of held-out tokens that every record reads
+  int accumulate = 1;        ///< micro-batches per step
+  int steps = 1000;
+  int batch = 16;  ///< sequences of input.tokens per step, over all micro-batches
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double lr = 2e-3;     ///< the highest learning rate
+  double warmup = 0.1;  ///< share of the steps in which the rate rises
+  ScheduleKind schedule = ScheduleKind::cosine;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.033;
+  double clip = 1.0;  ///< largest norm of all gradients together; 0: none
+
+  bool operator==(const TrainSpec&) const = default;
+};
+
+extern const Section<TrainSpec> train_section;
+
+/// Throws ConfigError for a batch that does not fall into the micro-batches.
+void validate(const TrainSpec& train);
+
+/// The learning rate of step s = 1 … steps. With W = max(1, round(warmup·steps)): s/W·lr up to s = W; then lr, or for
+/// the cosine schedule lr·(0.1 + 0.45·(1 + cos π(s − W)/(steps − W))), which ends at lr/10.
+[[nodiscard]] double learning_rate(const TrainSpec& train, int step);
+
+/// Whether a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every, at the end.
+[[nodiscard]] bool is_recorded(const TrainSpec& train, int step);
+
+}  // namespace periscope

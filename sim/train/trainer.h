@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sim/model/context.h"
+#include "sim/train/corpus.h"
+#include "sim/train/optimizer.h"
+#include "sim/train/resident_weights.h"
+
+namespace periscope {
+
+/// What one step showed.
+struct StepOutcome {
+  double loss;             ///< mean over the batch's labels, with the weights before the step [nat]
+  double grad_norm;        ///< of all gradients together, before clipping [nat]
+  double last_layer_norm;  ///< of the gradients of the last layer's parameters, likewise
+  double rate;             ///< the learning rate
+
+  [[nodiscard]] bool is_finite() const;
+};
+
+/// All that training goes on from.
+struct TrainingState {
+  int steps = 0;  ///< that were done
+  ResidentWeights::Parameters parameters;
+  Optimizer::Memory memory;
+};
+
+/// Trains one stack on one corpus. Weights, batches and so every result depend on specification, corpus and seed alone:
+/// twins differ in their placement and in nothing else.
+class Trainer {
+ public:
+  /// A fresh stack: the random weights of the seed. The backend and the corpus outlive this.
+  Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& train, const Corpus& corpus, std::uint64_t seed,
+          DType dtype);
+
+  /// One step of the optimizer, on training_batch(steps + 1). A loss or a gradient that is not finite changes no
+  /// weight.
+  StepOutcome step();
+
+  [[nodiscard]] int steps() const { return steps_; }
+  [[nodiscard]] const ResidentWeights& weights() const { return weights_; }
+  [[nodiscard]] const StackSpec& spec() const { return spec_; }
+
+  [[nodiscard]] TrainingState state() const;
+  /// Goes on from a state of the same specification.
+  void restore(TrainingState state);
+
+ private:
+  const Backend& ops_;
+  StackSpec spec_;
+  TrainSpec train_;
+  const Corpus& corpus_;
+  std::uint64_t seed_;
+  ResidentWeights weights_;
+  Optimizer optimizer_;
+  int steps_ = 0;
+};
+
+}  // namespace periscope
