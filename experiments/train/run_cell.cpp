@@ -1,5 +1,7 @@
 #include "experiments/train/run_cell.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -35,6 +37,21 @@ class Keeper {
   Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
 };
 
+/// While this lives, ops that this thread calls are all in it, if `small`: on a busy machine the many short ops of a
+/// small stack would wait for their teams far longer than they take.
+class OneThread {
+ public:
+  explicit OneThread(bool small) : threads_(omp_get_max_threads()) {
+    if (small) omp_set_num_threads(1);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() { omp_set_num_threads(threads_); }
+
+ private:
+  int threads_;
+};
+
 }  // namespace
 
 TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus, const StateFile* state,
@@ -49,9 +66,11 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     for (int step = 0; step < trainer.steps() && callbacks.on_step; ++step) callbacks.on_step();
   }
   Keeper keeper(ops, state, callbacks.on_state);
+  const bool small = parts_of_micro_batch(cell.spec, cell.train, cell.dtype) > 1;
   const auto record_if_due = [&] {
     const int step = trainer.steps();
     if (is_recorded(cell.train, step) && !history.records.contains(step)) {
+      const OneThread serial(small);
       history.records[step] = recorder.record(trainer.weights());
     }
   };

@@ -4,17 +4,22 @@
 
 namespace periscope {
 
+Optimizer::Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters)
+    : ops_(ops), train_(train) {
+  for (const auto& [id, x] : parameters) {
+    const auto zeros = [&, &x = x] { return ops.constant(x.rows(), x.cols(), x.dtype(), 0.0); };
+    memory_[id] = {.mean = zeros(), .square = train.optimizer == OptimizerKind::adamw ? zeros() : Tensor()};
+  }
+}
+
 Tensor Optimizer::updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step) {
   const double rate = learning_rate(train_, step);
   const double decay = id.part == ParameterId::Part::matrix ? rate * train_.weight_decay : 0.0;
-  Remembered& remembered = memory_[id];
-  const auto zeros = [&] { return ops_.constant(parameter.rows(), parameter.cols(), parameter.dtype(), 0.0); };
-  if (remembered.mean.empty()) remembered.mean = zeros();
+  Remembered& remembered = memory_.at(id);
   if (train_.optimizer == OptimizerKind::sgd) {
     remembered.mean = ops_.axpby(train_.momentum, std::exchange(remembered.mean, {}), scale, gradient);
     return ops_.axpby(1.0 - decay, std::move(parameter), -rate, remembered.mean);
   }
-  if (remembered.square.empty()) remembered.square = zeros();
   AdamState state = ops_.adamw({.parameter = std::move(parameter),
                                 .mean = std::exchange(remembered.mean, {}),
                                 .square = std::exchange(remembered.square, {})},

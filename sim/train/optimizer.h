@@ -4,6 +4,7 @@
 
 #include "sim/core/backend.h"
 #include "sim/spec/weight.h"
+#include "sim/train/resident_weights.h"
 #include "sim/train/train_spec.h"
 
 namespace periscope {
@@ -21,10 +22,10 @@ class Optimizer {
  public:
   using Memory = std::map<ParameterId, Remembered>;
 
-  /// The backend outlives this.
-  Optimizer(const Backend& ops, const TrainSpec& train) : ops_(ops), train_(train) {}
+  /// For these parameters. The backend outlives this.
+  Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters);
 
-  /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`.
+  /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`. Several threads may each update others.
   [[nodiscard]] Tensor updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step);
 
   [[nodiscard]] const Memory& memory() const { return memory_; }

@@ -1,52 +1,93 @@
 #include "sim/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "sim/core/statistics.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
 
-/// Adds up the gradients of micro-batches.
-class GradientSums final : public GradientRecorder {
+using Gradients = std::map<ParameterId, Tensor>;
+
+/// Keeps the gradients of one pass.
+class GradientKeeper final : public GradientRecorder {
  public:
-  explicit GradientSums(const Backend& ops) : ops_(ops) {}
   void on_gradient(const ParameterId& id, const ParameterGradient& gradient) override {
-    Tensor& sum = sums_[id];
-    sum = sum.empty() ? gradient.whole() : ops_.axpby(1.0, std::exchange(sum, {}), 1.0, gradient.whole());
+    gradients_[id] = gradient.whole();
   }
-  [[nodiscard]] std::map<ParameterId, Tensor>& sums() { return sums_; }
+  [[nodiscard]] Gradients take() { return std::move(gradients_); }
 
  private:
-  const Backend& ops_;
-  std::map<ParameterId, Tensor> sums_;
+  Gradients gradients_;
 };
 
-struct Squares {
-  double all = 0.0;
-  double last_layer = 0.0;
+/// What a pass over one part of a batch gave.
+struct PartOutcome {
+  double loss = 0.0;
+  Gradients gradients = {};
 };
 
-Squares squares_of(const Backend& ops, const std::map<ParameterId, Tensor>& gradients, const ModelSpec& model) {
+PartOutcome pass_part(const StackContext& context, const Windows& batch, int first) {
+  GradientKeeper keeper;
+  const Hooks hooks{.gradients = {&keeper}};
+  const std::vector<int> ids = batch.inputs(first, context.sequences);
+  const Backpropagated back =
+      backpropagate(context, embedding_forward(context, ids), batch.labels(first, context.sequences), hooks,
+                    std::numeric_limits<std::size_t>::max());
+  embedding_backward(context, ids, back.dinput, hooks);
+  return {.loss = back.loss, .gradients = keeper.take()};
+}
+
+double sum_of_squares(const Backend& ops, const Tensor& x) {
   StatisticsRecord record(ops);
-  std::map<ParameterId, StatisticsRecord::Slot> slots;
-  for (const auto& [id, gradient] : gradients) slots[id] = record.measure(gradient, {.squares = true});
+  const StatisticsRecord::Slot slot = record.measure(x, {.squares = true});
   record.fetch();
-  Squares squares;
-  for (const auto& [id, slot] : slots) {
-    double sum = 0.0;
-    for (const double square : record[slot].squares) sum += square;
-    squares.all += sum;
-    if (is_of_layer(id.weight) && id.layer() == model.layers - 1) squares.last_layer += sum;
+  const std::vector<double>& rows = record[slot].squares;
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
+}
+
+/// Calls f(i) for i < count. On the host each call has a thread of its own, whose ops are then all in it: a parameter
+/// of a small stack is not worth a team of threads.
+template <class F>
+void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1) if (ops.device() == Device::host)
+  for (std::size_t i = 0; i < count; ++i) failure.run([&] { f(i); });
+  failure.rethrow();
+}
+
+double parameter_bytes(const StackSpec& spec, DType dtype) {
+  double entries = 0.0;
+  for (const ParameterId& id : matrices_of(spec)) {
+    const WeightShape shape = shape_of(spec.model, id.weight);
+    entries += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
-  return squares;
+  return entries * static_cast<double>(size_of(dtype));
 }
 
 }  // namespace
+
+int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype) {
+  constexpr int most = 16;
+  constexpr int fewest_tokens = 256;
+  constexpr double most_bytes = 0x1p27;
+  const int sequences = train.batch / train.accumulate;
+  const double bytes = parameter_bytes(spec, dtype);
+  int parts = 1;
+  for (int p = 2; p <= std::min(most, sequences); ++p) {
+    const bool fits = sequences / p * spec.input.tokens >= fewest_tokens && p * bytes <= most_bytes;
+    if (sequences % p == 0 && fits) parts = p;
+  }
+  return parts;
+}
 
 bool StepOutcome::is_finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 
@@ -55,41 +96,75 @@ Trainer::Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& tra
     : ops_(ops),
       spec_(spec),
       train_(train),
+      parts_(train.accumulate * (ops.device() == Device::host ? parts_of_micro_batch(spec, train, dtype) : 1)),
       corpus_(corpus),
       seed_(seed),
       weights_(spec, GeneratedWeights(ops, spec, dtype, seed)),
-      optimizer_(ops, train) {}
+      optimizer_(ops, train, weights_.parameters()) {
+  for (const auto& [id, x] : weights_.parameters()) ids_.push_back(id);
+}
+
+// Parts are computed in rounds, a micro-batch in each, and added up in their order: the sums do not depend on which of
+// them is ready first.
+Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
+  const int sequences = train_.batch / parts_;
+  const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights_, .sequences = sequences};
+  const int beside = parts_ / train_.accumulate;
+  BatchOutcome sum{.loss = 0.0, .gradients = std::vector<Tensor>(ids_.size())};
+  for (int round = 0; round < train_.accumulate; ++round) {
+    std::vector<PartOutcome> outcomes(static_cast<std::size_t>(beside));
+    FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1) if (beside > 1)
+    for (int i = 0; i < beside; ++i) {
+      failure.run(
+          [&] { outcomes[static_cast<std::size_t>(i)] = pass_part(context, batch, (round * beside + i) * sequences); });
+    }
+    failure.rethrow();
+    for (const PartOutcome& outcome : outcomes) sum.loss += outcome.loss;
+    for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
+      Tensor& total = sum.gradients[i];
+      for (PartOutcome& outcome : outcomes) {
+        Tensor& gradient = outcome.gradients.at(ids_[i]);
+        total = total.empty() ? gradient : ops_.axpby(1.0, std::exchange(total, {}), 1.0, gradient);
+        gradient = {};
+      }
+    });
+  }
+  return sum;
+}
+
+Trainer::Squares Trainer::squares_of(const std::vector<Tensor>& gradients) const {
+  std::vector<double> sums(ids_.size());
+  for_each_parameter(ops_, ids_.size(), [&](std::size_t i) { sums[i] = sum_of_squares(ops_, gradients[i]); });
+  Squares squares{.all = 0.0, .last_layer = 0.0};
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    squares.all += sums[i];
+    if (is_of_layer(ids_[i].weight) && ids_[i].layer() == spec_.model.layers - 1) squares.last_layer += sums[i];
+  }
+  return squares;
+}
+
+void Trainer::update(std::vector<Tensor>& gradients, double scale, int step) {
+  for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
+    Tensor& parameter = weights_.parameters().at(ids_[i]);
+    parameter = optimizer_.updated(ids_[i], std::exchange(parameter, {}), gradients[i], scale, step);
+    gradients[i] = {};
+  });
+}
 
 StepOutcome Trainer::step() {
   const int number = steps_ + 1;
-  const Windows batch = training_batch(corpus_, spec_.input.tokens + 1, train_.batch, seed_, number);
-  const int sequences = train_.batch / train_.accumulate;
-  const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights_, .sequences = sequences};
-  GradientSums gradients(ops_);
-  const Hooks hooks{.gradients = {&gradients}};
-  double loss = 0.0;
-  for (int first = 0; first < train_.batch; first += sequences) {
-    const std::vector<int> ids = batch.inputs(first, sequences);
-    const Backpropagated back = backpropagate(context, embedding_forward(context, ids), batch.labels(first, sequences),
-                                              hooks, std::numeric_limits<std::size_t>::max());
-    embedding_backward(context, ids, back.dinput, hooks);
-    loss += back.loss;
-  }
-  const double share = 1.0 / train_.accumulate;
-  const Squares squares = squares_of(ops_, gradients.sums(), spec_.model);
-  const StepOutcome outcome{.loss = share * loss,
+  BatchOutcome batch = pass(training_batch(corpus_, spec_.input.tokens + 1, train_.batch, seed_, number));
+  const double share = 1.0 / parts_;
+  const Squares squares = squares_of(batch.gradients);
+  const StepOutcome outcome{.loss = share * batch.loss,
                             .grad_norm = share * std::sqrt(squares.all),
                             .last_layer_norm = share * std::sqrt(squares.last_layer),
                             .rate = learning_rate(train_, number)};
   steps_ = number;
   if (!outcome.is_finite()) return outcome;
   const bool clipped = train_.clip > 0.0 && outcome.grad_norm > train_.clip;
-  const double scale = clipped ? share * train_.clip / outcome.grad_norm : share;
-  for (auto& [id, gradient] : gradients.sums()) {
-    Tensor& parameter = weights_.parameters().at(id);
-    parameter = optimizer_.updated(id, std::exchange(parameter, {}), gradient, scale, number);
-    gradient = {};
-  }
+  update(batch.gradients, clipped ? share * train_.clip / outcome.grad_norm : share, number);
   return outcome;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/model/context.h"
 #include "sim/train/corpus.h"
@@ -26,6 +27,12 @@ struct TrainingState {
   Optimizer::Memory memory;
 };
 
+/// Into how many parts of equal size a micro-batch falls, which are passed through the stack beside each other, each on
+/// one thread: as many as there can be with 256 tokens each or more, but at most 16, and so few that their gradients
+/// together need no more than 128 MiB. A function of the specification alone, because the order in which gradients are
+/// added up decides their last bits.
+[[nodiscard]] int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype);
+
 /// Trains one stack on one corpus. Weights, batches and so every result depend on specification, corpus and seed alone:
 /// twins differ in their placement and in nothing else.
 class Trainer {
@@ -47,13 +54,28 @@ class Trainer {
   void restore(TrainingState state);
 
  private:
+  /// What the passes of a batch gave: sums over its parts of the mean loss and of the gradients, which are in the order
+  /// of ids_.
+  struct BatchOutcome {
+    double loss;
+    std::vector<Tensor> gradients;
+  };
+  struct Squares {
+    double all, last_layer;
+  };
+  [[nodiscard]] BatchOutcome pass(const Windows& batch) const;
+  [[nodiscard]] Squares squares_of(const std::vector<Tensor>& gradients) const;
+  void update(std::vector<Tensor>& gradients, double scale, int step);
+
   const Backend& ops_;
   StackSpec spec_;
   TrainSpec train_;
+  int parts_;  ///< of a batch
   const Corpus& corpus_;
   std::uint64_t seed_;
   ResidentWeights weights_;
   Optimizer optimizer_;
+  std::vector<ParameterId> ids_;  // of all parameters
   int steps_ = 0;
 };
 
