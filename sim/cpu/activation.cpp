@@ -99,8 +99,26 @@ void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index si
   });
 }
 
+/// One exponential for both gradients: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)).
+template <class T>
+void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
+  constexpr Index in_cache = 1024;
+  const auto chunk = [&](Index first, Index count) {
+    const ConstRow<T> x(gate + first, count);
+    const ConstRow<T> d(dy + first, count);
+    Row<T> s(dup + first, count);
+    s = T(1) / (T(1) + (-x).exp());
+    Row<T>(dgate + first, count) = d * ConstRow<T>(up + first, count) * (s * (T(1) + x * (T(1) - s)));
+    s *= x * d;
+  };
+  for_chunks(size, [&](Index first, Index count) {
+    for (Index i = 0; i < count; i += in_cache) chunk(first + i, std::min(in_cache, count - i));
+  });
+}
+
 template <class T>
 void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
+  if (kind == Activation::silu) return silu_gated_backward(gate, up, dy, dgate, dup, size);
   activate_backward(kind, gate, dy, dgate, size);
   for_chunks(size, [&](Index first, Index count) { Row<T>(dgate + first, count) *= ConstRow<T>(up + first, count); });
   gated(kind, gate, dy, dup, size);

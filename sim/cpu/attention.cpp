@@ -100,19 +100,30 @@ template <class T>
 void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies,
           Index offset) {
   const Index half = head_dim / 2;
-#pragma omp parallel for schedule(static) if (rows * heads * head_dim > worth_threads)
-  for (Index row = 0; row < rows; ++row) {
-    const auto position = static_cast<double>(offset + row % tokens);
-    for (Index i = 0; i < half; ++i) {
-      const double angle = position * frequencies[static_cast<std::size_t>(i)];
-      const T c = static_cast<T>(std::cos(angle));
-      const T s = static_cast<T>(std::sin(angle));
+  const Scratch<T> cosines(tokens * half), sines(tokens * half);
+#pragma omp parallel if (rows * heads * head_dim > worth_threads)
+  {
+#pragma omp for schedule(static)
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(offset + t) * frequencies[static_cast<std::size_t>(i)];
+        cosines.data()[t * half + i] = static_cast<T>(std::cos(angle));
+        sines.data()[t * half + i] = static_cast<T>(std::sin(angle));
+      }
+    }
+#pragma omp for schedule(static)
+    for (Index row = 0; row < rows; ++row) {
+      const T* const c = cosines.data() + row % tokens * half;
+      const T* const s = sines.data() + row % tokens * half;
       for (Index head = 0; head < heads; ++head) {
-        const Index first = (row * heads + head) * head_dim + i;
-        const T a = x[first];
-        const T b = x[first + half];
-        y[first] = a * c - b * s;
-        y[first + half] = b * c + a * s;
+        const Index first = (row * heads + head) * head_dim;
+#pragma omp simd
+        for (Index i = 0; i < half; ++i) {
+          const T a = x[first + i];
+          const T b = x[first + half + i];
+          y[first + i] = a * c[i] - b * s[i];
+          y[first + half + i] = b * c[i] + a * s[i];
+        }
       }
     }
   }

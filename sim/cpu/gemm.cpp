@@ -22,18 +22,33 @@ void pack(const MatrixView<T>& x, Index count, Index terms, Index width, T* pack
   }
 }
 
-/// The left factor [m, k] in slivers: those of the first `depth` terms one after the other, then those of the next.
+/// The left factor [m, k] of a product with n columns, in slivers. They are read where they are if the matrix is small:
+/// then packing would cost more than it saves. Otherwise they are packed, those of the first `depth` terms one after
+/// the other, then those of the next. Sums do not depend on it.
 template <class T>
 class LeftFactor {
  public:
-  LeftFactor(const MatrixView<T>& a, Index m, Index k)
-      : a_(a), m_(m), k_(k), slivers_(pieces(m, kernel::rows)), packed_(slivers_ * kernel::sliver<T> * k) {}
+  LeftFactor(const MatrixView<T>& a, Index m, Index n, Index k)
+      : a_(a),
+        m_(m),
+        k_(k),
+        slivers_(pieces(m, kernel::rows)),
+        layout_(std::max(n, k) > small ? kernel::Left::packed
+                : a.col == 1           ? kernel::Left::rows
+                                       : kernel::Left::columns),
+        packed_(layout_ == kernel::Left::packed ? slivers_ * kernel::sliver<T> * k : 1) {}
 
   [[nodiscard]] Index slivers() const { return slivers_; }
   [[nodiscard]] Index rows_of(Index s) const { return std::min<Index>(kernel::rows, m_ - s * kernel::rows); }
-  [[nodiscard]] const T* at(Index first_k, Index terms, Index s) const { return place(first_k, terms, s); }
-  /// Packs all terms of sliver s.
+  [[nodiscard]] const T* at(Index first_k, Index terms, Index s) const {
+    return layout_ == kernel::Left::packed ? place(first_k, terms, s) : a_.from(s * kernel::rows, first_k).data;
+  }
+  [[nodiscard]] kernel::Left layout() const { return layout_; }
+  /// As kernel::multiply wants it.
+  [[nodiscard]] Index step() const { return layout_ == kernel::Left::rows ? a_.row : a_.col; }
+  /// Packs all terms of sliver s, if slivers are packed.
   void pack_sliver(Index s) const {
+    if (layout_ != kernel::Left::packed) return;
     for (Index first_k = 0; first_k < k_; first_k += kernel::depth) {
       const Index terms = std::min(kernel::depth, k_ - first_k);
       pack(a_.from(s * kernel::rows, first_k), rows_of(s), terms, kernel::sliver<T>, place(first_k, terms, s));
@@ -41,12 +56,15 @@ class LeftFactor {
   }
 
  private:
+  static constexpr Index small = 1024;
+
   [[nodiscard]] T* place(Index first_k, Index terms, Index s) const {
     return packed_.data() + (first_k * slivers_ + s * terms) * kernel::sliver<T>;
   }
 
   MatrixView<T> a_;
   Index m_, k_, slivers_;
+  kernel::Left layout_;
   Scratch<T> packed_;
 };
 
@@ -69,10 +87,10 @@ template <class T>
 void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms, const T* b, Index count, bool first,
                     const T* next, T* c, Index stride) {
   const Index rows = left.rows_of(s);
-  const kernel::Multiply<T> multiply = kernel::multiply_of<T>(rows);
-  if (count == kernel::panel<T>) return multiply(terms, a, b, c, stride, first, next);
+  const kernel::Multiply<T> multiply = kernel::multiply_of<T>(left.layout(), rows);
+  if (count == kernel::panel<T>) return multiply(terms, a, left.step(), b, c, stride, first, next);
   alignas(kernel::vector_bytes) T whole[kernel::rows * kernel::panel<T>];
-  multiply(terms, a, b, whole, kernel::panel<T>, true, next);
+  multiply(terms, a, left.step(), b, whole, kernel::panel<T>, true, next);
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < count; ++j) {
       T& entry = c[i * stride + j];
@@ -110,10 +128,11 @@ void multiply_piece(const LeftFactor<T>& left, const Piece& p, Index k, const Ma
   }
 }
 
-/// Columns of a block of a product [·, n]: about 16 blocks, so that threads share them evenly.
+/// Columns of a block of a product [·, n]: about 16 blocks, so that the threads of a team share them evenly.
 template <class T>
-Index block_columns(Index n) {
-  return std::clamp<Index>(pieces(pieces(n, 16), kernel::panel<T>) * kernel::panel<T>, kernel::panel<T>, widest_block);
+Index block_columns(Index n, bool team) {
+  const Index part = team ? pieces(n, 16) : n;
+  return std::clamp<Index>(pieces(part, kernel::panel<T>) * kernel::panel<T>, kernel::panel<T>, widest_block);
 }
 
 /// `may_split`: whether several pieces may make the same block of the right factor.
@@ -121,13 +140,13 @@ template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
   constexpr Index least_slivers = 16;       // for which it pays to pack a block once more
   constexpr Index worth_a_team = 1L << 18;  // products of two numbers
-  const LeftFactor<T> left(a, m, k);
-  const Index columns = block_columns<T>(n);
+  const LeftFactor<T> left(a, m, n, k);
+  const bool team = m * n * k > worth_a_team && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
+  const Index columns = block_columns<T>(n, team);
   const Index across = pieces(n, columns);
-  const Index wanted = may_split ? std::clamp<Index>(left.slivers() / least_slivers, 1, pieces(16, across)) : 1;
+  const Index wanted = may_split && team ? std::clamp<Index>(left.slivers() / least_slivers, 1, pieces(16, across)) : 1;
   const Index height = pieces(left.slivers(), wanted);
   const Index down = pieces(left.slivers(), height);
-  const bool team = m * n * k > worth_a_team;
   const Index block_size = columns * kernel::depth;
   const Scratch<T> blocks(block_size * (team ? omp_get_max_threads() : 1));
   FirstException failure;
@@ -179,7 +198,7 @@ void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>&
 template <class T>
 void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
                Onto onto) {
-  const LeftFactor<T> left(a, m, k);
+  const LeftFactor<T> left(a, m, n, k);
   for (Index s = 0; s < left.slivers(); ++s) left.pack_sliver(s);
   const Scratch<T> block(std::min(widest_block, pieces(n, kernel::panel<T>) * kernel::panel<T>) *
                          std::min(kernel::depth, k));

@@ -52,11 +52,15 @@ inline constexpr int panel = panel_vectors* lanes<T>;
 template <class T>
 inline constexpr int sliver = (rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// c [count, panel], rows `stride` apart, gets the product of a sliver, a[k·sliver + i] with i < count, and a panel,
-/// b[k·panel + j], over k < terms; it is added to what is there unless `first`. Meanwhile what lies at `next` is
-/// fetched into the cache, as many numbers as the sliver has.
-template <class T, int count>
-void multiply(Index terms, const T* a, const T* b, T* c, Index stride, bool first, const T* next) {
+/// How a sliver of the left factor lies in memory: entry (i, k) is a[k·sliver + i] of a packed one, and in the matrix
+/// itself a[i·step + k] or a[k·step + i].
+enum class Left { packed, rows, columns };
+
+/// c [count, panel], rows `stride` apart, gets the product of a sliver with `count` rows and a panel, b[k·panel + j],
+/// over k < terms; it is added to what is there unless `first`. Meanwhile what lies at `next` is fetched into the
+/// cache, as many numbers as a packed sliver has.
+template <class T, int count, Left left>
+void multiply(Index terms, const T* a, Index step, const T* b, T* c, Index stride, bool first, const T* next) {
   Vector<T> sums[count][panel_vectors];
   PERISCOPE_UNROLL
   for (int i = 0; i < count; ++i) {
@@ -66,17 +70,19 @@ void multiply(Index terms, const T* a, const T* b, T* c, Index stride, bool firs
     for (int j = 0; j < panel_vectors; ++j) sums[i][j] = Vector<T>{};
   }
   for (Index k = 0; k < terms; ++k) {
-    __builtin_prefetch(next, 0, 2);
-    next += sliver<T>;
+    if constexpr (left == Left::packed) {
+      __builtin_prefetch(next, 0, 2);
+      next += sliver<T>;
+    }
     Vector<T> right[panel_vectors];
     PERISCOPE_UNROLL
     for (int j = 0; j < panel_vectors; ++j) right[j] = *reinterpret_cast<const Vector<T>*>(b + j * lanes<T>);
     PERISCOPE_UNROLL
     for (int i = 0; i < count; ++i) {
       PERISCOPE_UNROLL
-      for (int j = 0; j < panel_vectors; ++j) sums[i][j] += a[i] * right[j];
+      for (int j = 0; j < panel_vectors; ++j) sums[i][j] += a[left == Left::rows ? i * step : i] * right[j];
     }
-    a += sliver<T>;
+    a += left == Left::packed ? sliver<T> : left == Left::rows ? 1 : step;
     b += panel<T>;
   }
   PERISCOPE_UNROLL
@@ -90,16 +96,27 @@ void multiply(Index terms, const T* a, const T* b, T* c, Index stride, bool firs
 }
 
 template <class T>
-using Multiply = void (*)(Index terms, const T* a, const T* b, T* c, Index stride, bool first, const T* next);
+using Multiply = void (*)(Index terms, const T* a, Index step, const T* b, T* c, Index stride, bool first,
+                          const T* next);
 
-/// `multiply` of a sliver with `count` rows, 1 … rows.
-template <class T>
+template <class T, Left left>
 Multiply<T> multiply_of(Index count) {
   static constexpr auto all = []<int... i>(std::integer_sequence<int, i...>) {
-    return std::array<Multiply<T>, sizeof...(i)>{multiply<T, i + 1>...};
+    return std::array<Multiply<T>, sizeof...(i)>{multiply<T, i + 1, left>...};
   }
   (std::make_integer_sequence<int, rows>{});
   return all[static_cast<std::size_t>(count - 1)];
+}
+
+/// `multiply` of a sliver with `count` rows, 1 … rows.
+template <class T>
+Multiply<T> multiply_of(Left left, Index count) {
+  switch (left) {
+    case Left::packed: return multiply_of<T, Left::packed>(count);
+    case Left::rows: return multiply_of<T, Left::rows>(count);
+    case Left::columns: return multiply_of<T, Left::columns>(count);
+  }
+  return nullptr;
 }
 
 /// Numbers of a and b in turn, from the first or from the second half of each.
@@ -154,6 +171,16 @@ void pack_across(const T* x, Index row, Index count, Index terms, Index width, T
 /// packed[k·width + i] = x[k·col + i] for k < terms and i < count, 0 for count ≤ i < width.
 template <class T>
 void pack_along(const T* x, Index col, Index count, Index terms, Index width, T* packed) {
+  if (count == panel<T> && width == panel<T>) {  // a whole panel, as nearly all of them are
+    for (Index k = 0; k < terms; ++k) {
+      PERISCOPE_UNROLL
+      for (int j = 0; j < panel_vectors; ++j) {
+        *reinterpret_cast<Vector<T>*>(packed + k * panel<T> + j * lanes<T>) =
+            *reinterpret_cast<const LooseVector<T>*>(x + k * col + j * lanes<T>);
+      }
+    }
+    return;
+  }
   for (Index k = 0; k < terms; ++k) {
     T* const out = packed + k * width;
     std::copy_n(x + k * col, count, out);

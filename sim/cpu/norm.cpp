@@ -1,8 +1,8 @@
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "sim/cpu/ops.h"
-#include "sim/spec/first_exception.h"
+#include "sim/cpu/scratch.h"
 
 namespace periscope {
 namespace cpu {
@@ -14,62 +14,77 @@ struct PartMoments {
   double inverse;
 };
 
+/// The mean of term(i) over i < n, in double.
+template <class Term>
+double mean_over(Index n, const Term& term) {
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < n; ++i) sum += term(i);
+  return sum / static_cast<double>(n);
+}
+
 template <class T>
-PartMoments moments_of(NormKind kind, const ConstRow<T>& part, double eps) {
-  const double mean = kind == NormKind::layer ? part.template cast<double>().mean() : 0.0;
-  const double square = (part.template cast<double>() - mean).square().mean();
+PartMoments moments_of(NormKind kind, const T* x, Index n, double eps) {
+  const double mean = kind == NormKind::layer ? mean_over(n, [&](Index i) { return static_cast<double>(x[i]); }) : 0.0;
+  const double square = mean_over(n, [&](Index i) {
+    const double centred = static_cast<double>(x[i]) - mean;
+    return centred * centred;
+  });
   const double rms = std::sqrt(square + eps);
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
 
 template <class T>
 void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n) {
-  const ConstRow<T> scale(gain, n);
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index part = 0; part < parts; ++part) {
-    const ConstRow<T> in(x + part * n, n);
-    const PartMoments m = moments_of(kind, in, eps);
-    Row<T> out(y + part * n, n);
-    out = scale * ((in.template cast<double>() - m.mean) * m.inverse).template cast<T>();
-    if (bias != nullptr) out += ConstRow<T>(bias, n);
+    const T* const in = x + part * n;
+    T* const out = y + part * n;
+    const PartMoments m = moments_of(kind, in, n, eps);
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) out[i] = gain[i] * static_cast<T>((static_cast<double>(in[i]) - m.mean) * m.inverse);
+    if (bias != nullptr) Row<T>(out, n) += ConstRow<T>(bias, n);
   }
 }
+
+/// Parts are taken in groups, whose sums over parts are added up in their order.
+constexpr Index group_size = 64;
 
 template <class T>
 void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain, T* dbias,
                    Index parts, Index n) {
-  const ConstRow<T> scale(gain, n);
-  std::vector<PartMoments> moments(static_cast<std::size_t>(parts));
-  FirstException failure;
+  const Index groups = (parts + group_size - 1) / group_size;
+  const Scratch<double> sums(groups * 2 * n);
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
-  for (Index part = 0; part < parts; ++part) {
-    failure.run([&] {
-      const ConstRow<T> in(x + part * n, n);
-      const PartMoments m = moments[static_cast<std::size_t>(part)] = moments_of(kind, in, eps);
-      const Eigen::ArrayXd normalised = (in.template cast<double>() - m.mean).transpose() * m.inverse;
-      const Eigen::ArrayXd g =
-          (scale.template cast<double>() * ConstRow<T>(dy + part * n, n).template cast<double>()).transpose();
-      const double mean_g = kind == NormKind::layer ? g.mean() : 0.0;
-      const double mean_gx = (g * normalised).mean();
-      Row<T>(dx + part * n, n) = ((g - mean_g - normalised * mean_gx) * m.inverse).transpose().template cast<T>();
-    });
-  }
-  failure.rethrow();
-  constexpr Index columns = 64;
-  const auto sum_columns = [&](Index first, Index count) {
-    Eigen::ArrayXd gain_sum = Eigen::ArrayXd::Zero(count);
-    Eigen::ArrayXd bias_sum = Eigen::ArrayXd::Zero(count);
-    for (Index part = 0; part < parts; ++part) {
-      const PartMoments m = moments[static_cast<std::size_t>(part)];
-      const auto in = ConstRow<T>(x + part * n + first, count).template cast<double>().transpose();
-      const auto dout = ConstRow<T>(dy + part * n + first, count).template cast<double>().transpose();
-      gain_sum += dout * (in - m.mean) * m.inverse;
-      bias_sum += dout;
+  for (Index group = 0; group < groups; ++group) {
+    double* const gain_sum = sums.data() + group * 2 * n;
+    double* const bias_sum = gain_sum + n;
+    std::fill_n(gain_sum, 2 * n, 0.0);
+    for (Index part = group * group_size; part < std::min(parts, (group + 1) * group_size); ++part) {
+      const T* const in = x + part * n;
+      const T* const dout = dy + part * n;
+      T* const din = dx + part * n;
+      const PartMoments m = moments_of(kind, in, n, eps);
+      const auto normalised = [&](Index i) { return (static_cast<double>(in[i]) - m.mean) * m.inverse; };
+      const auto g = [&](Index i) { return static_cast<double>(gain[i]) * static_cast<double>(dout[i]); };
+      const double mean_g = kind == NormKind::layer ? mean_over(n, g) : 0.0;
+      const double mean_gx = mean_over(n, [&](Index i) { return g(i) * normalised(i); });
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) {
+        const double hat = normalised(i);
+        gain_sum[i] += static_cast<double>(dout[i]) * hat;
+        bias_sum[i] += static_cast<double>(dout[i]);
+        din[i] = static_cast<T>((g(i) - mean_g - hat * mean_gx) * m.inverse);
+      }
     }
-    Row<T>(dgain + first, count) = gain_sum.transpose().template cast<T>();
-    Row<T>(dbias + first, count) = bias_sum.transpose().template cast<T>();
-  };
-  for_chunks(n, sum_columns, columns);
+  }
+  for (Index group = 1; group < groups; ++group) {
+    for (Index i = 0; i < 2 * n; ++i) sums.data()[i] += sums.data()[group * 2 * n + i];
+  }
+  for (Index i = 0; i < n; ++i) {
+    dgain[i] = static_cast<T>(sums.data()[i]);
+    dbias[i] = static_cast<T>(sums.data()[n + i]);
+  }
 }
 
 }  // namespace

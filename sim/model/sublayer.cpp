@@ -26,8 +26,9 @@ Streams sublayer_backward(SublayerPass& p, const Streams& out) {
   const Tensor dr = out.second.empty() ? Tensor{} : p.emit_back(Signal::r_out, out.second);
   const Tensor dx_out = p.emit_back(Signal::x_out, out.x);
   const Tensor dsum = p.emit_back(Signal::sum, rule.norm_c ? p.norm_back(Weight::norm_c, dx_out) : dx_out);
-  const Tensor db =
-      p.emit_back(Signal::B_out, dr.empty() ? ops.scale(rule.beta, dsum) : ops.axpby(rule.beta, dsum, rule.beta, dr));
+  const Tensor db = p.emit_back(Signal::B_out, !dr.empty()        ? ops.axpby(rule.beta, dsum, rule.beta, dr)
+                                               : rule.beta == 1.0 ? dsum
+                                                                  : ops.scale(rule.beta, dsum));
   const Tensor df = p.emit_back(Signal::f_out, rule.norm_b ? p.norm_back(Weight::norm_b, db) : db);
   const bool attention = ModelSpec::is_attention(p.sublayer());
   const Tensor da = p.emit_back(Signal::A_out, attention ? attention_backward(p, df) : mlp_backward(p, df));
