@@ -77,7 +77,7 @@ double parameter_bytes(const StackSpec& spec, DType dtype) {
 
 int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype) {
   constexpr int most = 16;
-  constexpr int fewest_tokens = 256;
+  constexpr int fewest_tokens = 512;
   constexpr double most_bytes = 0x1p27;
   const int sequences = train.batch / train.accumulate;
   const double bytes = parameter_bytes(spec, dtype);
