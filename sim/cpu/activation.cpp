@@ -13,13 +13,19 @@ constexpr T tanh_linear = static_cast<T>(2.0 * std::numbers::sqrt2 * std::number
 template <class T>
 constexpr T tanh_cubic = static_cast<T>(0.044715);
 
+/// s·(1 + x·(1 − s)) of s = σ(x) and e = exp(−x). For positive x, where 1 − s would cancel, it is e·s.
+template <class T, class X, class E, class S>
+auto silu_derivative(const X& x, const E& e, const S& s) {
+  return s * (T(1) + x * (x > T(0)).select(e * s, T(1) - s));
+}
+
 template <class T>
 void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu:
       y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // keeps NaN, as max need not
       return;
-    case Activation::silu: y = x / (T(1) + (-x).exp()); return;
+    case Activation::silu: y = x * (T(1) / (T(1) + (-x).exp())); return;
     case Activation::gelu:
       // the complement keeps full relative precision in the left tail
       y = x.unaryExpr([](T v) { return T(0.5) * v * std::erfc(-v / std::numbers::sqrt2_v<T>); });
@@ -36,7 +42,8 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu: y = x.unaryExpr([](T v) { return v <= T(0) ? T(0) : T(1); }); return;
     case Activation::silu:
-      y = (T(1) + x / (T(1) + x.exp())) / (T(1) + (-x).exp());  // 1 − σ(x) = σ(−x), without cancellation
+      y = (-x).exp();
+      y = silu_derivative<T>(x, y, T(1) / (T(1) + y));
       return;
     case Activation::gelu:
       y = x.unaryExpr([](T v) {
@@ -99,7 +106,8 @@ void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index si
   });
 }
 
-/// One exponential for both gradients: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)).
+/// One exponential for both gradients: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)). The bits are
+/// those of the two ops alone.
 template <class T>
 void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
   constexpr Index in_cache = 1024;
@@ -107,9 +115,11 @@ void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* d
     const ConstRow<T> x(gate + first, count);
     const ConstRow<T> d(dy + first, count);
     Row<T> s(dup + first, count);
-    s = T(1) / (T(1) + (-x).exp());
-    Row<T>(dgate + first, count) = d * ConstRow<T>(up + first, count) * (s * (T(1) + x * (T(1) - s)));
-    s *= x * d;
+    Row<T> e(dgate + first, count);
+    e = (-x).exp();
+    s = T(1) / (T(1) + e);
+    e = silu_derivative<T>(x, e, s) * d * ConstRow<T>(up + first, count);
+    s = x * s * d;
   };
   for_chunks(size, [&](Index first, Index count) {
     for (Index i = 0; i < count; i += in_cache) chunk(first + i, std::min(in_cache, count - i));
