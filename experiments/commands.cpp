@@ -75,6 +75,7 @@ void add_commands(CLI::App& app, int& code) {
   ladder::add_commands(app, code);
   formats::add_commands(app, code);
   train::add_commands(app, code);
+  reproduce::add_commands(app, code);
   add_export(app, code);
   refuse_empty_values(app);
 }

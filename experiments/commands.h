@@ -46,6 +46,9 @@ void add_commands(CLI::App& app, int& code);
 namespace train {
 void add_commands(CLI::App& app, int& code);
 }
+namespace reproduce {
+void add_commands(CLI::App& app, int& code);
+}
 namespace soundness {
 void add_commands(CLI::App& app, int& code);
 }

@@ -13,6 +13,7 @@
 #include "experiments/power/power.h"
 #include "experiments/probe/probe.h"
 #include "experiments/propagate/propagate.h"
+#include "experiments/reproduce/reproduce.h"
 #include "experiments/results/text_table.h"
 #include "experiments/soundness/soundness.h"
 #include "experiments/train/train.h"
@@ -35,7 +36,8 @@ std::vector<const Schema*> result_schemas() {
           &probe::schema(),
           &certify::schema(),
           &soundness::schema(),
-          &train::schema()};
+          &train::schema(),
+          &reproduce::schema()};
 }
 
 std::string columns_text() {

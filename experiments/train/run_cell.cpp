@@ -18,16 +18,16 @@ class Keeper {
  public:
   Keeper(const Backend& ops, const StateFile* file, const std::function<void()>& on_state)
       : ops_(ops), file_(file), on_state_(on_state) {}
-  void keep(const Trainer& trainer, const CellHistory& history) {
+  void keep(const TrainingState& state, const CellHistory& history) {
     if (file_ == nullptr) return;
     const Clock::time_point begin = Clock::now();
-    file_->write(ops_, trainer.state(), history);
+    file_->write(ops_, state, history);
     if (on_state_) on_state_();
     const Clock::time_point end = Clock::now();
     next_ = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
   }
   void keep_if_due(const Trainer& trainer, const CellHistory& history) {
-    if (Clock::now() >= next_) keep(trainer, history);
+    if (Clock::now() >= next_) keep(trainer.state(), history);
   }
 
  private:
@@ -52,32 +52,44 @@ class OneThread {
   int threads_;
 };
 
+bool is_over(const TrainCell& cell, int steps, const CellHistory& history) {
+  return steps >= cell.train.steps || !history.is_finite();
+}
+
+void tell_steps(const CellCallbacks& callbacks, int steps) {
+  for (int step = 0; step < steps && callbacks.on_step; ++step) callbacks.on_step();
+}
+
 }  // namespace
 
 TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus, const StateFile* state,
                      const CellCallbacks& callbacks) {
   Trainer trainer(ops, cell.spec, cell.train, corpus, cell.seed, cell.dtype);
-  const Recorder recorder(ops, cell.spec, cell.train, corpus);
   CellHistory history;
   if (auto kept = state != nullptr ? state->read(ops, trainer.state()) : std::nullopt) {
-    trainer.restore(std::move(kept->state));
-    history = std::move(kept->history);
     if (callbacks.on_state) callbacks.on_state();
-    for (int step = 0; step < trainer.steps() && callbacks.on_step; ++step) callbacks.on_step();
+    history = std::move(kept->history);
+    tell_steps(callbacks, kept->state.steps);
+    if (is_over(cell, kept->state.steps, history)) {
+      return {.cell = cell, .history = std::move(history), .parameters = std::move(kept->state.parameters)};
+    }
+    trainer.restore(std::move(kept->state));
   }
   Keeper keeper(ops, state, callbacks.on_state);
+  const Recorder recorder(ops, cell.spec, cell.train, corpus);
   const bool small = parts_of_micro_batch(cell.spec, cell.train, cell.dtype) > 1;
   const auto record_if_due = [&] {
     const int step = trainer.steps();
-    if (is_recorded(cell.train, step) && !history.records.contains(step)) {
-      const OneThread serial(small);
-      history.records[step] = recorder.record(trainer.weights());
-    }
+    if (!is_recorded(cell.train, step) || history.records.contains(step)) return;
+    const OneThread serial(small);
+    RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
+    if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
+      callbacks.at_end(trainer.weights(), values);
   };
   record_if_due();
-  while (trainer.steps() < cell.train.steps && history.is_finite()) {
+  while (!is_over(cell, trainer.steps(), history)) {
     if (callbacks.stop_requested && callbacks.stop_requested()) {
-      keeper.keep(trainer, history);
+      keeper.keep(trainer.state(), history);
       throw Stopped();
     }
     history.add(trainer.step());
@@ -85,8 +97,11 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     keeper.keep_if_due(trainer, history);
     if (callbacks.on_step) callbacks.on_step();
   }
-  keeper.keep(trainer, history);
-  return {.cell = cell, .history = std::move(history), .parameters = trainer.weights().parameters()};
+  TrainingState last = trainer.state();
+  last.memory.clear();  // nothing goes on from here
+  if (callbacks.forgets_weights) last.parameters.clear();
+  keeper.keep(last, history);
+  return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};
 }
 
 }  // namespace periscope::train

@@ -146,6 +146,9 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
     if (!file.tensors().contains(name)) return Tensor();
     return ops.from_host(shaped.rows(), shaped.cols(), shaped.dtype(), file.values(name));
   };
+  const bool has_weights =
+      std::ranges::any_of(file.tensors(), [](const auto& tensor) { return tensor.first.starts_with("parameter."); });
+  if (!has_weights) content.state.parameters.clear();
   for (auto& [id, x] : content.state.parameters) {
     const std::string name = name_of(id);
     x = ops.from_host(x.rows(), x.cols(), x.dtype(), file.values("parameter." + name));

@@ -104,21 +104,27 @@ void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Co
     const TrainCell& cell = cells[i];
     std::optional<StateFile> state;
     if (!states.folder.empty()) {
-      state.emplace(fmt::format("{}/{}.safetensors", states.folder, cell.name),
-                    sha256_hex(states.identity + identity_of(cell)));
+      const std::string identity = sha256_hex(states.identity + identity_of(cell));
+      state.emplace(fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity);
     }
-    const CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested(); },
-                                  .on_step =
-                                      [&] {
-                                        const std::lock_guard lock(mutex);
-                                        progress.step(cell.name);
-                                      },
-                                  .on_state =
-                                      [&] {
-                                        const std::lock_guard lock(mutex);
-                                        if (!told && states.on_first) states.on_first();
-                                        told = true;
-                                      }};
+    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested(); },
+                            .on_step =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  progress.step(cell.name);
+                                },
+                            .on_state =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  if (!told && states.on_first) states.on_first();
+                                  told = true;
+                                }};
+    callbacks.forgets_weights = states.forgets_weights;
+    if (states.at_end) {
+      callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {
+        states.at_end(cell, weights, values);
+      };
+    }
     TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
     const std::lock_guard lock(mutex);
     progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));

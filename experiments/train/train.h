@@ -27,6 +27,9 @@ struct KeptStates {
   std::string folder;
   std::string identity;  ///< of all of them: what they depend on besides the run
   std::function<void()> on_first = {};
+  /// As in CellCallbacks.
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
+  bool forgets_weights = false;
 };
 
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the

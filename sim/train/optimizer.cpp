@@ -7,6 +7,7 @@ namespace periscope {
 Optimizer::Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters)
     : ops_(ops), train_(train) {
   for (const auto& [id, x] : parameters) {
+    if (is_frozen(train, id.weight)) continue;
     const auto zeros = [&, &x = x] { return ops.constant(x.rows(), x.cols(), x.dtype(), 0.0); };
     memory_[id] = {.mean = zeros(), .square = train.optimizer == OptimizerKind::adamw ? zeros() : Tensor()};
   }

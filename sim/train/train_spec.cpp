@@ -1,12 +1,14 @@
 #include "sim/train/train_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "sim/spec/error.h"
+#include "sim/spec/printable.h"
 
 namespace periscope {
 namespace {
@@ -30,6 +32,7 @@ constexpr Key<TrainSpec> train_keys[] = {
     {.name = "momentum", .field = &TrainSpec::momentum, .range = from_to(0, 0.999999), .meaning = "of sgd"},
     {.name = "weight_decay", .field = &TrainSpec::weight_decay, .range = at_least(0), .meaning = "times the step's rate, on matrices and tables"},
     {.name = "clip", .field = &TrainSpec::clip, .range = at_least(0), .meaning = "largest norm of all gradients together; 0: none"},
+    {.name = "frozen", .field = &TrainSpec::frozen, .meaning = "weights that stay as initialised, as norm_b or q"},
 };
 // clang-format on
 
@@ -43,6 +46,10 @@ void validate(const TrainSpec& train) {
     throw ConfigError(
         fmt::format("train.accumulate = {}: expected a divisor of train.batch = {}", train.accumulate, train.batch));
   }
+}
+
+bool is_frozen(const TrainSpec& train, Weight weight) {
+  return std::ranges::find(train.frozen, name_of(weight)) != train.frozen.end();
 }
 
 double learning_rate(const TrainSpec& train, int step) {

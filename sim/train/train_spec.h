@@ -3,8 +3,10 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/spec/key.h"
+#include "sim/spec/weight.h"
 
 namespace periscope {
 
@@ -34,19 +36,23 @@ struct TrainSpec {
   double eps = 1e-8;
   double momentum = 0.9;
   double weight_decay = 0.033;
-  double clip = 1.0;  ///< largest norm of all gradients together; 0: none
+  double clip = 1.0;                     ///< largest norm of all gradients together; 0: none
+  std::vector<std::string> frozen = {};  ///< weights, as "norm_b", that stay as they were at initialisation
 
   bool operator==(const TrainSpec&) const = default;
 };
 
 extern const Section<TrainSpec> train_section;
 
-/// Throws ConfigError for a batch that does not fall into the micro-batches.
+/// Throws ConfigError for a batch that does not fall into the micro-batches, and for frozen weights that there are not.
 void validate(const TrainSpec& train);
 
 /// The learning rate of step s = 1 … steps. With W = max(1, round(warmup·steps)): s/W·lr up to s = W; then lr, or for
 /// the cosine schedule lr·(0.1 + 0.45·(1 + cos π(s − W)/(steps − W))), which ends at lr/10.
 [[nodiscard]] double learning_rate(const TrainSpec& train, int step);
+
+/// Whether a weight stays as it is: its gradient counts nowhere.
+[[nodiscard]] bool is_frozen(const TrainSpec& train, Weight weight);
 
 /// Whether a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every, at the end.
 [[nodiscard]] bool is_recorded(const TrainSpec& train, int step);

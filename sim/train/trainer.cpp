@@ -17,15 +17,17 @@ namespace {
 
 using Gradients = std::map<ParameterId, Tensor>;
 
-/// Keeps the gradients of one pass.
+/// Keeps the gradients of one pass, those of frozen weights left out.
 class GradientKeeper final : public GradientRecorder {
  public:
+  explicit GradientKeeper(const TrainSpec& train) : train_(train) {}
   void on_gradient(const ParameterId& id, const ParameterGradient& gradient) override {
-    gradients_[id] = gradient.whole();
+    if (!is_frozen(train_, id.weight)) gradients_[id] = gradient.whole();
   }
   [[nodiscard]] Gradients take() { return std::move(gradients_); }
 
  private:
+  const TrainSpec& train_;
   Gradients gradients_;
 };
 
@@ -35,8 +37,8 @@ struct PartOutcome {
   Gradients gradients = {};
 };
 
-PartOutcome pass_part(const StackContext& context, const Windows& batch, int first) {
-  GradientKeeper keeper;
+PartOutcome pass_part(const StackContext& context, const TrainSpec& train, const Windows& batch, int first) {
+  GradientKeeper keeper(train);
   const Hooks hooks{.gradients = {&keeper}};
   const std::vector<int> ids = batch.inputs(first, context.sequences);
   const Backpropagated back =
@@ -101,7 +103,9 @@ Trainer::Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& tra
       seed_(seed),
       weights_(spec, GeneratedWeights(ops, spec, dtype, seed)),
       optimizer_(ops, train, weights_.parameters()) {
-  for (const auto& [id, x] : weights_.parameters()) ids_.push_back(id);
+  for (const auto& [id, x] : weights_.parameters()) {
+    if (!is_frozen(train, id.weight)) ids_.push_back(id);
+  }
 }
 
 // Parts are computed in rounds, a micro-batch in each, and added up in their order: the sums do not depend on which of
@@ -116,8 +120,9 @@ Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
     FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1) if (beside > 1)
     for (int i = 0; i < beside; ++i) {
-      failure.run(
-          [&] { outcomes[static_cast<std::size_t>(i)] = pass_part(context, batch, (round * beside + i) * sequences); });
+      failure.run([&] {
+        outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * beside + i) * sequences);
+      });
     }
     failure.rethrow();
     for (const PartOutcome& outcome : outcomes) sum.loss += outcome.loss;

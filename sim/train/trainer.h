@@ -28,7 +28,7 @@ struct TrainingState {
 };
 
 /// Into how many parts of equal size a micro-batch falls, which are passed through the stack beside each other, each on
-/// one thread: as many as there can be with 256 tokens each or more, but at most 16, and so few that their gradients
+/// one thread: as many as there can be with 512 tokens each or more, but at most 16, and so few that their gradients
 /// together need no more than 128 MiB. A function of the specification alone, because the order in which gradients are
 /// added up decides their last bits.
 [[nodiscard]] int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype);
@@ -75,7 +75,7 @@ class Trainer {
   std::uint64_t seed_;
   ResidentWeights weights_;
   Optimizer optimizer_;
-  std::vector<ParameterId> ids_;  // of all parameters
+  std::vector<ParameterId> ids_;  // of all parameters that are not frozen
   int steps_ = 0;
 };
 

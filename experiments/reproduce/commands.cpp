@@ -1,0 +1,79 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <memory>
+
+#include "experiments/command/command.h"
+#include "experiments/estimate/fits.h"
+#include "experiments/reproduce/reproduce.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::reproduce {
+namespace {
+
+/// What `reproduce` takes besides the common flags.
+struct ReproduceFlags {
+  std::string corpus;
+  std::vector<std::string> figures;
+  bool quick = false;
+};
+
+ReproduceConfig load(const CommonOptions& options, const ReproduceFlags& own) {
+  ReproduceConfig config;
+  static_cast<train::TrainConfig&>(config) = train::load(options, own.corpus);
+  config.figures = own.figures;
+  config.quick = own.quick;
+  if (config.was_given("model.placement")) throw ConfigError("model.placement: expected none; figures say which");
+  set_proxy(config, own.quick);
+  if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 3;
+  static_cast<void>(groups_of(config));
+  return config;
+}
+
+Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
+  Resolved all = train::resolved(config, corpus);
+  for (auto* json : {&all.printed, &all.hashed}) {
+    (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
+  }
+  return all;
+}
+
+ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) {
+  const ReproduceConfig config = load(options, own);
+  const Corpus corpus = train::corpus_of(config);
+  const Resolved all = resolved_of(config, corpus);
+  const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
+  std::optional<Resumable> resumable;
+  const train::KeptStates kept{
+      .folder = folder, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
+        resumable.emplace(fmt::format("finished runs are kept in {}\n", printable(folder)));
+      }};
+  return periscope::run_cells(
+      options, reproduce_need(config, omp_get_max_threads()), "reproduce", config.run.out, all,
+      [&](Progress& progress) { return run(config, corpus, kept, progress); },
+      [&](const ReproduceResult& result) {
+        return publish("reproduce", options, config.run.out, columns(config, result, provenance(config, all)),
+                       table(config, result), ExitCode::ok);
+      });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, int& code) {
+  const auto own = std::make_shared<ReproduceFlags>();
+  CLI::App* command = add_skipping_command(app, code, "reproduce",
+                                           "Train what the paper's figures show, at proxy scale; test its claims",
+                                           [=](const CommonOptions& options) { return run_reproduce(options, *own); });
+  command
+      ->add_option(
+          "--figure", own->figures,
+          "A figure or table: 1, 3, 4, 5, 7, 8, 9, 10, 11, 16, 17, 19, 20, 32, 35, table5, warmup, growth; may "
+          "be repeated; default: all")
+      ->allow_extra_args(false);
+  command->add_option("--corpus", own->corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus");
+  command->add_flag("--quick", own->quick, "Fewer and shorter runs: what is not in it is reported as not run");
+}
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,119 @@
+#include "experiments/reproduce/readings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sim/spec/weight.h"
+#include "sim/train/spikes.h"
+
+namespace periscope::reproduce {
+namespace {
+
+const train::RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
+const train::RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
+
+}  // namespace
+
+const std::vector<double>& at_start(const TrainedCell& run, const std::string& name) {
+  return first_record(run).at(name);
+}
+
+const std::vector<double>& at_end(const TrainedCell& run, const std::string& name) { return last_record(run).at(name); }
+
+double final_loss(const TrainedCell& run) {
+  const std::vector<double>& loss = run.history.loss;
+  const double guess = std::log(run.cell.spec.model.vocab);
+  if (static_cast<int>(loss.size()) < run.cell.train.steps || !std::isfinite(loss.back())) return guess;
+  const std::size_t last = std::max<std::size_t>(1, loss.size() / 10);
+  return std::accumulate(loss.end() - static_cast<std::ptrdiff_t>(last), loss.end(), 0.0) / static_cast<double>(last);
+}
+
+double final_variance(const TrainedCell& run) { return std::log(at_end(run, "variance.x_out").back()); }
+
+double variance_surge(const TrainedCell& run) {
+  return final_variance(run) - std::log(at_start(run, "variance.x_out").back());
+}
+
+double largest_activation(const TrainedCell& run) { return std::log(at_end(run, "top_magnitudes").front()); }
+
+double mean_step(const std::vector<double>& angular_distance) {
+  const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
+  double sum = 0.0;
+  for (std::size_t i = 0; i + 1 < depths; ++i) sum += angular_distance[i * depths + i + 1];
+  return sum / static_cast<double>(depths - 1);
+}
+
+double spikes(const TrainedCell& run) {
+  return static_cast<double>(robust_spikes(run.history.loss).size() + robust_spikes(run.history.grad_norm).size());
+}
+
+double last_layer_gradient(const TrainedCell& run) {
+  const std::vector<double>& norms = run.history.last_layer_norm;
+  double sum = 0.0;
+  for (std::size_t i = norms.size() / 2; i < norms.size(); ++i) sum += std::log(norms[i]);
+  return sum / static_cast<double>(norms.size() - norms.size() / 2);
+}
+
+std::vector<double> layer_gradients(const train::RecordedValues& record) {
+  std::vector<double> sums;
+  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
+    const auto it = record.find("grad_sq.weight." + std::string(weight_names[w]));
+    if (it == record.end()) continue;
+    sums.resize(it->second.size(), 0.0);
+    for (std::size_t l = 0; l < sums.size(); ++l) sums[l] += it->second[l];
+  }
+  return sums;
+}
+
+double slope(const std::vector<double>& values) {
+  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    const auto x = static_cast<double>(i);
+    count += 1.0;
+    x_sum += x;
+    y_sum += values[i];
+    xx += x * x;
+    xy += x * values[i];
+  }
+  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count);
+}
+
+double slope_over_layers(const std::vector<double>& positive) {
+  std::vector<double> logs;
+  for (const double v : positive) logs.push_back(std::log(v));
+  return slope(logs) * static_cast<double>(positive.size());
+}
+
+double steps_to_loss(const TrainedCell& run, double target) {
+  constexpr std::size_t window = 16;
+  const std::vector<double>& loss = run.history.loss;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    sum += loss[i];
+    if (i >= window) sum -= loss[i - window];
+    if (i + 1 >= window && sum <= target * static_cast<double>(window)) return static_cast<double>(i + 1);
+  }
+  return static_cast<double>(run.cell.train.steps) + 1.0;
+}
+
+std::vector<double> without_cosine(const train::RecordedValues& record) {
+  const std::vector<double>& q = record.at("second_moment.x_out");
+  const std::vector<double>& stream = record.at("growth_stream");
+  const std::vector<double>& branch = record.at("growth_branch");
+  const std::vector<double>& sum = record.at("growth_sum");
+  std::vector<double> eq4{q.front()};
+  for (std::size_t l = 0; l < sum.size(); ++l) {
+    const double kept = stream[l] / q[l];     // α²
+    const double scaled = q[l + 1] / sum[l];  // by norm C
+    eq4.push_back((kept * eq4.back() + branch[l]) * scaled);
+  }
+  return eq4;
+}
+
+double cosine_share(const train::RecordedValues& record) {
+  return std::log(record.at("second_moment.x_out").back() / without_cosine(record).back());
+}
+
+}  // namespace periscope::reproduce

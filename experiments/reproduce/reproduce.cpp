@@ -1,0 +1,77 @@
+#include "experiments/reproduce/reproduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/backends.h"
+
+namespace periscope::reproduce {
+namespace {
+
+std::vector<train::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
+  std::vector<train::TrainCell> cells;
+  for (const Group& group : groups) {
+    for (int s = 0; s < config.run.seeds; ++s) {
+      const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(s);
+      cells.push_back({.spec = group.spec,
+                       .train = group.train,
+                       .seed = seed,
+                       .dtype = config.run.dtype,
+                       .name = fmt::format("{}-seed{}", group.spec.model.placement.name, seed)});
+    }
+  }
+  return cells;
+}
+
+/// Theory for random weights, on the windows that every record reads: T2–T11.
+theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
+  const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
+  theory::PredictionOptions options{
+      .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
+  std::vector<std::vector<int>> ids;
+  for (int w = 0; w < windows.count(); ++w) {
+    ids.push_back(windows.inputs(w, 1));
+    options.labels.push_back(windows.labels(w, 1));
+  }
+  return theory::predict(group.spec, ids, options);
+}
+
+}  // namespace
+
+std::vector<Group> groups_of(const ReproduceConfig& config) {
+  return groups_of(chosen(config.figures, config.quick), config, config.quick);
+}
+
+Need reproduce_need(const ReproduceConfig& config, int threads) {
+  Need all = train::train_need(config, threads);
+  const double one =
+      all.operations / static_cast<double>(config.placements.size() * static_cast<std::size_t>(config.run.seeds));
+  all.operations = one * static_cast<double>(groups_of(config).size()) * config.run.seeds;
+  return all;
+}
+
+ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states, Progress& progress) {
+  const std::vector<Group> groups = groups_of(config);
+  const std::vector<train::TrainCell> cells = cells_of(config, groups);
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  ReproduceResult result;
+  result.loss_floor = corpus.loss_floor(config.base.input.tokens);
+  for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
+  progress.begin("reproduce", static_cast<int>(cells.size()) * config.train.steps);
+  states.forgets_weights = true;
+  std::size_t next = 0;
+  result.stopped_early = until_stopped([&] {
+    train::run_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
+      result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
+    });
+    for (const Group& group : groups) {
+      progress.throw_if_stop_requested();
+      if (group.study == "base") result.initial[group.name] = initial_prediction(group, corpus, config.run.seed);
+    }
+  });
+  if (!result.stopped_early) result.claims = judge_claims(result.groups);
+  return result;
+}
+
+}  // namespace periscope::reproduce

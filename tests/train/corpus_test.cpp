@@ -1,0 +1,189 @@
+#include "sim/train/corpus.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "sim/spec/error.h"
+#include "sim/train/synthetic_language.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bytes first, first + 1, …
+std::string counting(int count, int first = 0) {
+  std::string bytes(static_cast<std::size_t>(count), '\0');
+  std::iota(bytes.begin(), bytes.end(), static_cast<char>(first));
+  return bytes;
+}
+
+std::string text_of(std::span<const std::uint8_t> tokens) { return {tokens.begin(), tokens.end()}; }
+
+/// The message of the InputError; "" if there is none.
+std::string refusal(const std::string& path, double validation = 0.5, int window = 2, int vocab = 256) {
+  try {
+    const Corpus corpus(path, validation, window, vocab);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a folder's files are read in the order of their names, at all depths") {
+  const TemporaryFolder folder;
+  folder.write("c.txt", "six");
+  folder.write("b/2.txt", "four");
+  folder.write("b/1.txt", "three");
+  folder.write("b/1/a.txt", "two");
+  folder.write("a.txt", "one");
+  folder.write("b/empty.txt", "");
+  fs::create_directories(folder.path("b/nothing"));
+  // As text '/' comes behind '.', so what is in b/1 comes behind b/1.txt.
+  CHECK(text_of(Corpus(folder.path(), 0.1, 1, 256).tokens()) == "onethreetwofoursix");
+}
+
+TEST_CASE("a link to a file is read, one to a folder is not followed, and one to nothing is refused") {
+  const TemporaryFolder folder;
+  folder.write("corpus/a.txt", "abcd");
+  folder.write("beside/b.txt", "efgh");
+  fs::create_symlink(folder.path("beside/b.txt"), folder.path("corpus/b.txt"));
+  fs::create_directory_symlink(folder.path("beside"), folder.path("corpus/c"));
+  CHECK(text_of(Corpus(folder.path("corpus"), 0.5, 2, 256).tokens()) == "abcdefgh");
+  fs::create_symlink(folder.path("nowhere"), folder.path("corpus/d"));
+  CHECK(refusal(folder.path("corpus")).find(folder.path("corpus/d")) != std::string::npos);
+}
+
+TEST_CASE("the validation part is the last share of the bytes") {
+  const TemporaryFolder folder;
+  const Corpus corpus(folder.write("text", counting(200)), 0.13, 5, 256);
+  CHECK(text_of(corpus.training()) == counting(174));
+  CHECK(text_of(corpus.validation()) == counting(26, 174));
+  CHECK_FALSE(corpus.loss_floor(4).has_value());
+}
+
+TEST_CASE("every window of the training part is drawn, equally often, and none that reaches beyond it") {
+  const TemporaryFolder folder;
+  const Corpus corpus(folder.write("text", counting(40)), 0.25, 6, 256);
+  constexpr int batch = 50;
+  constexpr int steps = 500;
+  std::vector<int> found(25, 0);  // 30 bytes to train on hold 25 windows of 6
+  for (int step = 1; step <= steps; ++step) {
+    const Windows windows = training_batch(corpus, 6, batch, 7, step);
+    REQUIRE(windows.count() == batch);
+    for (int w = 0; w < batch; ++w) {
+      const int first = windows.tokens[static_cast<std::size_t>(6 * w)];
+      REQUIRE(first < 25);
+      ++found[static_cast<std::size_t>(first)];
+      for (int i = 1; i < 6; ++i) CHECK(windows.tokens[static_cast<std::size_t>(6 * w + i)] == first + i);
+    }
+  }
+  // Each is found 1000 times with a standard deviation of 31.
+  for (const int times : found) CHECK(std::abs(times - 1000) < 5 * 31);
+}
+
+TEST_CASE("batches depend on seed and step, and on nothing else") {
+  const TemporaryFolder folder;
+  const Corpus corpus(folder.write("text", counting(250)), 0.2, 3, 256);
+  const auto batch = [&](int count, std::uint64_t seed, int step) {
+    return training_batch(corpus, 3, count, seed, step).tokens;
+  };
+  const std::vector<int> first = batch(8, 1, 2);
+  (void)batch(5, 9, 9);
+  CHECK(batch(8, 1, 2) == first);
+  const std::set<std::vector<int>> others{batch(8, 2, 1), batch(8, 1, 1), batch(8, 1, 3), batch(8, 2, 2), first};
+  CHECK(others.size() == 5);
+  const std::vector<int> larger = batch(16, 1, 2);
+  CHECK(std::equal(first.begin(), first.end(), larger.begin()));
+}
+
+TEST_CASE("inputs are the first tokens of a window, labels those that follow them") {
+  const Windows windows{.tokens = {1, 2, 3, 11, 12, 13, 21, 22, 23}, .length = 3};
+  CHECK(windows.count() == 3);
+  CHECK(windows.inputs(0, 3) == std::vector{1, 2, 11, 12, 21, 22});
+  CHECK(windows.labels(0, 3) == std::vector{2, 3, 12, 13, 22, 23});
+  CHECK(windows.inputs(1, 1) == std::vector{11, 12});
+  CHECK(windows.labels(2, 1) == std::vector{22, 23});
+}
+
+TEST_CASE("held-out windows are spread evenly over the validation part, from its beginning to its end") {
+  const TemporaryFolder folder;
+  const Corpus corpus(folder.write("text", counting(200)), 0.1, 5, 256);  // validation: 180 … 199
+  const auto firsts = [&](int count) {
+    const Windows windows = held_out(corpus, 5, count);
+    std::vector<int> all;
+    for (int w = 0; w < windows.count(); ++w) {
+      all.push_back(windows.tokens[static_cast<std::size_t>(5 * w)]);
+      CHECK(windows.tokens[static_cast<std::size_t>(5 * w + 4)] == all.back() + 4);
+    }
+    return all;
+  };
+  CHECK(firsts(4) == std::vector{180, 185, 190, 195});
+  CHECK(firsts(1) == std::vector{180});
+  CHECK(firsts(16).front() == 180);
+  CHECK(firsts(16).back() == 195);
+}
+
+TEST_CASE("both parts hold a window, or the corpus is too short") {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", counting(20));
+  CHECK(refusal(text, 0.5, 10).empty());
+  const std::string message = refusal(text, 0.5, 11);
+  CHECK(message.find(text) != std::string::npos);
+  CHECK(message.find("10 bytes to train on and 10 for validation") != std::string::npos);
+  CHECK(message.find("input.tokens + 1 = 11") != std::string::npos);
+  CHECK(refusal(text, 0.25, 5).empty());
+  CHECK_FALSE(refusal(text, 0.25, 6).empty());
+  CHECK(refusal(text, 0.75, 5).empty());
+  CHECK_FALSE(refusal(text, 0.75, 6).empty());
+  CHECK_FALSE(refusal(folder.write("empty", "")).empty());
+}
+
+TEST_CASE("a byte that is no token is named with its place") {
+  const TemporaryFolder folder;
+  folder.write("corpus/a", "abcdefgh");
+  folder.write("corpus/b", std::string("ab\xc3\xa9zzzz"));
+  CHECK(refusal(folder.path("corpus"), 0.5, 2, 256).empty());
+  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc4).empty());
+  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc3).find("byte 195 at 10: expected tokens below model.vocab = 195") !=
+        std::string::npos);
+}
+
+TEST_CASE("what is no file of bytes is refused by its name, at once") {
+  const TemporaryFolder folder;
+  folder.write("corpus/a", counting(100));
+  const std::string fifo = folder.path("corpus/fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  fs::create_directories(folder.path("nothing/at/all"));
+  for (const std::string& path : {fifo, std::string("/dev/zero"), folder.path("missing")}) {
+    CHECK(refusal(path).find(path) != std::string::npos);
+  }
+  CHECK(refusal(folder.path("corpus")).find(fifo) != std::string::npos);
+  CHECK(refusal(folder.path("nothing")).find("empty folder") != std::string::npos);
+}
+
+TEST_CASE("more bytes than places can be counted are refused before they are read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("sparse", "");
+  fs::resize_file(path, Corpus::most + 1);
+  CHECK(refusal(path).find("at most 2147483647 bytes") != std::string::npos);
+}
+
+TEST_CASE("the synthetic corpus is the language's text, its floor the language's") {
+  const Corpus corpus("synthetic", 0.1, 9, SyntheticLanguage::symbols);
+  const std::vector<std::uint8_t> text = SyntheticLanguage().text(1000);
+  CHECK(std::ranges::equal(corpus.tokens().first(1000), text));
+  REQUIRE(corpus.loss_floor(8).has_value());
+  CHECK(*corpus.loss_floor(8) == SyntheticLanguage().loss_floor(8));
+  CHECK(refusal("synthetic", 0.1, 9, SyntheticLanguage::symbols - 1).find("model.vocab = 31") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,106 @@
+#include "experiments/train/run_cell.h"
+
+#include "experiments/command/progress.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/threads.h"
+#include "tests/train/tiny_training.h"
+
+namespace periscope::testing {
+namespace {
+
+using train::CellCallbacks;
+using train::CellHistory;
+using train::StateFile;
+using train::TrainCell;
+using train::TrainedCell;
+
+TrainCell small_cell(DType dtype) {
+  TrainSpec train = few_steps(OptimizerKind::adamw);
+  train.steps = 12;
+  train.record_every = 4;
+  train.record_sequences = 2;
+  return {.spec = trained_stack("peri"), .train = train, .seed = 3, .dtype = dtype, .name = "cell"};
+}
+
+void check_same_run(const Backend& ops, const TrainedCell& actual, const TrainedCell& expected) {
+  check_same_bits("loss", actual.history.loss, expected.history.loss);
+  check_same_bits("grad_norm", actual.history.grad_norm, expected.history.grad_norm);
+  check_same_bits("last_layer_norm", actual.history.last_layer_norm, expected.history.last_layer_norm);
+  REQUIRE(actual.history.records.size() == expected.history.records.size());
+  for (const auto& [step, values] : expected.history.records) {
+    check_same_numbers("record", actual.history.records.at(step), values);
+  }
+  const auto parameters = [&](const TrainedCell& cell) {
+    return parameters_of(ops, {.steps = 0, .parameters = cell.parameters, .memory = {}});
+  };
+  check_same_numbers("parameters", parameters(actual), parameters(expected));
+}
+
+TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    const TrainCell cell = small_cell(target.dtype);
+    const TrainedCell whole = train::run_cell(ops, cell, synthetic_language(), nullptr, {});
+    CHECK(whole.history.loss.size() == 12);
+    std::vector<int> recorded;
+    for (const auto& [step, values] : whole.history.records) recorded.push_back(step);
+    CHECK(recorded == std::vector{0, 1, 2, 4, 5, 8, 10, 12});
+    const TemporaryFolder folder;
+    const StateFile state(folder.path("states/cell.safetensors"), "identity");
+    for (int stops = 0;; ++stops) {
+      REQUIRE(stops < 20);
+      int told = 0;
+      int kept = 0;
+      int asked = 0;
+      const CellCallbacks callbacks{.stop_requested = [&] { return ++asked > 1 + stops % 3; },
+                                    .on_step = [&] { ++told; },
+                                    .on_state = [&] { ++kept; }};
+      try {
+        const TrainedCell trained = train::run_cell(ops, cell, synthetic_language(), &state, callbacks);
+        CHECK(told == 12);
+        CHECK(stops >= 5);
+        check_same_run(ops, trained, whole);
+        break;
+      } catch (const Stopped&) {
+        CHECK(kept > 0);
+      }
+    }
+    // What is finished is read, not computed.
+    const CellCallbacks never{.stop_requested = [] { return true; }, .on_step = {}, .on_state = {}};
+    check_same_run(ops, train::run_cell(ops, cell, synthetic_language(), &state, never), whole);
+  }
+}
+
+TEST_CASE("a run does not depend on the number of threads, its records neither") {
+  const Target& target = targets().front();
+  TrainCell cell = small_cell(target.dtype);
+  cell.spec.input.tokens = 64;
+  cell.train.batch = 32;
+  cell.train.steps = 3;
+  const auto result = [&](int count) {
+    const Threads threads(count);
+    return train::run_cell(*target.backend, cell, synthetic_language(), nullptr, {});
+  };
+  const TrainedCell one = result(1);
+  for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
+}
+
+TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
+  const Target target = truth_target();
+  TrainCell cell = small_cell(DType::f64);
+  cell.spec = trained_stack("none");
+  cell.train.lr = 1e200;
+  cell.train.clip = 0.0;
+  cell.train.warmup = 0.0;
+  const TrainedCell trained = train::run_cell(truth(), cell, synthetic_language(), nullptr, {});
+  const CellHistory& history = trained.history;
+  CHECK_FALSE(history.is_finite());
+  CHECK(history.loss.size() < 12);
+  CHECK(train::divergence_step(history) == static_cast<int>(history.loss.size()));
+  CHECK(history.records.rbegin()->first <= static_cast<int>(history.loss.size()));
+}
+
+}  // namespace
+}  // namespace periscope::testing

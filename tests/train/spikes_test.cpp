@@ -1,0 +1,108 @@
+#include "sim/train/spikes.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/doctest.h"
+
+namespace periscope::testing {
+namespace {
+
+using Series = std::vector<double>;
+using Steps = std::vector<int>;
+
+/// 1, −1, 1, …: mean and median 0, standard deviation (of the population) and MAD 1 over any even number of them.
+Series wave(std::size_t length) {
+  Series series(length);
+  for (std::size_t i = 0; i < length; ++i) series[i] = i % 2 == 0 ? 1.0 : -1.0;
+  return series;
+}
+
+/// The wave with `value` as that of `step`.
+Series wave_with(std::size_t length, int step, double value) {
+  Series series = wave(length);
+  series.at(static_cast<std::size_t>(step - 1)) = value;
+  return series;
+}
+
+TEST_CASE("OLMo's spikes: more than six standard deviations of the population above the mean of 128 steps") {
+  CHECK(olmo_spikes(wave(400)).empty());
+  CHECK(olmo_spikes(wave_with(400, 200, 6.001)) == Steps{200});
+  CHECK(olmo_spikes(wave_with(400, 200, 5.999)).empty());
+  CHECK(olmo_spikes(wave_with(400, 200, -50.0)).empty());
+}
+
+TEST_CASE("OLMo's spikes: none within the first 128 steps") {
+  CHECK(olmo_spikes(wave_with(400, 128, 50.0)).empty());
+  CHECK(olmo_spikes(wave_with(400, 129, 50.0)) == Steps{129});
+  CHECK(olmo_spikes(wave(128)).empty());
+  CHECK(olmo_spikes({}).empty());
+}
+
+TEST_CASE("OLMo's spikes: one hides a smaller one for 128 steps") {
+  Series series = wave_with(600, 200, 100.0);
+  series[200 + 127] = 10.0;  // step 328, whose window begins with step 200
+  CHECK(olmo_spikes(series) == Steps{200});
+  series = wave_with(600, 200, 100.0);
+  series[200 + 128] = 10.0;
+  CHECK(olmo_spikes(series) == Steps{200, 329});
+}
+
+TEST_CASE("OLMo's spikes: where nothing moves there is no spread to hold a step against") {
+  Series still(300, 2.0);
+  still[250] = 3.0;
+  CHECK(olmo_spikes(still).empty());
+}
+
+TEST_CASE("robust spikes: more than 6 · 1.4826 median deviations above the median of up to 128 steps") {
+  CHECK(robust_spikes(wave(400)).empty());
+  CHECK(robust_spikes(wave_with(400, 201, 8.896)) == Steps{201});
+  CHECK(robust_spikes(wave_with(400, 201, 8.895)).empty());
+  CHECK(robust_spikes(wave_with(400, 201, -50.0)).empty());
+}
+
+TEST_CASE("robust spikes: sixteen steps before are enough") {
+  CHECK(robust_spikes(wave_with(100, 16, 50.0)).empty());
+  CHECK(robust_spikes(wave_with(100, 17, 50.0)) == Steps{17});
+}
+
+TEST_CASE("robust spikes: one does not hide the next") {
+  Series series = wave_with(600, 201, 100.0);
+  series[202] = 10.0;
+  CHECK(robust_spikes(series) == Steps{201, 203});
+}
+
+TEST_CASE("robust spikes: what is longer ago than 128 steps does not count") {
+  Series series = wave(400);
+  for (std::size_t i = 0; i < 200; ++i) series[i] *= 1000.0;
+  series[200 + 128] = 10.0;
+  CHECK(robust_spikes(series) == Steps{329});
+  series[200 + 128] = 1.0;
+  series[200 + 50] = 10.0;
+  CHECK(robust_spikes(series).empty());
+}
+
+TEST_CASE("robust spikes: an even number of steps has the mean of the two in the middle as its median") {
+  // Sixteen steps: eight of 0 and eight of 2, so the median is 1 and every distance from it 1.
+  Series series;
+  for (int i = 0; i < 16; ++i) series.push_back(i < 8 ? 0.0 : 2.0);
+  series.push_back(1.0 + 8.895);
+  CHECK(robust_spikes(series).empty());
+  series.back() = 1.0 + 8.896;
+  CHECK(robust_spikes(series) == Steps{17});
+}
+
+TEST_CASE("robust spikes: what is not finite is one, at any step, and does not count for others") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Series series = wave_with(100, 1, NAN);
+  series[1] = -infinity;
+  CHECK(robust_spikes(series) == Steps{1, 2});
+  series = wave_with(100, 39, infinity);
+  series[39] = NAN;
+  series[50] = 8.0;
+  series[60] = 9.5;
+  CHECK(robust_spikes(series) == Steps{39, 40, 61});
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,182 @@
+#include "experiments/train/state_file.h"
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "sim/model/parameters.h"
+#include "sim/spec/error.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/tiny_training.h"
+
+namespace periscope::testing {
+namespace {
+
+using train::CellHistory;
+using train::StateFile;
+
+/// Numbers that lose something where they are not kept bit by bit.
+CellHistory odd_history() {
+  using Limits = std::numeric_limits<double>;
+  CellHistory history;
+  history.add({.loss = 1.0 / 3.0, .grad_norm = Limits::denorm_min(), .last_layer_norm = -0.0, .rate = 1.0});
+  history.add({.loss = Limits::quiet_NaN(), .grad_norm = Limits::infinity(), .last_layer_norm = 1e308, .rate = 1.0});
+  history.records[0] = {{"validation_loss", {0.1}}, {"variance.x_out", {1.0, Limits::quiet_NaN(), -0.0}}};
+  history.records[20] = {{"weight.q.rms", {-Limits::infinity()}}, {"nothing", {}}};
+  return history;
+}
+
+void check_same_history(const CellHistory& actual, const CellHistory& expected) {
+  check_same_bits("loss", actual.loss, expected.loss);
+  check_same_bits("grad_norm", actual.grad_norm, expected.grad_norm);
+  check_same_bits("last_layer_norm", actual.last_layer_norm, expected.last_layer_norm);
+  REQUIRE(actual.records.size() == expected.records.size());
+  for (const auto& [step, values] : expected.records) check_same_numbers("record", actual.records.at(step), values);
+}
+
+void check_same_state(const Backend& ops, const TrainingState& actual, const TrainingState& expected) {
+  CHECK(actual.steps == expected.steps);
+  check_same_numbers("parameters", parameters_of(ops, actual), parameters_of(ops, expected));
+  check_same_numbers("memory", memory_of(ops, actual), memory_of(ops, expected));
+  for (const auto& [id, x] : expected.parameters) CHECK(actual.parameters.at(id).dtype() == x.dtype());
+}
+
+TEST_CASE("what was written is read to the last bit, and its run goes on as if nothing had been") {
+  const TemporaryFolder folder;
+  for (const Target& target : targets()) {
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      const StackSpec spec = trained_stack("peri");
+      const TrainSpec train = few_steps(optimizer);
+      Trainer trainer = trainer_of(target, spec, train);
+      const TrainingState fresh = trainer.state();
+      for (int i = 0; i < 3; ++i) (void)trainer.step();
+      const StateFile file(folder.path("states/a.safetensors"), "a");
+      file.write(*target.backend, trainer.state(), odd_history());
+      const auto content = file.read(*target.backend, fresh);
+      REQUIRE(content.has_value());
+      check_same_history(content->history, odd_history());
+      check_same_state(*target.backend, content->state, trainer.state());
+      Trainer second = trainer_of(target, spec, train);
+      second.restore(content->state);
+      CHECK(second.step().loss == trainer.step().loss);
+      check_same_state(*target.backend, second.state(), trainer.state());
+    }
+  }
+}
+
+/// One matrix and one gain: a file small enough to damage it everywhere.
+TrainingState small_state(double scale) {
+  const auto numbers = [&](Tensor::Index rows, std::uint32_t number) {
+    return truth().normal(rows, 3, DType::f64, {1, number, Stream{}}, scale);
+  };
+  TrainingState state{.steps = 17, .parameters = {}, .memory = {}};
+  const ParameterId matrix = matrix_id(0, Weight::down);
+  const ParameterId gain = gain_id(0, Weight::norm_a);
+  state.parameters = {{matrix, numbers(2, 1)}, {gain, numbers(1, 2)}};
+  state.memory[matrix] = {.mean = numbers(2, 3), .square = numbers(2, 4)};
+  state.memory[gain] = {.mean = numbers(1, 5), .square = numbers(1, 6)};
+  return state;
+}
+
+TEST_CASE("a run that has done nothing yet can be kept, too") {
+  const TemporaryFolder folder;
+  const StateFile file(folder.path("a.safetensors"), "a");
+  TrainingState state = small_state(1.0);
+  state.steps = 0;
+  file.write(truth(), state, {});
+  const auto content = file.read(truth(), small_state(2.0));
+  REQUIRE(content.has_value());
+  CHECK(content->history.loss.empty());
+  CHECK(content->history.records.empty());
+  check_same_state(truth(), content->state, state);
+}
+
+TEST_CASE("no file and a file of another run are nothing to go on from") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.safetensors");
+  CHECK_FALSE(StateFile(path, "a").read(truth(), small_state(1.0)).has_value());
+  StateFile(path, "a").write(truth(), small_state(1.0), odd_history());
+  CHECK_FALSE(StateFile(path, "b").read(truth(), small_state(1.0)).has_value());
+  CHECK(StateFile(path, "a").read(truth(), small_state(1.0)).has_value());
+  StateFile(path, "b").write(truth(), small_state(1.0), odd_history());
+  CHECK_FALSE(StateFile(path, "a").read(truth(), small_state(1.0)).has_value());
+}
+
+TEST_CASE("a file is replaced as a whole, and nothing is left beside it") {
+  const TemporaryFolder folder;
+  const StateFile file(folder.path("a.safetensors"), "a");
+  file.write(truth(), small_state(1.0), odd_history());
+  file.write(truth(), small_state(3.0), {});
+  check_same_state(truth(), file.read(truth(), small_state(1.0))->state, small_state(3.0));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("a file that cannot be written is an error that names it") {
+  const TemporaryFolder folder;
+  const std::string blocker = folder.write("file", "");
+  const StateFile file(blocker + "/a.safetensors", "a");
+  try {
+    file.write(truth(), small_state(1.0), {});
+    FAIL("it was written");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find(blocker) != std::string::npos);
+  }
+}
+
+/// What reading damaged bytes comes to.
+enum class Reading { refused, nothing, same };
+
+Reading read_damaged(const TemporaryFolder& folder, const std::string& bytes) {
+  const std::string path = folder.write("damaged.safetensors", bytes);
+  try {
+    const auto content = StateFile(path, "the run").read(truth(), small_state(2.0));
+    if (!content.has_value()) return Reading::nothing;
+    check_same_state(truth(), content->state, small_state(1.0));
+    check_same_history(content->history, odd_history());
+    return Reading::same;
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()).find(path) != std::string::npos);
+    return Reading::refused;
+  }
+}
+
+TEST_CASE("a flipped bit is noticed wherever it is") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.safetensors");
+  StateFile(path, "the run").write(truth(), small_state(1.0), odd_history());
+  const std::string good = bytes_of_file(path);
+  REQUIRE(read_damaged(folder, good) == Reading::same);
+  // In the metadata's identity a flip makes it another run's file.
+  const std::size_t identity = good.find("identity");
+  const std::size_t end = good.find("the run") + std::string("the run").size();
+  REQUIRE(end < good.size());
+  for (std::size_t i = 0; i < good.size(); i += 5) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+    CAPTURE(i);
+    const Reading reading = read_damaged(folder, bad);
+    if (i < identity || i >= end) {
+      CHECK(reading == Reading::refused);
+    } else {
+      CHECK(reading != Reading::same);
+    }
+  }
+}
+
+TEST_CASE("a file that was cut off, or has something behind its end, is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.safetensors");
+  StateFile(path, "the run").write(truth(), small_state(1.0), odd_history());
+  const std::string good = bytes_of_file(path);
+  for (std::size_t length = 0; length < good.size(); length += 11) {
+    CAPTURE(length);
+    CHECK(read_damaged(folder, good.substr(0, length)) == Reading::refused);
+  }
+  CHECK(read_damaged(folder, good + '\0') == Reading::refused);
+  CHECK(read_damaged(folder, "") == Reading::refused);
+}
+
+}  // namespace
+}  // namespace periscope::testing

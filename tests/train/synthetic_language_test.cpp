@@ -1,0 +1,191 @@
+#include "sim/train/synthetic_language.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <span>
+
+#include "tests/support/doctest.h"
+#include "tests/support/hypothesis.h"
+
+namespace periscope::testing {
+namespace {
+
+constexpr int n = SyntheticLanguage::symbols;
+constexpr auto count = static_cast<std::size_t>(n);
+
+const SyntheticLanguage& language() {
+  static const SyntheticLanguage only;
+  return only;
+}
+
+double entropy(const std::vector<double>& chances) {
+  double sum = 0.0;
+  for (const double p : chances) sum -= p * std::log(p);
+  return sum;
+}
+
+TEST_CASE("chances of the next symbol sum to one, and so do those of pairs") {
+  double pairs = 0.0;
+  for (int a = 0; a < n; ++a) {
+    for (int b = 0; b < n; ++b) {
+      pairs += language().chance(a, b);
+      double sum = 0.0;
+      for (int c = 0; c < n; ++c) sum += language().chance(a, b, c);
+      CHECK(std::abs(sum - 1.0) < 1e-14);
+    }
+  }
+  CHECK(std::abs(pairs - 1.0) < 1e-12);
+}
+
+TEST_CASE("pairs are stationary") {
+  double spread = 0.0;
+  for (int b = 0; b < n; ++b) {
+    for (int c = 0; c < n; ++c) {
+      double after = 0.0;
+      for (int a = 0; a < n; ++a) after += language().chance(a, b) * language().chance(a, b, c);
+      CHECK(std::abs(after - language().chance(b, c)) < 1e-14);
+      spread = std::max(spread, std::abs(language().chance(b, c) * n * n - 1.0));
+    }
+  }
+  CHECK(spread > 0.5);  // uniform pairs, with which the search begins, are not the answer
+}
+
+/// The rank of every symbol in Zipf's law with exponent 2, by its chance.
+const std::vector<double>& zipf() {
+  static const std::vector<double> law = [] {
+    std::vector<double> chances;
+    double sum = 0.0;
+    for (int rank = 1; rank <= n; ++rank) sum += std::pow(rank, -2.0);
+    for (int rank = 1; rank <= n; ++rank) chances.push_back(std::pow(rank, -2.0) / sum);
+    return chances;
+  }();
+  return law;
+}
+
+/// The ranks j with zipf[i] + zipf[j] = twice, counted from 0.
+std::vector<std::size_t> partners(std::size_t i, double twice) {
+  std::vector<std::size_t> all;
+  for (std::size_t j = 0; j < count; ++j) {
+    if (std::abs(zipf()[i] + zipf()[j] - twice) < 1e-13) all.push_back(j);
+  }
+  return all;
+}
+
+TEST_CASE("the next symbol's law is half Zipf's law by one symbol and half Zipf's law by two") {
+  for (int b = 0; b < n; ++b) {
+    std::set<std::size_t> by_one;
+    std::array<std::set<std::size_t>, count> by_two;
+    for (int c = 0; c < n; ++c) {
+      std::vector<std::size_t> possible;
+      for (std::size_t i = 0; i < count; ++i) {
+        bool everywhere = true;
+        for (int a = 0; a < n && everywhere; ++a) {
+          everywhere = partners(i, 2.0 * language().chance(a, b, c)).size() == 1;
+        }
+        if (everywhere) possible.push_back(i);
+      }
+      CAPTURE(b);
+      CAPTURE(c);
+      REQUIRE(possible.size() == 1);
+      by_one.insert(possible[0]);
+      for (int a = 0; a < n; ++a) {
+        by_two[static_cast<std::size_t>(a)].insert(partners(possible[0], 2.0 * language().chance(a, b, c))[0]);
+      }
+    }
+    CHECK(by_one.size() == count);  // every rank once
+    for (const auto& ranks : by_two) CHECK(ranks.size() == count);
+  }
+}
+
+TEST_CASE("entropies are those of the chances, and the floor is their mean over a window") {
+  double rate = 0.0;
+  double after_one = 0.0;
+  for (int b = 0; b < n; ++b) {
+    std::vector<double> mixture(count, 0.0);
+    double total = 0.0;
+    for (int a = 0; a < n; ++a) {
+      std::vector<double> next;
+      for (int c = 0; c < n; ++c) next.push_back(language().chance(a, b, c));
+      rate += language().chance(a, b) * entropy(next);
+      total += language().chance(a, b);
+      for (std::size_t c = 0; c < count; ++c) mixture[c] += language().chance(a, b) * next[c];
+    }
+    for (double& p : mixture) p /= total;
+    after_one += total * entropy(mixture);
+  }
+  CHECK(language().entropy_rate() == doctest::Approx(rate).epsilon(1e-12));
+  CHECK(language().entropy_after_one() == doctest::Approx(after_one).epsilon(1e-12));
+  CHECK(after_one > rate + 0.1);
+  CHECK(std::log(n) > after_one + 0.1);
+  CHECK(language().loss_floor(1) == doctest::Approx(after_one).epsilon(1e-12));
+  CHECK(language().loss_floor(4) == doctest::Approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
+}
+
+/// Of the built-in text.
+const std::vector<std::uint8_t>& long_text() {
+  static const std::vector<std::uint8_t> text = language().text(1U << 20U);
+  return text;
+}
+
+TEST_CASE("the text is as surprising as the entropy rate says") {
+  const std::vector<std::uint8_t>& text = long_text();
+  constexpr std::size_t piece = 1U << 10U;  // of which neighbours hardly depend on each other
+  std::vector<double> rates;
+  for (std::size_t first = 2; first + piece <= text.size(); first += piece) {
+    double sum = 0.0;
+    for (std::size_t t = first; t < first + piece; ++t) {
+      sum -= std::log(language().chance(text[t - 2], text[t - 1], text[t]));
+    }
+    rates.push_back(sum / piece);
+  }
+  CHECK(estimate(rates).standard_error < 0.003);
+  check_consistent("surprise per symbol", estimate(rates), language().entropy_rate());
+}
+
+/// Σ N(context)/N · H(counts of the context): what the text's own frequencies say.
+double counted_entropy(const std::vector<std::uint8_t>& text, int known) {
+  std::vector<double> counts(count * count * count, 0.0);
+  for (std::size_t t = 2; t < text.size(); ++t) {
+    const std::size_t before = known == 2 ? text[t - 2] * count : 0;
+    counts[(before + text[t - 1]) * count + text[t]] += 1.0;
+  }
+  double sum = 0.0;
+  for (std::size_t context = 0; context < counts.size(); context += count) {
+    double total = 0.0;
+    for (std::size_t c = 0; c < count; ++c) total += counts[context + c];
+    for (std::size_t c = 0; c < count; ++c) {
+      const double k = counts[context + c];
+      if (k > 0.0) sum -= k * std::log(k / total);
+    }
+  }
+  return sum / static_cast<double>(text.size() - 2);
+}
+
+TEST_CASE("frequencies of the text have the entropies of the language") {
+  // Counts of N samples with m outcomes have an entropy that is too low, on average by at most ln(1 + (m − 1)/N)
+  // (Paninski 2003); by Jensen's inequality the mean over contexts is at most that of the mean count. The rest is
+  // chance: the test above finds a standard error of 0.0015.
+  const std::vector<std::uint8_t>& text = long_text();
+  const auto symbols = static_cast<double>(text.size() - 2);
+  constexpr double chance = 5.0 * 0.0015;
+  const auto check = [&](double counted, double entropy, double contexts) {
+    const double bias = contexts / symbols * (n - 1.0);  // above contexts/N · Σ ln(1 + (m − 1)/N(context))
+    CHECK(counted < entropy + chance);
+    CHECK(counted > entropy - chance - bias);
+  };
+  check(counted_entropy(text, 2), language().entropy_rate(), n * n);
+  check(counted_entropy(text, 1), language().entropy_after_one(), n);
+}
+
+TEST_CASE("the text is always the same, and a shorter one is its beginning") {
+  const std::vector<std::uint8_t> text = SyntheticLanguage().text(100);
+  CHECK(std::ranges::equal(text, std::span(long_text()).first(100)));
+  CHECK(std::vector<int>(text.begin(), text.begin() + 24) ==
+        std::vector{13, 31, 18, 2, 1, 14, 20, 11, 3, 26, 17, 21, 10, 12, 9, 15, 22, 15, 29, 24, 7, 9, 11, 29});
+  CHECK(language().text(0).empty());
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,236 @@
+#include "sim/train/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "sim/model/parameters.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/threads.h"
+#include "tests/support/tolerances.h"
+#include "tests/train/tiny_training.h"
+
+namespace periscope::testing {
+namespace {
+
+/// Loss, norm of all gradients, norm of the last layer's, rate: of every step.
+using Outcomes = std::vector<double>;
+
+Outcomes take_steps(Trainer& trainer, int count) {
+  Outcomes all;
+  for (int i = 0; i < count; ++i) {
+    const StepOutcome outcome = trainer.step();
+    all.insert(all.end(), {outcome.loss, outcome.grad_norm, outcome.last_layer_norm, outcome.rate});
+  }
+  return all;
+}
+
+constexpr std::array optimizers{OptimizerKind::adamw, OptimizerKind::sgd};
+
+void check_any_number_of_threads(const Target& target, const StackSpec& spec, const TrainSpec& train) {
+  const auto result = [&](int count) {
+    const Threads threads(count);
+    Trainer trainer = trainer_of(target, spec, train);
+    NamedNumbers numbers{{"outcomes", take_steps(trainer, 2)}};
+    numbers.merge(parameters_of(*target.backend, trainer.state()));
+    return numbers;
+  };
+  const NamedNumbers one = result(1);
+  for (const int count : {2, 4}) check_same_numbers(target.name(), result(count), one);
+}
+
+TEST_CASE("results are the same to the last bit for any number of threads") {
+  const StackSpec spec = trained_stack("peri");
+  const TrainSpec train = few_steps(OptimizerKind::adamw);
+  for (const Target& target : targets()) {
+    CHECK(parts_of_micro_batch(spec, train, target.dtype) == 1);
+    check_any_number_of_threads(target, spec, train);
+  }
+}
+
+TEST_CASE("passes beside each other give the same bits for any number of threads") {
+  StackSpec spec = trained_stack("peri");
+  spec.input.tokens = 64;
+  TrainSpec train = few_steps(OptimizerKind::adamw);
+  train.batch = 48;
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    for (const int accumulate : {1, 2}) {
+      train.accumulate = accumulate;
+      CHECK(parts_of_micro_batch(spec, train, dtype) == 6 / accumulate);
+      check_any_number_of_threads({targets().front().backend, dtype}, spec, train);
+    }
+  }
+}
+
+TEST_CASE("micro-batches change nothing but roundings") {
+  for (const Target& target : targets()) {
+    StackSpec spec = trained_stack("peri");
+    spec.input.tokens = 16;
+    TrainSpec train = few_steps(OptimizerKind::sgd);
+    train.batch = 8;
+    train.clip = 0.5;  // of gradients whose norm is about 1
+    const double relative = stack_error(spec.model.sublayers(), 16.0, target.dtype);
+    const auto result = [&](int accumulate) {
+      train.accumulate = accumulate;
+      Trainer trainer = trainer_of(target, spec, train);
+      NamedNumbers numbers{{"outcomes", take_steps(trainer, 3)}};
+      numbers.merge(parameters_of(*target.backend, trainer.state()));
+      return numbers;
+    };
+    const NamedNumbers whole = result(1);
+    CHECK(whole.at("outcomes")[1] > 0.5);
+    for (const int accumulate : {2, 8}) {
+      const NamedNumbers parts = result(accumulate);
+      for (const auto& [name, numbers] : whole) {
+        check_close_to_scale(target.name() + " " + name, parts.at(name), numbers, relative);
+      }
+    }
+  }
+}
+
+TEST_CASE("a trainer that is restored goes on as the first one does, to the last bit") {
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    for (const OptimizerKind optimizer : optimizers) {
+      const StackSpec spec = trained_stack("pre");
+      const TrainSpec train = few_steps(optimizer);
+      Trainer first = trainer_of(target, spec, train);
+      (void)take_steps(first, 3);
+      const TrainingState kept = first.state();
+      const NamedNumbers before = parameters_of(ops, kept);
+      const Outcomes expected = take_steps(first, 3);
+      check_same_numbers("a state that was kept stays as it is", parameters_of(ops, kept), before);
+      Trainer second = trainer_of(target, spec, train);
+      (void)take_steps(second, 1);
+      second.restore(kept);
+      CHECK(second.steps() == 3);
+      check_same_bits("outcomes", take_steps(second, 3), expected);
+      CHECK(second.steps() == 6);
+      check_same_numbers("parameters", parameters_of(ops, second.state()), parameters_of(ops, first.state()));
+      check_same_numbers("memory", memory_of(ops, second.state()), memory_of(ops, first.state()));
+    }
+  }
+}
+
+TEST_CASE("twins begin with the same numbers wherever both have a parameter, and read the same batches") {
+  const Target target = truth_target();
+  const auto start = [&](std::string_view placement, std::uint64_t seed) {
+    return parameters_of(truth(), trainer_of(target, trained_stack(placement), few_steps(optimizers[0]), seed).state());
+  };
+  const NamedNumbers pre = start("pre", 3);
+  const NamedNumbers peri = start("peri", 3);
+  std::size_t shared = 0;
+  for (const auto& [name, numbers] : pre) {
+    if (!peri.contains(name)) continue;
+    check_same_bits(name, peri.at(name), numbers);
+    ++shared;
+  }
+  CHECK(shared == pre.size());  // Peri-LN has norms beside those of Pre-LN
+  CHECK(start("pre", 4).at("embedding.weight") != pre.at("embedding.weight"));
+}
+
+TEST_CASE("training learns") {
+  TrainSpec train = few_steps(OptimizerKind::adamw);
+  train.steps = 60;
+  train.batch = 16;
+  train.lr = 0.02;
+  StackSpec spec = trained_stack("peri");
+  spec.input.tokens = 16;
+  Trainer trainer = trainer_of(targets().front(), spec, train);
+  const double first = trainer.step().loss;
+  while (trainer.steps() < 59) (void)trainer.step();
+  CHECK(trainer.step().loss < first - 0.5);
+}
+
+TEST_CASE("a step that is not finite counts, and changes neither weights nor what the optimizer remembers") {
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    for (const OptimizerKind optimizer : optimizers) {
+      for (const double poison : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        Trainer trainer = trainer_of(target, trained_stack("peri"), few_steps(optimizer));
+        CHECK(trainer.step().is_finite());
+        TrainingState state = trainer.state();
+        Tensor& table = state.parameters.at(matrix_id(0, Weight::unembedding));
+        std::vector<double> numbers = ops.to_host(table);
+        numbers[17] = poison;
+        table = ops.from_host(table.rows(), table.cols(), target.dtype, numbers);
+        const NamedNumbers parameters = parameters_of(ops, state);
+        const NamedNumbers memory = memory_of(ops, state);
+        trainer.restore(state);
+        CHECK_FALSE(trainer.step().is_finite());
+        CHECK(trainer.steps() == 2);
+        check_same_numbers(target.name(), parameters_of(ops, trainer.state()), parameters);
+        check_same_numbers(target.name(), memory_of(ops, trainer.state()), memory);
+      }
+    }
+  }
+}
+
+TEST_CASE("frozen weights stay as they are, and nothing is remembered of them") {
+  for (const OptimizerKind optimizer : optimizers) {
+    TrainSpec train = few_steps(optimizer);
+    train.frozen = {"norm_b", "q"};
+    Trainer trainer = trainer_of(truth_target(), trained_stack("peri"), train);
+    const NamedNumbers before = parameters_of(truth(), trainer.state());
+    (void)take_steps(trainer, 2);
+    const TrainingState kept = trainer.state();
+    for (const auto& [name, numbers] : parameters_of(truth(), kept)) {
+      CAPTURE(name);
+      const bool frozen = name.find(".norm_b.") != std::string::npos || name.find(".q.") != std::string::npos;
+      CHECK((numbers == before.at(name)) == frozen);
+      CHECK(memory_of(truth(), kept).contains("mean." + name) != frozen);
+    }
+    Trainer second = trainer_of(truth_target(), trained_stack("peri"), train);
+    second.restore(kept);
+    check_same_bits("outcomes", take_steps(second, 2), take_steps(trainer, 2));
+  }
+}
+
+TEST_CASE("an outcome is finite if both its loss and its gradient are") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  CHECK(StepOutcome{.loss = 1.0, .grad_norm = 1.0, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
+  CHECK_FALSE(StepOutcome{.loss = infinity, .grad_norm = 1.0, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
+  CHECK_FALSE(StepOutcome{.loss = 1.0, .grad_norm = infinity, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
+}
+
+int parts(int tokens, int batch, int accumulate = 1) {
+  StackSpec spec = trained_stack("peri");
+  spec.input.tokens = tokens;
+  return parts_of_micro_batch(spec, {.accumulate = accumulate, .batch = batch}, DType::f32);
+}
+
+TEST_CASE("parts of a micro-batch: as many as have 512 tokens each and divide its sequences, at most 16") {
+  CHECK(parts(512, 1) == 1);
+  CHECK(parts(512, 2) == 2);
+  CHECK(parts(511, 2) == 1);
+  CHECK(parts(128, 16) == 4);
+  CHECK(parts(256, 12) == 6);
+  CHECK(parts(600, 7) == 7);
+  CHECK(parts(600, 34) == 2);  // 17 would be more than 16
+  CHECK(parts(600, 64) == 16);
+  CHECK(parts(512, 8, 2) == 4);
+  CHECK(parts(512, 8, 8) == 1);
+}
+
+TEST_CASE("parts of a micro-batch: their gradients together need at most 128 MiB") {
+  StackSpec spec = trained_stack("peri");
+  spec.model.layers = 2;
+  spec.model.width = spec.model.mlp_width = 1024;
+  spec.model.heads = spec.model.kv_heads = 16;
+  spec.model.head_dim = 64;
+  spec.model.vocab = 1024;
+  spec.input.tokens = 512;
+  // 7 matrices in each layer and 2 tables of 4 MiB in f32: 64 MiB.
+  const TrainSpec train{.batch = 12};
+  CHECK(parts_of_micro_batch(spec, train, DType::f32) == 2);
+  CHECK(parts_of_micro_batch(spec, train, DType::f64) == 1);
+  spec.model.vocab = 1025;
+  CHECK(parts_of_micro_batch(spec, train, DType::f32) == 1);
+  spec.model.layers = 1;
+  spec.model.vocab = 512;  // 32 MiB
+  CHECK(parts_of_micro_batch(spec, train, DType::f32) == 4);
+}
+
+}  // namespace
+}  // namespace periscope::testing
