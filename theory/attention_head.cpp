@@ -28,6 +28,12 @@ Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
+/// One of `heads`, each as likely: by where a normal number is among all of them.
+int drawn_head(NormalStream& numbers, int heads) {
+  const double z = numbers.normals(1, 1)(0, 0);
+  return std::clamp(static_cast<int>(heads * 0.5 * std::erfc(-z / std::numbers::sqrt2)), 0, heads - 1);
+}
+
 }  // namespace
 
 double PatternLaw::scale() const {
@@ -96,20 +102,28 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
 }
 
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
-Projection AttentionHead::project(Sample rows, const ScaledKernel& k, double variance, int heads) const {
+Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const {
   const Index tokens = k.unit.rows();
   // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
-  const double spread = std::min(std::sqrt(variance * k.scale), 1e12);
+  const double spread = std::min(std::sqrt(part.variance * k.scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);
+  if (part.bias > 0.0) {
+    const Sample bias = static_cast<float>(std::min(part.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
+    p.normalised.rowwise() += Eigen::RowVectorXf(bias.row(0));
+  }
   if (law_.qk_norm != QkNorm::none) {
-    const double others = law_.qk_norm == QkNorm::full ? heads - 1 : 0;
+    const double others = law_.qk_norm == QkNorm::full ? part.heads - 1 : 0;
     const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
-      const double expected = spread * spread * k.unit(t, t);
+      const double expected = spread * spread * k.unit(t, t) + part.bias * part.bias;
       p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
     p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
+    for (Index i = 0; i < (part.gain.empty() ? 0 : law_.head_dim); ++i) {
+      const Index of_head = law_.qk_norm == QkNorm::full ? Index{part.head} * law_.head_dim : 0;
+      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(of_head + i)]);
+    }
   }
   p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
   return p;
@@ -119,8 +133,13 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& k) con
   const Index e = law_.head_dim;
   Sample rows;
   pattern_times(k.unit_factor, numbers.normals_float(k.unit.rows(), 2 * e), k.triangular, rows);
-  HeadSample head{.query = project(rows.leftCols(e), k, law_.query_variance, law_.query_heads),
-                  .key = project(rows.rightCols(e), k, law_.key_variance, law_.key_heads),
+  const bool heads_differ = law_.qk_norm == QkNorm::full && !law_.query_gain.empty();
+  const int own = heads_differ ? drawn_head(numbers, law_.query_heads) : 0;
+  const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
+  const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_heads, own};
+  const Part key{law_.key_variance, law_.key_bias, law_.key_gain, law_.key_heads, read};
+  HeadSample head{.query = project(rows.leftCols(e), k, query, numbers),
+                  .key = project(rows.rightCols(e), k, key, numbers),
                   .logits = {}};
   head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
   return head;

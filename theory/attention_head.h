@@ -22,6 +22,12 @@ struct PatternLaw {
   bool causal;
   ScoreRule scores = {};                      ///< factor, soft cap and window of the logits
   std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
+  double query_bias = 0.0;  ///< standard deviation of the biases' entries, which are the same for every token
+  double key_bias = 0.0;
+  /// Gains of QK-norm, as gain_of has them: of head_dim features, or of those of all heads, of which a drawn query head
+  /// and the key head that it reads have their parts. Empty: 1.
+  std::vector<double> query_gain = {};
+  std::vector<double> key_gain = {};
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
@@ -86,7 +92,8 @@ class AttentionHead {
  public:
   AttentionHead(const PatternLaw& law, Eigen::Index tokens);
 
-  /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k.
+  /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
+  /// the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
@@ -98,7 +105,15 @@ class AttentionHead {
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;
 
  private:
-  [[nodiscard]] Projection project(Sample rows, const ScaledKernel& k, double variance, int heads) const;
+  /// One of the two projections.
+  struct Part {
+    double variance;
+    double bias;
+    const std::vector<double>& gain;
+    int heads;
+    int head;  ///< whose part of the gains
+  };
+  [[nodiscard]] Projection project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const;
   PatternLaw law_;
   Sample cos_;  // RoPE, [T, head_dim/2]
   Sample sin_;

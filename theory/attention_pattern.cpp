@@ -42,7 +42,9 @@ NormalStream other_numbers_of(PatternStream stream) {
 
 }  // namespace
 
-bool is_uniform(const PatternLaw& law) { return law.query_variance == 0.0 || law.key_variance == 0.0; }
+bool is_uniform(const PatternLaw& law) {
+  return (law.query_variance == 0.0 && law.query_bias == 0.0) || (law.key_variance == 0.0 && law.key_bias == 0.0);
+}
 
 Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
   Matrix a = Matrix::Zero(tokens, tokens);

@@ -7,7 +7,8 @@
 
 namespace periscope::theory {
 
-/// True if the pattern is uniform for every input (σ_q σ_k = 0), so that averages over it have a closed form.
+/// True if the pattern is uniform for every input (σ_q σ_k = 0 without biases), so that averages over it have a closed
+/// form.
 bool is_uniform(const PatternLaw& law);
 
 /// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the

@@ -94,10 +94,10 @@ class Backward {
   /// T9 and the attention weights' T11.
   Matrix attention(int l, const Matrix& input, const Matrix& g) {
     const ModelSpec& m = spec_.model;
-    const double q = squared(std_of(Weight::q));
-    const double k = squared(std_of(Weight::k));
-    const double v = squared(std_of(Weight::v));
-    const double o = squared(std_of(Weight::o));
+    const double q = squared(std_of(l, Weight::q));
+    const double k = squared(std_of(l, Weight::k));
+    const double v = squared(std_of(l, Weight::v));
+    const double o = squared(std_of(l, Weight::o));
     // The way back samples patterns of its own. A squared gradient is linear in them, so their noise leaves its mean
     // unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
     const PatternStream stream{chain_.seed, chain_.replicate, place::way_back + static_cast<std::uint64_t>(l)};
@@ -122,8 +122,8 @@ class Backward {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
     const Matrix& phi = forward.activated;
-    const double u = squared(std_of(Weight::up));
-    const double d = squared(std_of(Weight::down)) * m.mlp_width;
+    const double u = squared(std_of(l, Weight::up));
+    const double d = squared(std_of(l, Weight::down)) * m.mlp_width;
     const Activation activation = activation_of(m.mlp);
     const Matrix up = u * m.width * input;
     if (!is_gated(m.mlp)) {
@@ -132,7 +132,7 @@ class Backward {
       set(Weight::up, l, weight_gradient(m.width, input, du));
       return u * m.width * du;
     }
-    const double w = squared(std_of(Weight::gate));
+    const double w = squared(std_of(l, Weight::gate));
     const Matrix gate = w * m.width * input;
     const Matrix du = d * phi.cwiseProduct(g);
     const Matrix dgate = d * derivative_kernel(activation, gate).cwiseProduct(up).cwiseProduct(g);
@@ -142,7 +142,7 @@ class Backward {
     return m.width * (u * du + w * dgate);
   }
 
-  [[nodiscard]] double std_of(Weight weight) const { return stddev_of(spec_, weight); }
+  [[nodiscard]] double std_of(int l, Weight weight) const { return stddev_of(spec_, l / 2, weight); }
   void write(int depth) {
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] = g_.diagonal().mean();
   }

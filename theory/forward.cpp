@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <stdexcept>
 
 #include "sim/spec/weight.h"
+#include "theory/channel_kernel.h"
 
 namespace periscope::theory {
 namespace {
@@ -17,19 +19,20 @@ class ProfileWriter {
  public:
   explicit ProfileWriter(const StackSpec& spec) : width_(spec.model.width), sublayers_(spec.model.sublayers()) {}
 
-  void write(int index, Signal signal, const TokenKernel& x) {
-    const Vector q = x.product.diagonal();
-    const double n = width_;
+  void write(int index, Signal signal, const ChannelKernel& x) {
+    const Vector q = x.total.product.diagonal();
     set(Statistic::second_moment, signal, index, q.mean());
-    set(Statistic::variance, signal, index, (q - x.mean.diagonal()).mean());
+    set(Statistic::variance, signal, index, (q - x.total.mean.diagonal()).mean());
     set(Statistic::mean, signal, index, 0.0);
-    set(Statistic::kurtosis, signal, index, 3.0 * (n - 1.0) / (n + 1.0));
-    if (q.size() != last_.size() || q != last_) {  // x_in repeats x_out, and B_out f_out where there is no norm B
-      maximum_ = expected_maximum(q, width_);
-      last_ = q;
+    Matrix entries = x.second_moments();
+    // x_in repeats x_out, and B_out f_out where there is no norm B
+    if (entries.rows() != last_.rows() || entries.cols() != last_.cols() || entries != last_) {
+      read_tails(entries);
+      last_ = std::move(entries);
     }
+    set(Statistic::kurtosis, signal, index, kurtosis_);
     set(Statistic::maximum, signal, index, maximum_);
-    set(Statistic::token_cosine, signal, index, token_cosine(x.product));
+    set(Statistic::token_cosine, signal, index, token_cosine(x.total.product));
   }
 
   void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch) {
@@ -41,6 +44,20 @@ class ProfileWriter {
   Profile take() { return std::move(profile_); }
 
  private:
+  /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
+  /// Kurtosis is then exact, and else the limit of many channels: 3·mean_k(v²)/mean_k(v)².
+  void read_tails(const Matrix& v) {
+    const double n = width_;
+    kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
+    if (v.cols() == 1) {
+      maximum_ = expected_maximum(v, width_);
+      return;
+    }
+    const auto sums = v.rowwise().sum().array();
+    kurtosis_ *= (n * v.rowwise().squaredNorm().array() / sums.square()).mean();
+    maximum_ = expected_maximum(v.reshaped(), 1);
+  }
+
   void set(Statistic statistic, Signal signal, int index, double value) {
     Curve& curve = profile_.curves[{statistic, signal}];
     const bool stream = runs_over_depth(signal);
@@ -52,8 +69,9 @@ class ProfileWriter {
   int width_;
   int sublayers_;
   Profile profile_;
-  Vector last_;  // the diagonal whose maximum was taken last
+  Matrix last_;  // the second moments whose maximum was taken last
   double maximum_ = 0.0;
+  double kurtosis_ = 0.0;
 };
 
 /// Stacks with more depths than this get no angular distances, whose number is the square of that of the depths.
@@ -77,17 +95,39 @@ std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
 }
 
 /// T4: variance that W_v and W_o give attention-weighted values, per unit of their kernel.
-double value_gain(const StackSpec& spec) {
+double value_gain(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
-  return squared(stddev_of(spec, Weight::v)) * m.width * squared(stddev_of(spec, Weight::o)) * m.query_width();
+  return squared(stddev_of(spec, layer, Weight::v)) * m.width * squared(stddev_of(spec, layer, Weight::o)) *
+         m.query_width();
+}
+
+double bias_variance(const StackSpec& spec, int layer, Weight weight) {
+  return squared(bias_stddev_of(spec, matrix_id(layer, weight)));
+}
+
+/// What a layer's QK-norm multiplies by, or nothing where that is 1.
+std::vector<double> qk_gain(const StackSpec& spec, int layer, Weight norm) {
+  if (spec.scales == nullptr || spec.model.qk_norm == QkNorm::none) return {};
+  return gain_of(spec, 2 * layer, norm);
+}
+
+/// True if a norm changes the direction of what it reads, to leading order in 1/D.
+bool turns(const StackSpec& spec, const ParameterId& gain) {
+  return !norm_gain(spec, gain.sublayer, gain.weight).is_uniform() || bias_stddev_of(spec, gain) > 0.0;
+}
+
+/// The stack's input before the embedding norm.
+ChannelKernel input_of(const StackSpec& spec, const std::vector<int>& ids) {
+  const double bias = spec.model.projects_embedding() ? bias_stddev_of(spec, matrix_id(0, Weight::project_in)) : 0.0;
+  return with_bias({input_kernel(spec, ids)}, bias, spec.model.width);
 }
 
 }  // namespace
 
 PatternLaw pattern_law(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
-  return {.query_variance = squared(stddev_of(spec, Weight::q)) * m.width,
-          .key_variance = squared(stddev_of(spec, Weight::k)) * m.width,
+  return {.query_variance = squared(stddev_of(spec, layer, Weight::q)) * m.width,
+          .key_variance = squared(stddev_of(spec, layer, Weight::k)) * m.width,
           .head_dim = m.head_dim,
           .query_heads = m.heads,
           .key_heads = m.kv_heads,
@@ -96,22 +136,31 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .rope = m.rope,
           .causal = m.causal,
           .scores = m.scores_at(layer),
-          .rope_frequencies = m.rope_frequencies_at(layer)};
+          .rope_frequencies = m.rope_frequencies_at(layer),
+          .query_bias = bias_stddev_of(spec, matrix_id(layer, Weight::q)),
+          .key_bias = bias_stddev_of(spec, matrix_id(layer, Weight::k)),
+          .query_gain = qk_gain(spec, layer, Weight::q_norm),
+          .key_gain = qk_gain(spec, layer, Weight::k_norm)};
 }
 
 StackAttention::StackAttention(const StackSpec& spec) {
-  const int laws = spec.model.attention.empty() ? 1 : spec.model.layers;
+  const bool one_law = spec.model.attention.empty() && spec.scales == nullptr;
+  const int laws = one_law ? 1 : spec.model.layers;
   for (int layer = 0; layer < laws; ++layer) averages_.emplace_back(pattern_law(spec, layer), spec.input.tokens);
 }
 
-TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input, Matrix* activated) {
+TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated) {
   const ModelSpec& m = spec.model;
-  const double down = squared(stddev_of(spec, Weight::down)) * m.mlp_width;
-  const Matrix up = squared(stddev_of(spec, Weight::up)) * m.width * input.product;
+  const auto mapped = [&](Weight weight) {
+    Matrix k = squared(stddev_of(spec, layer, weight)) * m.width * input.product;
+    if (const double bias = bias_variance(spec, layer, weight); bias > 0.0) k.array() += bias;
+    return k;
+  };
+  const double down = squared(stddev_of(spec, layer, Weight::down)) * m.mlp_width;
+  const Matrix up = mapped(Weight::up);
   const Activation activation = activation_of(m.mlp);
   const bool gated = is_gated(m.mlp);
-  Matrix phi = activation_kernel(activation,
-                                 gated ? Matrix(squared(stddev_of(spec, Weight::gate)) * m.width * input.product) : up);
+  Matrix phi = activation_kernel(activation, gated ? mapped(Weight::gate) : up);
   TokenKernel output =
       TokenKernel::of_independent_features(gated ? Matrix(down * phi.cwiseProduct(up)) : Matrix(down * phi), m.width);
   if (activated != nullptr) *activated = std::move(phi);
@@ -120,66 +169,85 @@ TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input, Matrix* 
 
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
   const ModelSpec& m = spec.model;
-  const auto norm = [&](const TokenKernel& x) { return normalised(x, m.norm, m.gamma, m.norm_eps); };
+  if (trace != nullptr && spec.scales != nullptr) {
+    throw std::logic_error("the way back has no gains of single channels");
+  }
+  const auto norm = [&](const ChannelKernel& x, int sublayer, Weight weight) {
+    return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
+                     bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
+  };
   ProfileWriter writer(spec);
   const StackAttention attention(spec);
-  const double gain = attention_factor(chain.fault) * value_gain(spec);
+  // Rows of a pattern sum to 1, so a bias of the values passes as it is.
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
+    const int layer = sublayer / 2;
+    const double gain = attention_factor(chain.fault) * value_gain(spec, layer);
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
-    return TokenKernel::of_independent_features(
-        gain * attention.at(sublayer / 2).head_output_kernel(input.product, chain.samples, stream), m.width);
+    Matrix k = gain * attention.at(layer).head_output_kernel(input.product, chain.samples, stream);
+    if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
+      k.array() += squared(stddev_of(spec, layer, Weight::o)) * m.query_width() * bias;
+    }
+    return TokenKernel::of_independent_features(k, m.width);
   };
-  TokenKernel x = input_kernel(spec, chain.ids);
-  if (m.embedding_norm) x = norm(x);
-  TokenKernel r = x;
-  Matrix cross = x.product;  // ResiDual: E⟨x_t, r_t'⟩/D
+  const auto module = [&](const TokenKernel& input, int l, Matrix* activated) {
+    const bool is_attention = ModelSpec::is_attention(l);
+    const TokenKernel f = is_attention ? attention_kernel(input, l) : mlp_kernel(spec, l / 2, input, activated);
+    const Weight last = is_attention ? Weight::o : Weight::down;
+    return with_bias({f}, bias_stddev_of(spec, matrix_id(l / 2, last)), m.width);
+  };
+  ChannelKernel x = input_of(spec, chain.ids);
+  if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);
+  ChannelKernel r = x;
+  Matrix cross = x.total.product;  // ResiDual: E⟨x_t, r_t'⟩/D
+  bool one_direction = true;       // no norm C turned the stream
   std::vector<Vector> step_cosine;
   writer.write(0, Signal::x_out, x);
   if (m.placement.two_streams) writer.write(0, Signal::r_out, r);
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = rule_under(chain.fault, m, l);
     writer.write(l, Signal::x_in, x);
-    TokenKernel a = rule.norm_a ? norm(x) : x;
+    ChannelKernel a = rule.norm_a ? norm(x, l, Weight::norm_a) : x;
     a = combined(rule.input_gain, a, 0.0, a);
     writer.write(l, Signal::A_out, a);
     Matrix activated;
-    const TokenKernel f = ModelSpec::is_attention(l) ? attention_kernel(a, l)
-                                                     : mlp_kernel(spec, a, trace != nullptr ? &activated : nullptr);
+    const ChannelKernel f = module(a.total, l, trace != nullptr ? &activated : nullptr);
     writer.write(l, Signal::f_out, f);
-    TokenKernel b = rule.norm_b ? norm(f) : f;
+    ChannelKernel b = rule.norm_b ? norm(f, l, Weight::norm_b) : f;
     if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
     writer.write(l, Signal::B_out, b);
-    writer.write_branch(l, rule, x, b);
-    const TokenKernel sum = combined(rule.alpha, x, rule.beta, b);
+    writer.write_branch(l, rule, x.total, b.total);
+    const ChannelKernel sum = combined(rule.alpha, x, rule.beta, b);
     if (trace != nullptr) {
-      const auto square = [&](const TokenKernel& k) { return norm_denominator(k, m.norm, m.norm_eps); };
-      trace->sublayers.push_back({.input = a.product,
+      const auto square = [&](const ChannelKernel& k) { return norm_denominator(k.total, m.norm, m.norm_eps); };
+      trace->sublayers.push_back({.input = a.total.product,
                                   .activated = std::move(activated),
                                   .r_a = square(x),
                                   .r_b = square(f),
                                   .r_c = square(sum)});
     }
-    step_cosine.emplace_back(rule.alpha * (x.product.diagonal().array() / sum.product.diagonal().array()).sqrt());
-    x = rule.norm_c ? norm(sum) : sum;
+    step_cosine.emplace_back(rule.alpha *
+                             (x.total.product.diagonal().array() / sum.total.product.diagonal().array()).sqrt());
+    x = rule.norm_c ? norm(sum, l, Weight::norm_c) : sum;
+    if (rule.norm_c && turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;
     writer.write(l + 1, Signal::x_out, x);
     if (m.placement.two_streams) {
       r = combined(1.0, r, rule.beta, b);
-      cross = rule.alpha * cross + rule.beta * rule.beta * b.product;
-      if (rule.norm_c) cross = norm_scale(sum, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
+      cross = rule.alpha * cross + rule.beta * rule.beta * b.total.product;
+      if (rule.norm_c) cross = norm_scale(sum.total, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
       writer.write(l + 1, Signal::r_out, r);
     }
   }
   if (trace != nullptr) {
-    const TokenKernel& last = m.placement.two_streams ? r : x;
-    trace->output = m.final_norm ? norm(last).product : last.product;
+    const ChannelKernel& last = m.placement.two_streams ? r : x;
+    trace->output = (m.final_norm ? norm(last, m.sublayers(), Weight::final_norm) : last).total.product;
     if (m.placement.two_streams) {
-      if (m.final_norm) cross = cross * norm_scale(r, m.norm, m.gamma, m.norm_eps).asDiagonal();
-      trace->output += x.product + cross + cross.transpose();
+      if (m.final_norm) cross = cross * norm_scale(r.total, m.norm, m.gamma, m.norm_eps).asDiagonal();
+      trace->output += x.total.product + cross + cross.transpose();
     }
-    trace->r_final = norm_denominator(last, m.norm, m.norm_eps);
+    trace->r_final = norm_denominator(last.total, m.norm, m.norm_eps);
   }
   Profile profile = writer.take();
-  profile.angular_distance = angular_distances(step_cosine);
+  if (one_direction) profile.angular_distance = angular_distances(step_cosine);
   return profile;
 }
 

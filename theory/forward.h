@@ -20,9 +20,9 @@ struct ForwardChain {
   int backward_samples = 0;  ///< patterns of each attention on the way back; 0: as many as `samples`
 };
 
-/// T5: kernel of the MLP module's output, for the kernel of its input. `activated`, unless it is null, becomes the
-/// activation's, before the gate's factor.
-TokenKernel mlp_kernel(const StackSpec& spec, const TokenKernel& input, Matrix* activated = nullptr);
+/// T5: kernel of the output of a layer's MLP module, for the kernel of its input, without W_down's bias. `activated`,
+/// unless it is null, becomes the activation's, before the gate's factor.
+TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated = nullptr);
 
 /// What the backward recursion needs to know of one sublayer.
 struct SublayerTrace {
@@ -52,13 +52,15 @@ class StackAttention {
   }
 
  private:
-  std::vector<AttentionAverage> averages_;  // one if all layers have the plain rule
+  std::vector<AttentionAverage> averages_;  // one if all layers have one law
 };
 
 /// Runs the recursion through all sublayers and reads every statistic at every site, without standard
 /// errors. Statistics follow from the kernels as theory/README.md says; where T18 gives no expectation
-/// (tokens that depend on each other) the maximum is that of independent tokens.
-/// Fills `trace` unless it is null.
+/// (tokens that depend on each other) the maximum is that of independent tokens. With the scales of given weights
+/// channels differ (ChannelKernel): kurtosis and maximum are those of normal entries of unlike variance, and there are
+/// no angular distances where a norm C has a gain for every channel.
+/// Fills `trace` unless it is null; with scales there is none (std::logic_error).
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
 
 /// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + max(1/D, 1/(32 H)), where ε = ∂log q⁺/∂log q

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <stdexcept>
 
 #include "sim/spec/weight.h"
 #include "theory/gram_signal.h"
@@ -45,7 +46,7 @@ Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, ChainStrea
     stream.place = place::table;
     NormalStream table(stream);
     const Matrix rows = independent_features(square_root(root), 1, spec.model.embedding_width(), table);
-    root = stddev_of(spec, Weight::project_in) * rows;
+    root = stddev_of(spec, 0, Weight::project_in) * rows;
   }
   if (e.positions > 0) root = side_by_side(root, rms * own);
   if (e.token_types > 0) root = side_by_side(root, rms * common);
@@ -149,7 +150,7 @@ class Chain {
     const Matrix input = 2 * a.cols() > 3 * tokens_ ? square_root(a) : a;
     NormalStream stream({stream_.seed, stream_.replicate, static_cast<std::uint64_t>(l)});
     if (!ModelSpec::is_attention(l)) {
-      return independent_features(mlp_root(spec_, input, stream), frame, m_.width, stream);
+      return independent_features(mlp_root(spec_, l / 2, input, stream), frame, m_.width, stream);
     }
     const Matrix root = std::sqrt(attention_factor(fault_)) * attention_root(spec_, l / 2, input, stream);
     return independent_features(root, frame, m_.width, stream);
@@ -167,6 +168,8 @@ class Chain {
 }  // namespace
 
 Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, GramReplicate replicate) {
+  if (spec.scales != nullptr)
+    throw std::logic_error("the chain of Gram matrices (T25) has no gains of single channels");
   return Chain(spec, replicate).run(ids);
 }
 

@@ -102,9 +102,9 @@ void activate(Activation activation, Matrix& x) {
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
-  Matrix q = x.drawn(stddev_of(spec, Weight::q), m.query_width(), stream);
-  Matrix k = x.drawn(stddev_of(spec, Weight::k), m.key_width(), stream);
-  const Matrix v = x.drawn(stddev_of(spec, Weight::v), m.key_width(), stream);
+  Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
+  Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(), stream);
+  const Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
   if (m.qk_norm != QkNorm::none) {
     const bool full = m.qk_norm == QkNorm::full;
     normalise_parts(q, full ? q.cols() : m.head_dim, m.norm_eps);
@@ -124,21 +124,21 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
         pattern(m, m.scores_at(layer), q.middleCols(own, m.head_dim), k.middleCols(shared, m.head_dim)).transpose() *
         v.middleCols(shared, m.head_dim);
   }
-  return stddev_of(spec, Weight::o) * square_root(head_outputs);
+  return stddev_of(spec, layer, Weight::o) * square_root(head_outputs);
 }
 
-Matrix mlp_root(const StackSpec& spec, const Matrix& input, NormalStream& stream) {
+Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
   const Index tokens = x.tokens();
   const Activation activation = activation_of(m.mlp);
   const auto hidden = [&](Index features) {
-    Matrix h = x.drawn(stddev_of(spec, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
+    Matrix h = x.drawn(stddev_of(spec, layer, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
     activate(activation, h);
-    if (is_gated(m.mlp)) h = h.cwiseProduct(x.drawn(stddev_of(spec, Weight::up), features, stream));
+    if (is_gated(m.mlp)) h = h.cwiseProduct(x.drawn(stddev_of(spec, layer, Weight::up), features, stream));
     return h;
   };
-  const double down = stddev_of(spec, Weight::down);
+  const double down = stddev_of(spec, layer, Weight::down);
   if (m.mlp_width <= tokens) return down * hidden(m.mlp_width);
   Matrix gram = Matrix::Zero(tokens, tokens);
   for (Index done = 0; done < m.mlp_width; done += most_hidden) {

@@ -40,6 +40,6 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
 
 /// Likewise of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
-Matrix mlp_root(const StackSpec& spec, const Matrix& input, NormalStream& stream);
+Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
 
 }  // namespace periscope::theory

@@ -3,6 +3,7 @@
 #include <boost/math/quadrature/gauss_kronrod.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -23,7 +24,17 @@ struct Group {
 /// tokens, and fine where the maximum is decided.
 std::vector<Group> grouped(const Vector& second_moment) {
   std::vector<double> q(second_moment.begin(), second_moment.end());
-  std::ranges::sort(q, std::greater<>());
+  // Only which group an entry belongs to matters, so many entries are not sorted whole: all before position `size` are
+  // the largest so many, for size = 1, 2, 4 …
+  constexpr std::size_t many = 1U << 13U;
+  if (q.size() <= many) {
+    std::ranges::sort(q, std::greater<>());
+  } else {
+    for (std::size_t size = std::bit_floor(q.size() - 1), end = q.size(); size > 0; end = size, size /= 2) {
+      std::ranges::nth_element(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(size),
+                               q.begin() + static_cast<std::ptrdiff_t>(end), std::greater<>());
+    }
+  }
   std::vector<Group> groups;
   std::size_t size = 1;
   for (std::size_t first = 0; first < q.size(); first += size, size = first) {
@@ -64,22 +75,26 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Eigen::Index>(input.tokens);
   const EmbeddingSpec& e = spec.model.embedding;
-  double looked_up = e.scale * e.scale;
+  // A table's second moment in units of that of all tables.
+  const bool scaled = spec.scales != nullptr && !ids.empty();
+  const double unit = scaled ? 1.0 : input.second_moment;
+  const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };
+  double looked_up = e.scale * e.scale * moment(Weight::embedding);
   if (spec.model.projects_embedding()) {
-    const double std = stddev_of(spec, Weight::project_in);
+    const double std = stddev_of(spec, 0, Weight::project_in);
     looked_up *= std * std * spec.model.embedding_width();
   }
-  const double position = e.positions > 0 ? 1.0 : 0.0;
-  const double token_type = e.token_types > 0 ? 1.0 : 0.0;
+  const double position = e.positions > 0 ? moment(Weight::positions) : 0.0;
+  const double token_type = e.token_types > 0 ? moment(Weight::token_types) : 0.0;
   Matrix k(tokens, tokens);
   for (Eigen::Index t = 0; t < tokens; ++t) {
     for (Eigen::Index s = 0; s < tokens; ++s) {
       if (ids.empty()) {
-        k(t, s) = input.second_moment * (t == s ? 1.0 : input.correlation);
+        k(t, s) = unit * (t == s ? 1.0 : input.correlation);
         continue;
       }
       const bool same = ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
-      k(t, s) = input.second_moment * (looked_up * (same ? 1.0 : 0.0) + (t == s ? position : 0.0) + token_type);
+      k(t, s) = unit * (looked_up * (same ? 1.0 : 0.0) + (t == s ? position : 0.0) + token_type);
     }
   }
   return TokenKernel::of_independent_features(k, spec.model.width);

@@ -39,10 +39,10 @@ LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Eigen::Index
 double logit_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!m.unembedding) return 1.0;
-  const double std = stddev_of(spec, Weight::unembedding);
+  const double std = stddev_of(spec, 0, Weight::unembedding);
   double gain = std * std * m.embedding_width();
   if (m.projects_embedding()) {
-    const double project = stddev_of(spec, Weight::project_out);
+    const double project = stddev_of(spec, 0, Weight::project_out);
     gain *= project * project * m.width;
   }
   return gain;

@@ -57,6 +57,11 @@ std::string no_number(const Profile& profile) {
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
 }
 
+std::string gradient_refusal(const StackSpec& spec) {
+  if (spec.scales == nullptr) return loss_refusal(spec.model);
+  return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
+}
+
 /// Wanted standard error of a value of this statistic.
 double wanted_error(const Prediction& prediction, Statistic statistic, double value) {
   switch (statistic) {
@@ -117,7 +122,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 // Chains come in levels, each with `level_ratio` times as many patterns as the one before, until two levels tell what
 // bias is left; then the last level gets as many chains as the wanted errors need.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  if (const std::string reason = loss_refusal(spec.model); !reason.empty() && !options.labels.empty()) {
+  if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
     Prediction prediction = predict(spec, ids, forward);

@@ -25,7 +25,7 @@ struct PredictionOptions {
   Fault fault = Fault::none;  ///< a mistake planted on purpose
 };
 
-/// What theory says about a stack at initialisation.
+/// What theory says about a stack of random weights.
 struct Prediction {
   /// What verdicts compare with. Standard errors come from the spread of the replicates.
   Profile profile;
@@ -66,7 +66,8 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover what the others may differ by. The result does not depend on the number of threads. Gradients that
-/// loss_refusal (theory/backward.h) names are left out.
+/// loss_refusal (theory/backward.h) names are left out, and all of them where the weights have scales of their own: the
+/// loss of a trained model is not that of random weights, and so neither is what its gradients start from.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 }  // namespace periscope::theory

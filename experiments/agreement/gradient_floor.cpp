@@ -40,11 +40,11 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
   const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
   const bool normed = m.qk_norm != QkNorm::none;
-  const double other = square(stddev_of(spec, weight == Weight::q ? Weight::k : Weight::q)) * power;
-  const double own = square(stddev_of(spec, weight)) * power;
+  const double other = square(stddev_of(spec, layer, weight == Weight::q ? Weight::k : Weight::q)) * power;
+  const double own = square(stddev_of(spec, layer, weight)) * power;
   const double e = m.head_dim;
-  f.size = 4.0 * square(spec.input.tokens) * m.heads * e * square(stddev_of(spec, Weight::o)) * g * e *
-           square(stddev_of(spec, Weight::v)) * power * power;
+  f.size = 4.0 * square(spec.input.tokens) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) * g * e *
+           square(stddev_of(spec, layer, Weight::v)) * power * power;
   f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
   if (!std::isfinite(f.size)) f.size = 0.0;
   f.measured += f.size * square(c * format_of(dtype).spacing_at_1());

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <stdexcept>
+
 #include "experiments/common/kept_reading.h"
 #include "experiments/common/over_seeds.h"
 #include "experiments/common/stacks.h"
@@ -71,6 +73,7 @@ bool one_seed_per_thread(const StackSpec& spec, const RunOptions& run, int seeds
 }
 
 std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run) {
+  if (spec.scales != nullptr) throw std::logic_error("a journal's keys do not know of scales");
   const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
                                    weights_used(spec, run)};
   return fmt::format("{} {}", what, sha256_hex(json_text(all)).substr(0, 16));

@@ -109,7 +109,7 @@ class Filler {
     budget_.integer[at(part, l)] += times * integer_sum(x, g, cols, scale_);
   }
   void matrix(int l, Weight weight, double gradient_square) {
-    const double sigma = stddev_of(spec_, weight);
+    const double sigma = stddev_of(spec_, l / 2, weight);
     const double variance = sigma * sigma;
     budget_.weights[static_cast<std::size_t>(l + 1)][sigma] += variance * gradient_square;
     const std::size_t group = group_of(shape_of(spec_.model, weight), scale_);
@@ -201,7 +201,7 @@ double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) 
   const double noise =
       q.format.is_integer()
           ? theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale))
-          : theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, weight)));
+          : theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, 0, weight)));
   return -10.0 * std::log10(times_nearest(q) * noise);
 }
 

@@ -131,7 +131,7 @@ class MatrixFreeMap final : public LinearMap {
 
 Tensor MatrixFreeWeights::numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const {
   const StreamKey key{seed_, static_cast<std::uint32_t>(name.first), stream};
-  return backend_.normal(rows, cols, dtype_, key, stddev_of(spec_, name.second));
+  return backend_.normal(rows, cols, dtype_, key, stddev_of(spec_, name.first, name.second));
 }
 
 Tensor MatrixFreeWeights::completed(Name name) const {

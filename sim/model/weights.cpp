@@ -38,13 +38,13 @@ Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight tab
 std::shared_ptr<const LinearMap> GeneratedWeights::matrix(int layer, Weight weight) const {
   const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
   const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
-  return drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, weight)});
+  return drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, layer, weight)});
 }
 
 Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
   const auto [rows, cols] = shape_of(spec_.model, table);
   const auto width = static_cast<std::size_t>(cols);
-  const double stddev = stddev_of(spec_, table);
+  const double stddev = stddev_of(spec_, 0, table);
   const auto fill = [&, of = rows]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const int id = ids[static_cast<std::size_t>(first) + i];
@@ -56,22 +56,34 @@ Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const 
   return ops.from_rows(static_cast<Tensor::Index>(ids.size()), cols, dtype_, fill);
 }
 
-NormWeights GeneratedWeights::norm(Weight weight) const {
+NormWeights GeneratedWeights::norm(int sublayer, Weight weight) const {
   const bool of_heads = weight == Weight::q_norm || weight == Weight::k_norm;
   const int width = norm_width(spec_.model, weight);
-  NormWeights norm{.gain = backend_.constant(1, width, dtype_, of_heads ? 1.0 : spec_.model.gamma), .bias = {}};
-  if (spec_.model.norm == NormKind::layer && !of_heads) norm.bias = backend_.constant(1, width, dtype_, 0.0);
+  NormWeights norm{.gain = backend_.from_host(1, width, dtype_, gain_of(spec_, sublayer, weight)), .bias = {}};
+  if (spec_.model.norm == NormKind::layer && !of_heads) {
+    norm.bias = bias(gain_id(sublayer, weight), width);
+    if (norm.bias.empty()) norm.bias = backend_.constant(1, width, dtype_, 0.0);
+  }
   return norm;
+}
+
+Tensor GeneratedWeights::bias(const ParameterId& of, int width) const {
+  const double stddev = bias_stddev_of(spec_, of);
+  if (stddev == 0.0) return {};
+  const StreamKey key{seed_, static_cast<std::uint32_t>(of.sublayer), bias_stream(of.weight)};
+  return backend_.normal(1, width, dtype_, key, stddev);
 }
 
 SublayerWeights GeneratedWeights::fetch(int sublayer) const {
   SublayerWeights weights;
   for (const Weight weight : weights_in(spec_.model, sublayer)) {
     if (is_norm(weight)) {
-      weights.norms[weight] = norm(weight);
+      weights.norms[weight] = norm(sublayer, weight);
     } else {
       const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
-      weights.linear[weight] = {matrix(layer, weight), {}};
+      const int width = shape_of(spec_.model, weight).fan_out;
+      weights.linear[weight] = {matrix(layer, weight),
+                                is_table(weight) ? Tensor() : bias(matrix_id(layer, weight), width)};
     }
   }
   return weights;

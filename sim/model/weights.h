@@ -54,7 +54,8 @@ class WeightSource : public Interface {
                                     std::span<const int> ids);
 
 /// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
-/// the same on every backend, for any number of threads, now and later.
+/// the same on every backend, for any number of threads, now and later. Standard deviations and gains are stddev_of,
+/// bias_stddev_of and gain_of: without scales biases are 0.
 class GeneratedWeights final : public WeightSource {
  public:
   GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)
@@ -68,7 +69,9 @@ class GeneratedWeights final : public WeightSource {
   [[nodiscard]] std::shared_ptr<const LinearMap> matrix(int layer, Weight weight) const;
 
  private:
-  [[nodiscard]] NormWeights norm(Weight weight) const;
+  [[nodiscard]] NormWeights norm(int sublayer, Weight weight) const;
+  /// The bias [1, width] that goes with a matrix or gain; empty where its standard deviation is 0.
+  [[nodiscard]] Tensor bias(const ParameterId& of, int width) const;
 
   const Backend& backend_;
   StackSpec spec_;

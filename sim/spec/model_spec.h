@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -123,11 +124,16 @@ struct InputSpec {
   std::string path;            ///< text only: the first T bytes of this file
 };
 
+struct WeightScales;  // sim/spec/weight_scales.h
+
 /// Everything that simulation and theory are given.
 struct StackSpec {
   ModelSpec model;
   InitSpec init;
   InputSpec input;
+  /// Standard deviations and gains of single matrices and norms; null: as `init`, `model.gamma` and
+  /// `input.second_moment` say.
+  std::shared_ptr<const WeightScales> scales = nullptr;
 };
 
 /// Throws ConfigError that names the key for a shape or a value that cannot be.

@@ -20,6 +20,7 @@ enum class Stream : std::uint32_t {
   language_laws = 105,  ///< of the synthetic language, and its text
   language_text = 106,
   // 300 … 399 and 400 … 499: what matrix-free weights draw, see matrix_free_forward and matrix_free_back
+  // 500 … 599: biases, where scales say that there are any, see bias_stream
   attack_start = 200,  ///< certify's gradient ascent; `layer` is the restart
   attack_ids = 201,    ///< certify's search over token ids; `layer` is the restart
   verify_case = 1000,  ///< `layer` is the number of the case, likewise below
@@ -39,6 +40,9 @@ enum class Stream : std::uint32_t {
 [[nodiscard]] constexpr Stream matrix_free_back(Weight weight) {
   return Stream{400 + static_cast<std::uint32_t>(weight)};
 }
+
+/// The bias of a matrix or norm; `layer` of the key is the sublayer.
+[[nodiscard]] constexpr Stream bias_stream(Weight weight) { return Stream{500 + static_cast<std::uint32_t>(weight)}; }
 
 /// What is rounded stochastically in a number format: a signal or its gradient; a matrix or gain, its bias, what the
 /// matrix reads, and the gradient of its output.

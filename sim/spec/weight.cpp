@@ -4,7 +4,41 @@
 #include <stdexcept>
 #include <string>
 
+#include "sim/spec/weight_scales.h"
+
 namespace periscope {
+namespace {
+
+/// For all layers, tables left out.
+double initial_stddev(const StackSpec& spec, Weight weight) {
+  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
+  const InitSpec& init = spec.init;
+  double std = 0.0;
+  switch (init.scheme) {
+    case InitScheme::normal: std = init.std; break;
+    case InitScheme::lecun: std = std::sqrt(1.0 / fan_in); break;
+    case InitScheme::he: std = std::sqrt(2.0 / fan_in); break;
+    case InitScheme::xavier: std = std::sqrt(2.0 / (fan_in + fan_out)); break;
+    case InitScheme::scaled: std = std::sqrt(init.factor / fan_in); break;
+  }
+  if (weight == Weight::q || weight == Weight::k) return std * init.qk_factor;
+  if (weight == Weight::down) std *= init.down_factor;
+  const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
+  const auto gain = spec.model.placement.branch_init_gain;
+  return branch && gain != nullptr ? std * gain(spec.model.layers) : std;
+}
+
+template <class Map>
+const auto& scale_in(const Map& map, const ParameterId& id) {
+  const auto it = map.find(id);
+  if (it == map.end()) {
+    throw std::logic_error("there is no scale of " + std::string(name_of(id.weight)) + " of sublayer " +
+                           std::to_string(id.sublayer));
+  }
+  return it->second;
+}
+
+}  // namespace
 
 WeightShape shape_of(const ModelSpec& m, Weight weight) {
   switch (weight) {
@@ -35,23 +69,28 @@ int norm_width(const ModelSpec& m, Weight norm) {
   }
 }
 
-double stddev_of(const StackSpec& spec, Weight weight) {
-  if (is_table(weight)) return std::sqrt(spec.input.second_moment);
-  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
-  const InitSpec& init = spec.init;
-  double std = 0.0;
-  switch (init.scheme) {
-    case InitScheme::normal: std = init.std; break;
-    case InitScheme::lecun: std = std::sqrt(1.0 / fan_in); break;
-    case InitScheme::he: std = std::sqrt(2.0 / fan_in); break;
-    case InitScheme::xavier: std = std::sqrt(2.0 / (fan_in + fan_out)); break;
-    case InitScheme::scaled: std = std::sqrt(init.factor / fan_in); break;
+double stddev_of(const StackSpec& spec, int layer, Weight weight) {
+  if (spec.scales != nullptr) return scale_in(spec.scales->stddev, matrix_id(layer, weight));
+  return is_table(weight) ? std::sqrt(spec.input.second_moment) : initial_stddev(spec, weight);
+}
+
+double bias_stddev_of(const StackSpec& spec, const ParameterId& of) {
+  if (spec.scales == nullptr) return 0.0;
+  const auto it = spec.scales->stddev.find(bias_of(of));
+  return it == spec.scales->stddev.end() ? 0.0 : it->second;
+}
+
+std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm) {
+  const auto width = static_cast<std::size_t>(norm_width(spec.model, norm));
+  if (spec.scales == nullptr) {
+    const bool of_heads = norm == Weight::q_norm || norm == Weight::k_norm;
+    return std::vector<double>(width, of_heads ? 1.0 : spec.model.gamma);
   }
-  if (weight == Weight::q || weight == Weight::k) return std * init.qk_factor;
-  if (weight == Weight::down) std *= init.down_factor;
-  const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
-  const auto gain = spec.model.placement.branch_init_gain;
-  return branch && gain != nullptr ? std * gain(spec.model.layers) : std;
+  const std::vector<double>& gain = scale_in(spec.scales->gains, gain_id(sublayer, norm));
+  if (gain.size() != width) {
+    throw std::logic_error(std::to_string(gain.size()) + " gains of a norm of " + std::to_string(width) + " channels");
+  }
+  return gain;
 }
 
 }  // namespace periscope

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "sim/spec/model_spec.h"
 
@@ -100,8 +101,17 @@ WeightShape shape_of(const ModelSpec& model, Weight weight);
 /// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, or D' for the head's.
 int norm_width(const ModelSpec& model, Weight norm);
 
-/// Standard deviation of the entries of `weight` as `init` and the placement (DeepNorm) set it.
-/// Tables are inputs, not maps: their standard deviation is √input.second_moment.
-double stddev_of(const StackSpec& spec, Weight weight);
+/// Standard deviation of the entries of the matrix or table `weight` of `layer`: as `scales` say, or else as `init` and
+/// the placement (DeepNorm) set it for all layers. Tables are inputs, not maps: without scales their standard deviation
+/// is √input.second_moment. The layer of what no layer owns does not matter. Throws std::logic_error where there are
+/// scales, but none of this matrix.
+double stddev_of(const StackSpec& spec, int layer, Weight weight);
+
+/// Standard deviation of the entries of the bias that goes with the matrix or the gain `of`: 0 where there is none.
+double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
+
+/// Gains of the norm `norm` of `sublayer`, norm_width of them: as `scales` say, or else model.gamma, and 1 of
+/// QK-norms. Throws as stddev_of does, also where their number is not the norm's width.
+std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
 
 }  // namespace periscope

@@ -136,7 +136,7 @@ TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbe
       drawn[name + " row"][0] = drawn[name + " column"][0];
     }
   }
-  const double stddev = stddev_of(spec, Weight::q);
+  const double stddev = stddev_of(spec, 0, Weight::q);
   for (auto it = drawn.begin(); it != drawn.end(); ++it) {
     for (auto other = it; other != drawn.end(); ++other) {
       std::vector<double> products;

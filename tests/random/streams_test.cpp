@@ -42,7 +42,9 @@ TEST_CASE("the streams of weights are those of no one else") {
   for (std::uint32_t w = 0; w < 100; ++w) {
     CHECK(name_of(matrix_free_forward(static_cast<Weight>(w))) == "nobody's");
     CHECK(name_of(matrix_free_back(static_cast<Weight>(w))) == "nobody's");
+    CHECK(name_of(bias_stream(static_cast<Weight>(w))) == "nobody's");
     CHECK(matrix_free_forward(static_cast<Weight>(w)) < matrix_free_back(Weight::q));
+    CHECK(matrix_free_back(static_cast<Weight>(w)) < bias_stream(Weight::q));
   }
 }
 

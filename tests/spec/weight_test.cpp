@@ -1,8 +1,12 @@
 #include "sim/spec/weight.h"
 
 #include <cmath>
+#include <memory>
+#include <stdexcept>
 #include <string_view>
+#include <vector>
 
+#include "sim/spec/weight_scales.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {
@@ -65,7 +69,7 @@ TEST_CASE("standard deviation of every scheme, for every matrix") {
     CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
     const auto variance = [&](InitScheme scheme) {
       spec.init.scheme = scheme;
-      return std::pow(stddev_of(spec, weight), 2);
+      return std::pow(stddev_of(spec, 0, weight), 2);
     };
     CHECK(variance(InitScheme::normal) == Approx(0.09).epsilon(1e-14));
     CHECK(variance(InitScheme::lecun) == Approx(1.0 / in).epsilon(1e-14));
@@ -79,7 +83,7 @@ TEST_CASE("the embedding table is an input: its second moment is input.second_mo
   StackSpec spec = shapes();
   for (const InitScheme scheme : {InitScheme::normal, InitScheme::lecun, InitScheme::scaled}) {
     spec.init.scheme = scheme;
-    CHECK(stddev_of(spec, Weight::embedding) == 3.0);
+    CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);
   }
 }
 
@@ -90,7 +94,7 @@ TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
     spec.init.qk_factor = factor;
     for (const Weight weight : all) {
       const bool scores = weight == Weight::q || weight == Weight::k;
-      CHECK(stddev_of(spec, weight) == (scores ? factor : 1.0) * stddev_of(plain, weight));
+      CHECK(stddev_of(spec, 0, weight) == (scores ? factor : 1.0) * stddev_of(plain, 0, weight));
     }
   }
 }
@@ -100,7 +104,7 @@ TEST_CASE("down_factor scales W_down alone") {
   const StackSpec plain = spec;
   spec.init.down_factor = 4.0;
   for (const Weight weight : all) {
-    CHECK(stddev_of(spec, weight) == (weight == Weight::down ? 4.0 : 1.0) * stddev_of(plain, weight));
+    CHECK(stddev_of(spec, 0, weight) == (weight == Weight::down ? 4.0 : 1.0) * stddev_of(plain, 0, weight));
   }
 }
 
@@ -111,7 +115,7 @@ TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing e
   for (const Weight weight : all) {
     const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
     CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
-    CHECK(stddev_of(spec, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, weight));
+    CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
   }
 }
 
@@ -122,8 +126,32 @@ TEST_CASE("DeepNorm as in GLM-130B scales V, O, up, down by (2L)^-1/2 = 1/2 at L
   for (const Weight weight : all) {
     const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
     CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
-    CHECK(stddev_of(spec, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, weight));
+    CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
   }
+}
+
+TEST_CASE("scales say of single matrices and norms what init and gamma say of all") {
+  StackSpec spec = shapes();
+  CHECK(gain_of(spec, 1, Weight::norm_a) == std::vector<double>(spec.model.width, spec.model.gamma));
+  CHECK(bias_stddev_of(spec, matrix_id(0, Weight::q)) == 0.0);
+  WeightScales scales;
+  scales.stddev = {{matrix_id(0, Weight::q), 2.0},
+                   {matrix_id(1, Weight::q), 3.0},
+                   {bias_of(matrix_id(1, Weight::q)), 0.5},
+                   {matrix_id(0, Weight::embedding), 4.0}};
+  std::vector<double> gain(spec.model.width, 1.0);
+  gain.back() = -2.0;
+  scales.gains = {{gain_id(1, Weight::norm_a), gain}, {gain_id(3, Weight::norm_a), {1.0}}};
+  spec.scales = std::make_shared<const WeightScales>(scales);
+  CHECK(stddev_of(spec, 0, Weight::q) == 2.0);
+  CHECK(stddev_of(spec, 1, Weight::q) == 3.0);
+  CHECK(stddev_of(spec, 1, Weight::embedding) == 4.0);
+  CHECK(bias_stddev_of(spec, matrix_id(0, Weight::q)) == 0.0);
+  CHECK(bias_stddev_of(spec, matrix_id(1, Weight::q)) == 0.5);
+  CHECK(gain_of(spec, 1, Weight::norm_a) == gain);
+  CHECK_THROWS_AS((void)stddev_of(spec, 0, Weight::k), std::logic_error);
+  CHECK_THROWS_AS((void)gain_of(spec, 2, Weight::norm_a), std::logic_error);
+  CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // one gain of a norm of many channels
 }
 
 TEST_CASE("the numbers of the matrices key random streams and stay what they are") {

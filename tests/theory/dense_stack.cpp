@@ -64,7 +64,7 @@ class DenseStack {
 
   Matrix linear(const Matrix& x, Weight weight) {
     const auto [fan_out, fan_in] = shape_of(m_, weight);
-    return x * normal(fan_out, fan_in, stddev_of(spec_, weight)).transpose();
+    return x * normal(fan_out, fan_in, stddev_of(spec_, 0, weight)).transpose();
   }
 
   Matrix input(const std::vector<int>& ids) {

@@ -62,7 +62,7 @@ struct Recursion {
   std::vector<double> second_moment, gradient;
   std::map<Weight, std::vector<double>> weights;
 
-  [[nodiscard]] double variance(Weight w) const { return squared(stddev_of(spec, w)); }
+  [[nodiscard]] double variance(Weight w) const { return squared(stddev_of(spec, 0, w)); }
   /// γ/√(K_tt + ε), or 1 for no norm.
   [[nodiscard]] VectorXd divisor(bool there, const MatrixXd& k) const {
     if (!there) return VectorXd::Ones(tokens);

@@ -1,0 +1,278 @@
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+#include "sim/model/parameters.h"
+#include "sim/random/normal.h"
+#include "sim/spec/weight_scales.h"
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+#include "theory/predict.h"
+
+/// Random weights with a standard deviation for every matrix and a gain for every channel: theory against simulation.
+namespace periscope::testing {
+namespace {
+
+/// Standard normal numbers of a place.
+std::vector<double> normals(std::uint64_t place, std::size_t count) {
+  std::vector<double> z(count);
+  fill_normal<double>({place, 0, Stream::attack_start}, 0, 1.0, z);
+  return z;
+}
+
+/// Lognormal scales, 0.3 wide. Gains have a part of their channel in common, as trained ones may: it makes what a norm
+/// A reads more than the product of means. Gains of norms C multiply over the depth, so they are a fifth as wide: with
+/// wide ones a few channels are nearly all of the stream, and no width is large.
+WeightScales uneven_scales(const StackSpec& spec) {
+  WeightScales scales;
+  std::uint64_t place = 0;
+  for (int l = -1; l <= spec.model.sublayers(); ++l) {
+    for (const Weight w : weights_in(spec.model, l)) {
+      if (is_norm(w)) continue;
+      const double init = is_table(w) ? 1.0 : std::sqrt(1.0 / shape_of(spec.model, w).fan_in);
+      scales.stddev[matrix_id(l / 2, w)] = init * std::exp(0.3 * normals(++place, 1)[0]);
+    }
+  }
+  for (const ParameterId& id : gains_of(spec.model)) {
+    const auto n = static_cast<std::size_t>(norm_width(spec.model, id.weight));
+    const std::vector<double> common = normals(n, n);
+    std::vector<double> gain = normals(1000 + ++place, n);
+    const double wide = id.weight == Weight::norm_c ? 0.2 : 1.0;
+    for (std::size_t k = 0; k < n; ++k) {
+      gain[k] = std::exp(wide * (0.2 * gain[k] + 0.3 * common[k])) * (k % 3 == 0 ? -1.0 : 1.0);
+    }
+    scales.gains[id] = gain;
+  }
+  return scales;
+}
+
+StackSpec stack(std::string_view placement) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  ModelSpec& m = spec.model;
+  m.layers = 4;
+  m.width = 512;
+  m.heads = 16;
+  m.kv_heads = 8;
+  m.head_dim = 32;
+  m.mlp_width = 1024;
+  m.vocab = 40;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = 8;
+  return spec;
+}
+
+StackSpec with(StackSpec spec, WeightScales scales) {
+  spec.scales = std::make_shared<const WeightScales>(std::move(scales));
+  validate(spec);
+  return spec;
+}
+
+constexpr int seeds = 64;
+
+struct Measured {
+  StackSpec spec;
+  Profile profile;
+};
+
+Measured measure(const StackSpec& spec, WeightsChoice weights = WeightsChoice::dense) {
+  RunOptions run;
+  run.dtype = DType::f64;
+  run.weights = weights;
+  Progress progress;
+  const auto backend = make_backend("cpu");
+  return {spec, measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile()};
+}
+
+/// The second moments behind norm B, which no verdict looks at, because in a stack without gains they are certain.
+void add_branches(std::vector<Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
+  const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
+  const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
+  for (std::size_t i = 0; i < m.value.size(); ++i) {
+    cells.push_back({.signal = Signal::B_out,
+                     .index = static_cast<int>(i),
+                     .measured = m.value[i],
+                     .measured_error = m.standard_error[i],
+                     .predicted = p.value[i],
+                     .predicted_error = p.standard_error[i],
+                     .allowance = AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
+                     .scale = p.value[i],
+                     .seeds = seeds,
+                     .replicates = prediction.replicates});
+  }
+}
+
+/// T19's verdict at a familywise error of 1 % over all cells: second moments and variances of stream, module and branch
+/// at every depth, and token cosines.
+Agreement agreement_of(const Measured& measured, const StackSpec& told) {
+  const theory::Prediction prediction =
+      theory::predict(told, distinct_token_ids(told, RunOptions{}.seed, seeds), {.tolerance = 0.005});
+  REQUIRE(prediction.refusal == "");
+  const AgreementOptions options;
+  Agreement agreement;
+  agreement.cells = compared_cells({.spec = told,
+                                    .measured = measured.profile,
+                                    .seeds = seeds,
+                                    .diverged_seeds = 0,
+                                    .dtype = DType::f64,
+                                    .prediction = prediction},
+                                   options);
+  add_branches(agreement.cells, measured, prediction);
+  judge_cells(agreement, sidak_level(options.familywise_error, agreement.cells.size()), options);
+  return agreement;
+}
+
+void check_agrees(const Measured& measured) {
+  CAPTURE(measured.spec.model.placement.name);
+  const Agreement agreement = agreement_of(measured, measured.spec);
+  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  INFO(worst.name(), ": ", worst.measured, " +- ", worst.measured_error, " against ", worst.predicted, " +- ",
+       worst.predicted_error, ", excess ", worst.excess(), " of ", agreement.critical, "; worst power ",
+       agreement.power.worst);
+  CHECK(agreement.verdict != Verdict::disagrees);
+}
+
+/// The scales with every norm's gains at their root mean square: what they have in common with channels is lost.
+WeightScales without_channels(WeightScales scales) {
+  for (auto& [id, gain] : scales.gains) {
+    const double squares = std::inner_product(gain.begin(), gain.end(), gain.begin(), 0.0);
+    gain.assign(gain.size(), std::sqrt(squares / static_cast<double>(gain.size())));
+  }
+  return scales;
+}
+
+TEST_CASE("scales of single matrices and gains of single channels: theory agrees with simulation") {
+  for (const char* placement : {"pre", "peri", "post", "b-only", "a+c", "mix", "residual-dual"}) {
+    const StackSpec spec = stack(placement);
+    const Measured measured = measure(with(spec, uneven_scales(spec)));
+    check_agrees(measured);
+    // A theory that is told of the gains' sizes only is refused wherever a norm reads what another norm's gains made.
+    if (spec.model.placement.name == "pre" || spec.model.placement.name == "b-only") continue;
+    CAPTURE(std::string(placement));
+    CHECK(agreement_of(measured, with(spec, without_channels(uneven_scales(spec)))).verdict == Verdict::disagrees);
+  }
+}
+
+TEST_CASE("one matrix's scale, one layer's gains: theory that is told of others disagrees") {
+  const StackSpec spec = stack("peri");
+  const WeightScales scales = uneven_scales(spec);
+  const Measured measured = measure(with(spec, scales));
+  WeightScales wrong = scales;
+  for (const Weight w : {Weight::q, Weight::v, Weight::up}) {
+    std::swap(wrong.stddev[matrix_id(1, w)], wrong.stddev[matrix_id(2, w)]);
+  }
+  CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+  wrong = scales;
+  for (double& g : wrong.gains[gain_id(5, Weight::norm_b)]) g *= 1.2;
+  CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+}
+
+TEST_CASE("QK-norm with gains, of a head or of each head its own") {
+  for (const QkNorm kind : {QkNorm::head, QkNorm::full}) {
+    StackSpec spec = stack("b-only");
+    spec.model.qk_norm = kind;
+    WeightScales scales = uneven_scales(spec);
+    // Strong ones, of some features, and of some heads more than of others.
+    for (auto& [id, gain] : scales.gains) {
+      if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) continue;
+      for (std::size_t k = 0; k < gain.size(); ++k) gain[k] *= (k % 4 == 0 ? 1.3 : 0.2) * (k / 32 % 4 == 0 ? 2.0 : 1.0);
+    }
+    const Measured measured = measure(with(spec, scales));
+    check_agrees(measured);
+    WeightScales wrong = without_channels(scales);
+    for (auto& [id, gain] : wrong.gains) {
+      if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) gain = scales.gains[id];
+    }
+    CAPTURE(static_cast<int>(kind));
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+  }
+}
+
+/// Biases of 0.3 … 0.8 everywhere.
+WeightScales biased_scales(const StackSpec& spec) {
+  WeightScales scales = uneven_scales(spec);
+  WeightScales all = scales;
+  std::uint64_t place = 2000;
+  const auto some = [&] { return 0.5 * std::exp(0.3 * normals(++place, 1)[0]); };
+  for (const auto& [id, stddev] : scales.stddev) {
+    if (!is_table(id.weight)) all.stddev[bias_of(id)] = some();
+  }
+  for (const auto& [id, gain] : scales.gains) all.stddev[bias_of(id)] = some();
+  return all;
+}
+
+TEST_CASE("biases of matrices and norms, each of its own size: theory agrees with simulation") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    StackSpec spec = stack(placement);
+    spec.model.norm = NormKind::layer;
+    spec.model.mlp = MlpKind::gelu;
+    spec.model.rope = false;
+    spec.model.embedding_norm = true;
+    spec.model.embedding = {.positions = 8, .token_types = 2};
+    const WeightScales scales = biased_scales(spec);
+    const Measured measured = measure(with(spec, scales));
+    check_agrees(measured);
+    for (const ParameterId& id : {matrix_id(0, Weight::q), matrix_id(0, Weight::v), matrix_id(0, Weight::o),
+                                  matrix_id(0, Weight::up), matrix_id(0, Weight::down)}) {
+      WeightScales wrong = scales;
+      for (int l = 0; l < spec.model.layers; ++l) {
+        wrong.stddev[bias_of(matrix_id(l, id.weight))] = id.weight == Weight::q ? 4.0 : 0.0;
+      }
+      CAPTURE(std::string(placement));
+      CAPTURE(std::string(name_of(id.weight)));
+      CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+    }
+  }
+}
+
+TEST_CASE("matrix-free weights have these scales too") {
+  for (const char* placement : {"peri", "post"}) {
+    StackSpec spec = stack(placement);
+    spec.model.width = 2048;
+    spec.model.heads = spec.model.kv_heads = 64;
+    spec.model.mlp_width = 4096;
+    check_agrees(measure(with(spec, uneven_scales(spec)), WeightsChoice::matrix_free));
+  }
+}
+
+TEST_CASE("scales made of the initialisation's own values give its prediction to the last bit") {
+  for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
+    StackSpec spec = stack(placement);
+    spec.input.second_moment = 0.25;
+    WeightScales same;
+    for (int l = -1; l <= spec.model.sublayers(); ++l) {
+      for (const Weight w : weights_in(spec.model, l)) {
+        if (!is_norm(w)) same.stddev[matrix_id(l / 2, w)] = stddev_of(spec, l / 2, w);
+      }
+    }
+    for (const ParameterId& id : gains_of(spec.model)) same.gains[id] = gain_of(spec, id.sublayer, id.weight);
+    const auto curves = [](const StackSpec& of) {
+      return theory::predict(of, distinct_token_ids(of, 0, 2), {.most_samples = 64}).profile;
+    };
+    const Profile initial = curves(spec);
+    const Profile scaled = curves(with(spec, same));
+    REQUIRE(initial.curves.size() == scaled.curves.size());
+    for (const auto& [key, curve] : initial.curves) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) CHECK(scaled.curves.at(key).value[i] == curve.value[i]);
+    }
+    CHECK(scaled.angular_distance == initial.angular_distance);
+  }
+}
+
+TEST_CASE("gradients are not predicted with scales, and the prediction says why") {
+  const StackSpec spec = with(stack("peri"), uneven_scales(stack("peri")));
+  const theory::Prediction p =
+      theory::predict(spec, distinct_token_ids(spec, 0, 1), {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
+  CHECK(p.gradient_refusal.find("loss") != std::string::npos);
+  CHECK(p.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
+  CHECK(p.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,220 @@
+#include "theory/channel_kernel.h"
+
+#include "tests/support/doctest.h"
+
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "sim/spec/weight_scales.h"
+#include "tests/support/hypothesis.h"
+#include "tests/theory/xiong.h"
+
+/// Norms with a gain for every channel, against the same thing written channel by channel.
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+constexpr int width = 64;
+constexpr int tokens = 3;
+
+Vector numbers(int seed, double spread) {
+  boost::random::mt19937 engine(static_cast<std::uint32_t>(seed));
+  boost::random::normal_distribution<double> unit;
+  Vector v(width);
+  for (double& x : v) x = std::exp(spread * unit(engine)) * (engine() % 4 == 0 ? -1.0 : 1.0);
+  return v;
+}
+
+TokenKernel some_kernel(double scale, double correlation) {
+  Matrix k = Matrix::Constant(tokens, tokens, correlation);
+  for (int t = 0; t < tokens; ++t) k(t, t) = 1.0 + 0.5 * t;
+  return TokenKernel::of_independent_features(scale * k, width);
+}
+
+/// E x_t,k x_t',k of every channel k, never formed by what is tested.
+using Channels = std::vector<Matrix>;
+
+Channels all_channels(const TokenKernel& uniform) { return Channels(width, uniform.product); }
+
+Matrix mean_of(const Channels& x) {
+  Matrix mean = Matrix::Zero(tokens, tokens);
+  for (const Matrix& k : x) mean += k / width;
+  return mean;
+}
+
+Channels rms_norm(const Channels& x, const Vector& gain, double eps) {
+  const Vector scale = (mean_of(x).diagonal().array() + eps).rsqrt();
+  Channels y = x;
+  for (int k = 0; k < width; ++k) {
+    y[static_cast<std::size_t>(k)] *= gain[k] * gain[k];
+    y[static_cast<std::size_t>(k)] = scale.asDiagonal() * y[static_cast<std::size_t>(k)] * scale.asDiagonal();
+  }
+  return y;
+}
+
+Channels sum_of(double a, const Channels& x, double b, const Channels& y) {
+  Channels z = x;
+  for (std::size_t k = 0; k < z.size(); ++k) z[k] = a * a * x[k] + b * b * y[k];
+  return z;
+}
+
+void check_same(const ChannelKernel& actual, const Channels& expected) {
+  const Matrix mean = mean_of(expected);
+  for (Eigen::Index i = 0; i < mean.size(); ++i) CHECK(actual.total.product(i) == Approx(mean(i)).epsilon(1e-12));
+  const Matrix entries = actual.second_moments();
+  REQUIRE(entries.rows() == tokens);
+  REQUIRE(entries.cols() == width);
+  for (int k = 0; k < width; ++k) {
+    for (int t = 0; t < tokens; ++t) {
+      CHECK(entries(t, k) == Approx(expected[static_cast<std::size_t>(k)](t, t)).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("a sum of terms through norms A, B and C is the channels' own recursion") {
+  const double eps = 0.01;
+  const TokenKernel input = some_kernel(2.0, 0.3);
+  ChannelKernel x{input};
+  Channels by_channel = all_channels(input);
+  for (int l = 0; l < 4; ++l) {
+    const Vector b = numbers(10 + l, 0.5);
+    const TokenKernel branch = some_kernel(0.7 + l, -0.2);
+    x = combined(0.9, x, -1.3, normalised(ChannelKernel{branch}, NormKind::rms, {.each = b}, eps));
+    by_channel = sum_of(0.9, by_channel, -1.3, rms_norm(all_channels(branch), b, eps));
+    check_same(x, by_channel);
+    const Vector a = numbers(20 + l, 0.6);
+    check_same(normalised(x, NormKind::rms, {.each = a}, eps), rms_norm(by_channel, a, eps));
+    if (l == 2) {  // a norm C, after which an even branch comes
+      const Vector c = numbers(30 + l, 0.4);
+      x = normalised(x, NormKind::rms, {.each = c}, eps);
+      by_channel = rms_norm(by_channel, c, eps);
+      check_same(x, by_channel);
+      x = combined(1.0, x, 2.0, ChannelKernel{branch});
+      by_channel = sum_of(1.0, by_channel, 2.0, all_channels(branch));
+      check_same(x, by_channel);
+      x = normalised(x, NormKind::rms, {.all = 1.7}, eps);  // one gain for all channels keeps them unlike
+      by_channel = rms_norm(by_channel, Vector::Constant(width, 1.7), eps);
+      check_same(x, by_channel);
+    }
+  }
+}
+
+TEST_CASE("gains that go with a term's channels count for more than their mean") {
+  const Vector b = numbers(1, 0.5);
+  const ChannelKernel x = normalised(ChannelKernel{some_kernel(1.0, 0.1)}, NormKind::rms, {.each = b}, 0.0);
+  const Vector c = b.cwiseAbs2();
+  const double expected = c.cwiseAbs2().mean() / c.mean();
+  CHECK(normalised(x, NormKind::rms, {.each = b}, 0.0).total.product(0, 0) == Approx(expected).epsilon(1e-12));
+  CHECK(expected > 1.2 * c.mean());
+}
+
+TEST_CASE("gains that are all one number are one number, and a sum of plain terms stays one") {
+  StackSpec spec = xiong_stack("peri");
+  CHECK(norm_gain(spec, 0, Weight::norm_a).is_uniform());
+  const ChannelKernel x{some_kernel(1.0, 0.2)};
+  const ChannelKernel y = normalised(combined(1.0, x, 1.0, x), NormKind::rms, {.all = 2.0}, 0.0);
+  CHECK(y.is_uniform());
+  CHECK(with_bias(y, 0.0, width).is_uniform());
+  CHECK(with_bias(y, 2.0, width).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
+}
+
+TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulation") {
+  const Vector c = numbers(3, 0.4);
+  const Vector g = numbers(4, 0.4);
+  const TokenKernel k = some_kernel(1.0, 0.0);
+  const ChannelKernel in = normalised(ChannelKernel{k}, NormKind::rms, {.each = c}, 0.0);
+  const ChannelKernel out = normalised(in, NormKind::layer, {.each = g}, 0.0);
+  boost::random::mt19937 engine(5);
+  boost::random::normal_distribution<double> unit;
+  std::vector<double> squared_mean;
+  std::vector<double> second_moment;
+  for (int n = 0; n < 20'000; ++n) {
+    Vector x = c;
+    for (double& v : x) v *= unit(engine);
+    x.array() -= x.mean();
+    x = g.cwiseProduct(x) / std::sqrt(x.squaredNorm() / width);
+    squared_mean.push_back(x.mean() * x.mean());
+    second_moment.push_back(x.squaredNorm() / width);
+  }
+  // To leading order in 1/D, here about a tenth: heavy channels weigh more than others.
+  CHECK(testing::estimate(squared_mean).mean == Approx(out.total.mean(0, 0)).epsilon(0.15));
+  CHECK(testing::estimate(second_moment).mean == Approx(out.total.product(0, 0)).epsilon(0.15));
+  // A gain for all leaves no mean.
+  CHECK(normalised(in, NormKind::layer, {.all = 2.0}, 0.0).total.mean(0, 0) == 0.0);
+}
+
+/// Uneven standard deviations for every matrix, and gains for every channel.
+WeightScales uneven_scales(const StackSpec& spec) {
+  WeightScales scales;
+  for (int l = 0; l < spec.model.layers; ++l) {
+    int i = 0;
+    for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::up, Weight::down}) {
+      scales.stddev[matrix_id(l, w)] = 0.05 + 0.02 * ++i + 0.03 * l;
+    }
+  }
+  for (int l = 0; l < spec.model.sublayers(); ++l) {
+    for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
+      const Vector g = numbers(100 + 3 * l + static_cast<int>(norm), 0.5);
+      scales.gains[gain_id(l, norm)] = {g.begin(), g.end()};
+    }
+  }
+  return scales;
+}
+
+TEST_CASE("T1 for one token with the scales of given weights: the channels' own recursion, for every placement") {
+  for (const char* placement : {"pre", "peri", "post", "b-only", "a+c", "mix", "lns"}) {
+    CAPTURE(placement);
+    StackSpec spec = xiong_stack(placement);
+    spec.input.tokens = 1;
+    spec.model.layers = 4;
+    spec.model.norm_eps = 0.02;
+    spec.scales = std::make_shared<const WeightScales>(uneven_scales(spec));
+    const WeightScales& scales = *spec.scales;
+    const auto variance = [&](int l, Weight w) { return std::pow(scales.stddev.at(matrix_id(l / 2, w)), 2); };
+    const auto norm = [&](const Vector& v, int l, Weight w) {
+      const std::vector<double>& gains = scales.gains.at(gain_id(l, w));
+      const Eigen::Map<const Vector> g(gains.data(), width);
+      return Vector(v.cwiseProduct(g.cwiseAbs2()) / (v.mean() + spec.model.norm_eps));
+    };
+    const Profile p = forward_profile(spec, {});
+    Vector x = Vector::Constant(width, spec.input.second_moment);
+    for (int l = 0; l < spec.model.sublayers(); ++l) {
+      const SublayerRule rule = spec.model.rule(l);
+      const Vector a = rule.input_gain * rule.input_gain * (rule.norm_a ? norm(x, l, Weight::norm_a) : x);
+      const double f = width * width * a.mean() *
+                       (ModelSpec::is_attention(l) ? variance(l, Weight::v) * variance(l, Weight::o)
+                                                   : 0.5 * variance(l, Weight::up) * variance(l, Weight::down));
+      const Vector plain = Vector::Constant(width, f);
+      const Vector b = rule.norm_b ? norm(plain, l, Weight::norm_b) : plain;
+      x += b;
+      if (rule.norm_c) x = norm(x, l, Weight::norm_c);
+      const auto i = static_cast<std::size_t>(l);
+      CHECK(p.find(Statistic::second_moment, Signal::A_out)->value[i] == Approx(a.mean()).epsilon(1e-10));
+      CHECK(p.find(Statistic::second_moment, Signal::f_out)->value[i] == Approx(f).epsilon(1e-10));
+      CHECK(p.find(Statistic::second_moment, Signal::B_out)->value[i] == Approx(b.mean()).epsilon(1e-10));
+      CHECK(p.find(Statistic::second_moment, Signal::x_out)->value[i + 1] == Approx(x.mean()).epsilon(1e-10));
+      const double unlike = x.cwiseAbs2().mean() / std::pow(x.mean(), 2);
+      CHECK(p.find(Statistic::kurtosis, Signal::x_out)->value[i + 1] ==
+            Approx(3.0 * (width - 1.0) / (width + 1.0) * unlike).epsilon(1e-10));
+    }
+  }
+}
+
+TEST_CASE("scales refuse what they do not say, and a trace") {
+  StackSpec spec = xiong_stack("peri");
+  WeightScales scales = uneven_scales(spec);
+  scales.gains.erase(gain_id(3, Weight::norm_b));
+  spec.scales = std::make_shared<const WeightScales>(scales);
+  CHECK_THROWS_AS((void)forward_profile(spec, {}), std::logic_error);
+  spec.scales = std::make_shared<const WeightScales>(uneven_scales(spec));
+  ForwardTrace trace;
+  CHECK_THROWS_AS((void)forward_profile(spec, {}, &trace), std::logic_error);
+}
+
+}  // namespace
+}  // namespace periscope::theory
