@@ -1,4 +1,4 @@
-"""A checkpoint under the probe: trained against theory at initialisation, the growth identity T15, the largest
+"""A checkpoint under the probe: trained against theory at initialisation and at the trained scales, the growth identity T15, the largest
 activations, and the margins of number formats."""
 
 from functools import partial
@@ -16,7 +16,7 @@ from plots.results import Result
 
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
          "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
-TRAINED, THEORY = "#D55E00", "#0072B2"
+TRAINED, THEORY, SCALES = "#D55E00", "#0072B2", "#009E73"
 BLACK = "#000000"
 TERMS = (
     ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
@@ -79,6 +79,9 @@ def _trained(result: Result) -> Figure:
             axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
             axes.fill_between(depth, *ends, color=THEORY, alpha=0.25, lw=0)
             curves += [predicted, *ends]
+        if f"{name}_at_scales" in result:
+            curves.append(result[f"{name}_at_scales"])
+            axes.plot(depth, curves[-1], color=SCALES, linewidth=1.3, linestyle="--")
         _log(axes, *curves)
         axes.set_ylabel(label)
         _depth_axis(axes, depth[-1])
@@ -88,6 +91,11 @@ def _trained(result: Result) -> Figure:
         keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
         words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
                  "wider than the line: 2 standard errors of the prediction, and T19's finite-width term.")  # fmt: skip
+    if "variance_at_scales" in result:
+        keys.append(Line2D([], [], color=SCALES, linewidth=1.3, linestyle="--",
+                           label="random weights at the trained scales, theory"))  # fmt: skip
+        words += (" Dashed: theory for random weights with every matrix's own root mean square and all gains; what the "
+                  "measurement differs from it by is alignment.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words, theory=True))
 
 

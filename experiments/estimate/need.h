@@ -52,6 +52,10 @@ Need dump_need(const StackSpec& spec, const RunOptions& run, int threads);
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
 
+/// The same with the scales of given weights: chains that hold a kernel for every norm behind a branch, and the second
+/// moment of every entry of a signal.
+Need scaled_limit_need(const StackSpec& spec, int threads);
+
 /// theory::predict_at_width: the Gram chains T25 that run at one time, and the readings of all.
 Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);
 

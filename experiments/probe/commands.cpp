@@ -189,7 +189,8 @@ void add_commands(CLI::App& app, int& code) {
   command->add_option("--dump", probe->dump, "Folder for activations.safetensors: activations and gradients in f64");
   command->add_option("--top", probe->top, "Largest entries of the stream to report per depth")
       ->check(positive_up_to());
-  command->add_flag("--no-theory", probe->no_theory, "Leave out theory at initialisation");
+  command->add_flag("--no-theory", probe->no_theory,
+                    "Leave out theory at initialisation and at the weights' own scales");
   command->add_flag("--fail-on-divergence", probe->fail_on_divergence,
                     "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite");
 

@@ -15,7 +15,7 @@ StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens
   spec.model.gamma = 1.0;
   spec.input.kind = InputKind::tokens;
   spec.input.tokens = tokens;
-  const double std = stddev_of(spec, Weight::unembedding);
+  const double std = stddev_of(spec, 0, Weight::unembedding);
   spec.input.second_moment = config.was_given("input.second_moment") ? config.base.input.second_moment : std * std;
   return spec;
 }
@@ -28,6 +28,20 @@ theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& inpu
                                     .fault = config.theory.fault};
   if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
+}
+
+std::vector<GrowthSplit> growth_split(const ProbeResult& result) {
+  const auto second_moment = [](const Profile& profile, std::size_t depth) {
+    const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
+    return q == nullptr ? std::nan("") : q->value.at(depth);
+  };
+  std::vector<GrowthSplit> split;
+  for (std::size_t depth = 0; depth <= result.measured.growth.size(); ++depth) {
+    const double scaled = second_moment(result.scaled.profile, depth);
+    split.push_back({std::log(scaled / second_moment(result.initial.profile, depth)),
+                     std::log(second_moment(result.measured.reading.profile, depth) / scaled)});
+  }
+  return split;
 }
 
 bool violates_growth_identity(const ModelReading& reading) {

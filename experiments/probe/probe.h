@@ -25,6 +25,7 @@ struct ProbeResult {
   std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
   AgreementOptions agreement;               ///< T19's finite-width terms
   theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
+  theory::Prediction scaled;                ///< theory of random weights with the scales of the model's own, likewise
   std::vector<std::string> notes;
   nlohmann::ordered_json provenance = {};
   bool stopped_early = false;  ///< some of it is missing
@@ -37,6 +38,17 @@ struct ProbeResult {
 /// T2–T11 for the tokens of `input`; refuses what it does not model.
 [[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
                                                  bool backward);
+
+/// What the stream's second moment at a depth is over that at initialisation, in logarithms: what the scales of the
+/// weights make of it, and what is left, which is how the weights are aligned with each other and with the tokens. NaN
+/// where theory has no number.
+struct GrowthSplit {
+  double from_scales;     ///< log(q of random weights of these scales / q at initialisation)
+  double from_alignment;  ///< log(q measured / q of random weights of these scales)
+};
+
+/// At depths 0 … 2L.
+[[nodiscard]] std::vector<GrowthSplit> growth_split(const ProbeResult& result);
 
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
@@ -84,7 +96,7 @@ struct Margin {
 struct ProbeConfig : Config {
   std::string checkpoint;  ///< its folder
   TokenSource source;
-  bool with_theory = true;  ///< theory at initialisation, too
+  bool with_theory = true;  ///< theory at initialisation and at the weights' own scales, too
   int top = 10;             ///< largest entries of the stream per depth
   std::string dump;         ///< folder for activations and gradients; "": none
   bool force = false;       ///< --force: over a dump that is there, beyond the estimated memory

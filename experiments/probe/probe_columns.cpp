@@ -26,6 +26,7 @@ class Writer {
     head();
     curves();
     for (const Statistic s : banded) band(s);
+    split();
     growth();
     extremes();
     margins();
@@ -72,8 +73,10 @@ class Writer {
     for (const auto& [key, value] : measured.curves) {
       if (key.second != Signal::x_out) curve(c_.row(), key.first, key.second);
     }
-    for (const auto& [key, value] : r_.initial.profile.curves) {
-      if (measured.find(key.first, key.second) == nullptr) curve(c_.row().for_files(), key.first, key.second);
+    for (const Profile* predicted : {&r_.initial.profile, &r_.scaled.profile}) {
+      for (const auto& [key, value] : predicted->curves) {
+        if (measured.find(key.first, key.second) == nullptr) curve(c_.row().for_files(), key.first, key.second);
+      }
     }
     if (measured.angular_distance.size() == (sublayers_ + 1) * (sublayers_ + 1)) {
       c_.put("angular_distance_measured", measured.angular_distance);
@@ -87,9 +90,13 @@ class Writer {
     const Curve* initial = r_.initial.profile.find(statistic, at);
     if constexpr (std::is_same_v<Place, Signal>) place.put("place", name_of(at));
     if (measured != nullptr) place.put("measured", measured->value);
-    if (initial == nullptr) return;
-    place.put("at_init", initial->value);
-    place.put("at_init_stderr", initial->standard_error);
+    const auto put_predicted = [&](const std::string& version, const Curve* curve) {
+      if (curve == nullptr) return;
+      place.put(version, curve->value);
+      place.put(version + "_stderr", curve->standard_error);
+    };
+    put_predicted("at_init", initial);
+    put_predicted("at_scales", r_.scaled.profile.find(statistic, at));
   }
 
   /// Between which values a random stack may be: 2 standard errors and T19's finite-width term away from theory, which
@@ -111,6 +118,15 @@ class Writer {
     }
     c_.put(band_name(statistic) + "low", low);
     c_.put(band_name(statistic) + "high", high);
+  }
+
+  void split() const {
+    if (r_.initial.profile.curves.empty() || r_.scaled.profile.curves.empty()) return;
+    const std::vector<GrowthSplit> all = growth_split(r_);
+    for (std::size_t depth = 0; depth < all.size(); ++depth) {
+      c_.at("depth", depth).put("log_growth_from_scales", all[depth].from_scales);
+      c_.at("depth", depth).put("log_growth_from_alignment", all[depth].from_alignment);
+    }
   }
 
   void growth() const {
@@ -182,6 +198,7 @@ class Writer {
     init["table_second_moment"] = r_.at_init.input.second_moment;
     c_.put("init", std::move(init));
     if (!r_.initial.refusal.empty()) c_.put("theory_refusal", r_.initial.refusal);
+    if (!r_.scaled.refusal.empty()) c_.put("scales_theory_refusal", r_.scaled.refusal);
     if (!r_.initial.gradient_refusal.empty()) c_.put("gradient_theory_refusal", r_.initial.gradient_refusal);
     if (r_.measured.reading.diverged_at >= 0) c_.put("diverged_at", r_.measured.reading.diverged_at);
     if (const std::string what = not_finite(r_); !what.empty()) c_.put("not_finite", what);
@@ -203,7 +220,9 @@ std::vector<ColumnSpec> all_columns() {
   std::vector<ColumnSpec> all = curve_columns("", "",
                                               {{"measured", "measured"},
                                                {"at_init", "theory at initialisation"},
-                                               {"at_init_stderr", "standard error of theory at initialisation"}});
+                                               {"at_init_stderr", "standard error of theory at initialisation"},
+                                               {"at_scales", "theory of random weights at the model's own scales"},
+                                               {"at_scales_stderr", "standard error of at_scales"}});
   for (const Statistic s : banded) {
     const std::string units(units_of(s));
     for (const char* end : {"low", "high"}) {
@@ -230,6 +249,12 @@ std::vector<ColumnSpec> all_columns() {
            {"angular_distance_measured", "depth other_depth", "1",
             "angular distance arccos(cos)/pi between the stream at two depths", "",
             "a number for every pair of depths"},
+           {"log_growth_from_scales", "depth", "1",
+            "log of the stream's second moment at the model's own scales over that at initialisation",
+            "log_growth/from_scales/[depth]"},
+           {"log_growth_from_alignment", "depth", "1",
+            "log of the stream's measured second moment over that of random weights at the model's own scales",
+            "log_growth/from_alignment/[depth]"},
            {"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean, "growth/stream/[sublayer]"},
            {"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean, "growth/branch/[sublayer]"},
            {"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean,
@@ -265,6 +290,8 @@ std::vector<ColumnSpec> all_columns() {
             "margins/{format}/signals/{signal}"},
            json_only("init", "init", "the initialisation that theory is asked about", configured),
            {"theory_refusal", "", "", "why there is no prediction", "theory_refused"},
+           {"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales",
+            "scales_theory_refused"},
            {"gradient_theory_refusal", "", "", "why there is none of gradients", "gradient_theory_refused"},
            {"diverged_at", "", "1", "first sublayer whose stream is not finite", "diverged_at"},
            {"not_finite", "", "", "first signal, gradient or loss that is not finite", "not_finite"},

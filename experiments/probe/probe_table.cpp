@@ -32,20 +32,32 @@ std::string heading(const ProbeResult& r) {
 /// A row per sublayer: the stream, the identity T15, and the branch's size.
 std::string growth_rows(const ProbeResult& r) {
   const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
-  TextTable table({"sublayer", ">init E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ",
-                   ">max |x|", ">margin"});
+  TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross",
+                   ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
   table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
+             digits(at(r.scaled.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
              digits(stream.at(0)), digits(65504.0 / stream.at(0))});
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
     const double largest = stream.at(l + 1);
     table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-               digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
+               digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
+               digits(at(r.scaled.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
                digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
                digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
   }
   return table.text();
+}
+
+/// What of the last depth's second moment is due to the weights' scales.
+std::string split_row(const ProbeResult& r) {
+  const GrowthSplit top = growth_split(r).back();
+  if (std::isnan(top.from_scales) || std::isnan(top.from_alignment)) return {};
+  return fmt::format(
+      "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from the weights' scales + {:.3f} from their "
+      "alignment\n",
+      top.from_scales + top.from_alignment, top.from_scales, top.from_alignment);
 }
 
 std::string massive_rows(const ProbeResult& r) {
@@ -93,13 +105,14 @@ std::string gradient_rows(const ProbeResult& r) {
 std::string table(const ProbeResult& r) {
   std::string text = heading(r) + growth_rows(r);
   text +=
-      "init: theory at initialisation of the same shape. E[x²]: second moment of the stream after the sublayer (before "
+      "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
+      "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before "
       "norm "
       "C), mean over tokens;\nT15: it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the "
       "last "
       "one. b² by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
       "|x|.\n";
-  text += massive_rows(r) + margin_rows(r) + gradient_rows(r);
+  text += split_row(r) + massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
   if (const int at = r.measured.reading.diverged_at; at >= 0)
     text += fmt::format("not finite from sublayer {} on\n", at);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "experiments/common/weight_scales_of.h"
 #include "experiments/common/weights_hash.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/probe/probe.h"
@@ -97,7 +98,7 @@ Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& fi
 // clang-format off
 constexpr Key<ProbeConfig> keys[] = {
     {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
-    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation beside it"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' scales beside it"},
 };
 // clang-format on
 
@@ -124,10 +125,14 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
                      .measured = {},
                      .agreement = config.agreement,
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
+                     .scaled = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
                      .notes = {}};
   const int threads = omp_get_max_threads();
   Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
-  if (config.with_theory) need.then(limit_need(result.at_init, config.run.backward, 1, threads));
+  if (config.with_theory) {
+    need.then(limit_need(result.at_init, config.run.backward, 1, threads));
+    need.then(scaled_limit_need(result.at_init, threads));
+  }
   need.key = "--max-tokens";
   within_memory(need, config.force, progress.quiet(), [&] {
     result.stopped_early = until_stopped([&] {
@@ -135,6 +140,11 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
       progress.throw_if_stop_requested();
       if (config.with_theory) {
         result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
+        progress.throw_if_stop_requested();
+        StackSpec at_scales = result.at_init;
+        at_scales.scales =
+            std::make_shared<const WeightScales>(scales_of(*backend, checkpoint.model(), weights, result.input.ids));
+        result.scaled = predict_initial(at_scales, result.input, config, false);
       }
       result.notes = notes_of(checkpoint, result.input);
       result.provenance = provenance(config, resolved_of(config, files, result));

@@ -194,10 +194,12 @@ class Plots(SharedFolderTest):
 
     def test_probe_shows_the_trained_model_beside_theory(self):
         panels = self.figure(probe, self.probed, "trained-vs-init").axes
-        for axes, name in zip(panels, ("variance", "grad_sq"), strict=True):
-            for line, suffix in zip(axes.get_lines(), ("measured", "at_init"), strict=True):
+        versions = {"variance": ("measured", "at_init", "at_scales"), "grad_sq": ("measured", "at_init")}
+        for axes, (name, suffixes) in zip(panels, versions.items(), strict=True):
+            for line, suffix in zip(axes.get_lines(), suffixes, strict=True):
                 np.testing.assert_array_equal(line.get_ydata(), self.probed[f"{name}_{suffix}"])
-        self.assertIn("normal init, std 0.02", self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text())
+        caption = " ".join(self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text().split())
+        self.assertIn("normal init, std 0.02", caption)
 
     def test_probe_stacks_the_terms_of_the_growth_identity(self):
         left, right, branch = self.figure(probe, self.probed, "growth").axes

@@ -51,6 +51,16 @@ class Probe(Checkpoints):
             for key in ("measured", "at_init", "at_init_stderr"):
                 self.assertEqual(len(r[name][key]), 2 * LAYERS + 1, name)
                 self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
+        for name in ("variance", "second_moment", "token_cosine"):
+            for key in ("at_scales", "at_scales_stderr"):
+                self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
+        self.assertNotIn("at_scales", r["grad_sq"], "the loss of trained weights is not that of random ones")
+        q = r["second_moment"]
+        self.assertAlmostEqual(q["at_scales"][0], q["measured"][0], delta=1e-12, msg="the rows that the tokens use")
+        for depth in range(2 * LAYERS + 1):
+            parts = [r["log_growth"][part][depth] for part in ("from_scales", "from_alignment")]
+            self.assertAlmostEqual(parts[0], math.log(q["at_scales"][depth] / q["at_init"][depth]), delta=1e-12)
+            self.assertAlmostEqual(sum(parts), math.log(q["measured"][depth] / q["at_init"][depth]), delta=1e-12)
         self.assertEqual(list(r["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down"])
         self.assertEqual([len(r["weight_grad_sq"]["q"][k]) for k in ("measured", "at_init")], [LAYERS, LAYERS])
         for key in ("measured", "at_init"):
@@ -86,7 +96,10 @@ class Probe(Checkpoints):
         r = self.probe("--tokens", TOKENS, "--set", "init.scheme=lecun", "--set", "input.second_moment=2.5")
         self.assertAlmostEqual(r["second_moment"]["at_init"][0], 2.5, delta=1e-12)
         self.assertEqual(r["init"]["scheme"], "lecun")
-        self.assertNotIn("at_init", self.probe("--tokens", TOKENS, "--no-theory")["variance"])
+        alone = self.probe("--tokens", TOKENS, "--no-theory")
+        for version in ("at_init", "at_scales"):
+            self.assertNotIn(version, alone["variance"])
+        self.assertNotIn("log_growth", alone)
         self.refused(2, "model.width", "--tokens", "1", "--set", "model.width=3")
         self.refused(2, "input.kind", "--tokens", "1", "--set", "input.kind=text")
 
@@ -260,11 +273,12 @@ class Probe(Checkpoints):
     def test_result_file_and_table(self):
         done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc"):
+        for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc", "from their alignment"):
             self.assertIn(word, done.stderr)
         self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
         table = (self.folder / "t.csv").read_text()
-        for name in ("variance_measured", "variance_at_init", "grad_sq_at_init_stderr", "growth_cross", "extreme_token",
+        for name in ("variance_measured", "variance_at_init", "variance_at_scales", "log_growth_from_alignment",
+                     "grad_sq_at_init_stderr", "growth_cross", "extreme_token",
                      "extreme_over_median", "margin", "token_loss", "weight_grad_sq_measured", "branch_from_gains",
                      "site_score_share_measured"):
             self.assertIn(f"\n{name},", table)

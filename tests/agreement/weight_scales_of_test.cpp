@@ -1,0 +1,120 @@
+#include "experiments/common/weight_scales_of.h"
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "sim/backends.h"
+#include "sim/model/parameters.h"
+#include "tests/support/doctest.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
+
+/// The scales of given weights: every matrix, table, bias and norm, and nothing else.
+namespace periscope::testing {
+namespace {
+
+StackSpec with_everything() {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.norm = NormKind::layer;
+  spec.model.qk_norm = QkNorm::head;
+  spec.model.embedding_norm = true;
+  spec.model.embedding = {.width = 9, .positions = 8, .position_offset = 2, .token_types = 2};
+  spec.input.kind = InputKind::tokens;
+  return spec;
+}
+
+double rms(const std::vector<double>& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / static_cast<double>(x.size()));
+}
+
+TEST_CASE("scales are the root mean square of every entry, and the gains whole") {
+  const StackSpec spec = with_everything();
+  const auto ops = make_backend("cpu");
+  const GeneratedWeights plain(*ops, spec, DType::f64, 3);
+  const EditedWeights weights(plain, same_matrix, random_norms(*ops));  // gains and biases for every channel
+  const std::vector<int> ids{4, 4, 7};
+  const WeightScales scales = scales_of(*ops, spec.model, weights, ids);
+  const auto host = [&](const ParameterId& id) { return ops->to_host(parameter_of(weights, spec.model, id)); };
+  std::size_t named = 0;
+  for (const ParameterId& id : matrices_of(spec)) {
+    CAPTURE(name_of(id));
+    REQUIRE(scales.stddev.contains(id));
+    ++named;
+    if (is_table(id.weight)) continue;
+    CHECK(scales.stddev.at(id) == doctest::Approx(rms(host(id))).epsilon(1e-14));
+    CHECK_FALSE(scales.stddev.contains(bias_of(id)));
+  }
+  for (const ParameterId& id : gains_of(spec.model)) {
+    CAPTURE(name_of(id));
+    REQUIRE(scales.gains.contains(id));
+    CHECK(scales.gains.at(id) == host(id));
+    const bool of_heads = id.weight == Weight::q_norm || id.weight == Weight::k_norm;
+    CHECK(scales.stddev.contains(bias_of(id)) == !of_heads);
+    if (of_heads) continue;
+    ++named;
+    CHECK(scales.stddev.at(bias_of(id)) == doctest::Approx(rms(host(bias_of(id)))).epsilon(1e-14));
+  }
+  CHECK(scales.stddev.size() == named);
+  CHECK(scales.gains.size() == gains_of(spec.model).size());
+}
+
+TEST_CASE("a table counts with the rows that the tokens use, as often as they do") {
+  const StackSpec spec = with_everything();
+  const auto ops = make_backend("cpu");
+  const GeneratedWeights weights(*ops, spec, DType::f64, 3);
+  const std::vector<int> ids{4, 4, 7};
+  const WeightScales scales = scales_of(*ops, spec.model, weights, ids);
+  const auto rms_of_rows = [&](Weight table, const std::vector<int>& rows) {
+    return doctest::Approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14);
+  };
+  CHECK(scales.stddev.at(matrix_id(0, Weight::embedding)) == rms_of_rows(Weight::embedding, {4, 4, 7}));
+  CHECK(scales.stddev.at(matrix_id(0, Weight::embedding)) != rms_of_rows(Weight::embedding, {4, 7}));
+  CHECK(scales.stddev.at(matrix_id(0, Weight::positions)) == rms_of_rows(Weight::positions, {2, 3, 4}));
+  CHECK(scales.stddev.at(matrix_id(0, Weight::token_types)) == rms_of_rows(Weight::token_types, {0}));
+  CHECK_FALSE(scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
+}
+
+TEST_CASE("weights that are drawn with scales have them") {
+  StackSpec spec = with_everything();
+  spec.model.width = 64;
+  const auto ops = make_backend("cpu");
+  const std::vector<int> ids{1, 2, 3, 4, 5};
+  WeightScales wanted = scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 3), ids);
+  double factor = 1.0;
+  for (auto& [id, stddev] : wanted.stddev) stddev *= factor += 0.1;
+  for (auto& [id, gain] : wanted.gains) gain.back() = factor += 0.1;
+  for (const ParameterId& id : gains_of(spec.model)) {
+    if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) wanted.stddev[bias_of(id)] = factor += 0.1;
+  }
+  for (const ParameterId& id : matrices_of(spec)) {
+    if (!is_table(id.weight)) wanted.stddev[bias_of(id)] = factor += 0.1;
+  }
+  spec.scales = std::make_shared<const WeightScales>(wanted);
+  const GeneratedWeights weights(*ops, spec, DType::f64, 4);
+  const WeightScales drawn = scales_of(*ops, spec.model, weights, ids);
+  CHECK(drawn.gains == wanted.gains);
+  REQUIRE(drawn.stddev.size() == wanted.stddev.size());
+  for (const auto& [id, stddev] : wanted.stddev) {
+    CAPTURE(name_of(id));
+    // A root mean square of n normal numbers has a relative standard deviation of 1/√(2n); five of these.
+    double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a) : 0.0;
+    if (id.part == ParameterId::Part::bias && !is_norm(id.weight)) n = shape_of(spec.model, id.weight).fan_out;
+    if (id.part == ParameterId::Part::matrix) {
+      const auto [fan_out, fan_in] = shape_of(spec.model, id.weight);
+      n = is_table(id.weight) ? (id.weight == Weight::token_types ? 1.0 : 5.0) * fan_in
+                              : static_cast<double>(fan_out) * fan_in;
+    }
+    CHECK(std::abs(drawn.stddev.at(id) / stddev - 1.0) < 5.0 / std::sqrt(2.0 * n));
+  }
+  // Two biases of one kind are two draws.
+  const auto bias = [&](int sublayer, Weight norm) {
+    return ops->to_host(parameter_of(weights, spec.model, bias_of(gain_id(sublayer, norm))));
+  };
+  CHECK(bias(0, Weight::norm_a)[0] / bias(0, Weight::norm_a)[1] !=
+        bias(1, Weight::norm_a)[0] / bias(1, Weight::norm_a)[1]);
+}
+
+}  // namespace
+}  // namespace periscope::testing
