@@ -9,7 +9,7 @@ namespace periscope::theory {
 
 /// Gains of a norm: one for all channels, or one for each.
 struct Gain {
-  double all = 1.0;      ///< if `each` is empty
+  double all = 1.0;        ///< if `each` is empty
   Vector each = Vector();  ///< [D]
 
   [[nodiscard]] bool is_uniform() const { return each.size() == 0; }

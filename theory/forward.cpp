@@ -2,97 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numbers>
 #include <stdexcept>
 
 #include "sim/spec/weight.h"
 #include "theory/channel_kernel.h"
+#include "theory/kernel_profile.h"
 
 namespace periscope::theory {
 namespace {
 
 double squared(double x) { return x * x; }
-
-/// Writes the statistics of kernels into a profile.
-class ProfileWriter {
- public:
-  explicit ProfileWriter(const StackSpec& spec) : width_(spec.model.width), sublayers_(spec.model.sublayers()) {}
-
-  void write(int index, Signal signal, const ChannelKernel& x) {
-    const Vector q = x.total.product.diagonal();
-    set(Statistic::second_moment, signal, index, q.mean());
-    set(Statistic::variance, signal, index, (q - x.total.mean.diagonal()).mean());
-    set(Statistic::mean, signal, index, 0.0);
-    Matrix entries = x.second_moments();
-    // x_in repeats x_out, and B_out f_out where there is no norm B
-    if (entries.rows() != last_.rows() || entries.cols() != last_.cols() || entries != last_) {
-      read_tails(entries);
-      last_ = std::move(entries);
-    }
-    set(Statistic::kurtosis, signal, index, kurtosis_);
-    set(Statistic::maximum, signal, index, maximum_);
-    set(Statistic::token_cosine, signal, index, token_cosine(x.total.product));
-  }
-
-  void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch) {
-    const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
-    set(Statistic::branch_ratio, Signal::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
-    set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
-  }
-
-  Profile take() { return std::move(profile_); }
-
- private:
-  /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
-  /// Kurtosis is then exact, and else the limit of many channels: 3·mean_k(v²)/mean_k(v)².
-  void read_tails(const Matrix& v) {
-    const double n = width_;
-    kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
-    if (v.cols() == 1) {
-      maximum_ = expected_maximum(v, width_);
-      return;
-    }
-    const auto sums = v.rowwise().sum().array();
-    kurtosis_ *= (n * v.rowwise().squaredNorm().array() / sums.square()).mean();
-    maximum_ = expected_maximum(v.reshaped(), 1);
-  }
-
-  void set(Statistic statistic, Signal signal, int index, double value) {
-    Curve& curve = profile_.curves[{statistic, signal}];
-    const bool stream = runs_over_depth(signal);
-    curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)),
-                       std::numeric_limits<double>::quiet_NaN());
-    curve.value[static_cast<std::size_t>(index)] = value;
-  }
-
-  int width_;
-  int sublayers_;
-  Profile profile_;
-  Matrix last_;  // the second moments whose maximum was taken last
-  double maximum_ = 0.0;
-  double kurtosis_ = 0.0;
-};
-
-/// Stacks with more depths than this get no angular distances, whose number is the square of that of the depths.
-constexpr std::size_t most_depths = 513;
-
-/// Per token, the cosine of the stream at two depths: fresh branches are orthogonal to the past, so it is the
-/// product over the sublayers between of alpha·√(K/K⁺ before norm C), negative where an odd number of alphas is.
-std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
-  const std::size_t depths = step_cosine.size() + 1;
-  if (depths > most_depths) return {};
-  std::vector<double> distance(depths * depths, 0.0);
-  for (std::size_t i = 0; i < depths; ++i) {
-    Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());
-    for (std::size_t j = i + 1; j < depths; ++j) {
-      cosine = cosine.cwiseProduct(step_cosine[j - 1]);
-      const double mean = cosine.unaryExpr([](double c) { return std::acos(std::clamp(c, -1.0, 1.0)); }).mean();
-      distance[i * depths + j] = distance[j * depths + i] = mean / std::numbers::pi;
-    }
-  }
-  return distance;
-}
 
 /// T4: variance that W_v and W_o give attention-weighted values, per unit of their kernel.
 double value_gain(const StackSpec& spec, int layer) {
@@ -176,7 +95,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
-  ProfileWriter writer(spec);
+  KernelProfile writer(m);
   const StackAttention attention(spec);
   // Rows of a pattern sum to 1, so a bias of the values passes as it is.
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {

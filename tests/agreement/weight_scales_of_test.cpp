@@ -96,7 +96,8 @@ TEST_CASE("weights that are drawn with scales have them") {
   const WeightScales drawn = scales_of(*ops, spec.model, weights, ids);
   CHECK(drawn.gains == wanted.gains);
   REQUIRE(drawn.stddev.size() == wanted.stddev.size());
-  for (const auto& [id, stddev] : wanted.stddev) {
+  for (const auto& entry : wanted.stddev) {
+    const ParameterId id = entry.first;
     CAPTURE(name_of(id));
     // A root mean square of n normal numbers has a relative standard deviation of 1/√(2n); five of these.
     double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a) : 0.0;
@@ -106,7 +107,7 @@ TEST_CASE("weights that are drawn with scales have them") {
       n = is_table(id.weight) ? (id.weight == Weight::token_types ? 1.0 : 5.0) * fan_in
                               : static_cast<double>(fan_out) * fan_in;
     }
-    CHECK(std::abs(drawn.stddev.at(id) / stddev - 1.0) < 5.0 / std::sqrt(2.0 * n));
+    CHECK(std::abs(drawn.stddev.at(id) / entry.second - 1.0) < 5.0 / std::sqrt(2.0 * n));
   }
   // Two biases of one kind are two draws.
   const auto bias = [&](int sublayer, Weight norm) {
