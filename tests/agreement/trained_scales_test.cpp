@@ -61,7 +61,7 @@ StackSpec stack(std::string_view placement) {
   m.heads = 16;
   m.kv_heads = 8;
   m.head_dim = 32;
-  m.mlp_width = 1024;
+  m.mlp_width = 512;
   m.vocab = 40;
   spec.input.kind = InputKind::tokens;
   spec.input.tokens = 8;
@@ -218,13 +218,13 @@ TEST_CASE("biases of matrices and norms, each of its own size: theory agrees wit
     const WeightScales scales = biased_scales(spec);
     const Measured measured = measure(with(spec, scales));
     check_agrees(measured);
+    if (spec.model.placement.name != "pre") continue;
     for (const ParameterId& id : {matrix_id(0, Weight::q), matrix_id(0, Weight::v), matrix_id(0, Weight::o),
                                   matrix_id(0, Weight::up), matrix_id(0, Weight::down)}) {
       WeightScales wrong = scales;
       for (int l = 0; l < spec.model.layers; ++l) {
         wrong.stddev[bias_of(matrix_id(l, id.weight))] = id.weight == Weight::q ? 4.0 : 0.0;
       }
-      CAPTURE(std::string(placement));
       CAPTURE(std::string(name_of(id.weight)));
       CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
     }
