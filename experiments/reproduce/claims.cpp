@@ -109,6 +109,23 @@ void add_forward(Ledger& ledger) {
   }
 }
 
+/// A run that did not come to its end, or whose scales theory refuses, has no such number.
+double share_of_alignment(const TrainedCell& run) {
+  const auto& last = run.history.records.rbegin()->second;
+  if (!last.contains("scaled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
+  return from_alignment(run);
+}
+
+void add_scales(Ledger& ledger) {
+  for (const auto& [placement, letter] : {std::pair<std::string, std::string>{"pre", "c"}, {"peri", "d"}}) {
+    ledger.add("T15" + letter, "growth",
+               fmt::format("the stream of trained {}-LN is larger than that of random weights of the same scales",
+                           placement == "pre" ? "Pre" : "Peri"),
+               "ln(second moment at the top / that of random weights with the trained scales and gains)", {placement},
+               [](const auto& r) { return share_of_alignment(*r[0]); });
+  }
+}
+
 void add_gradients(Ledger& ledger) {
   const std::string norm = "mean ln of the last layer's gradient norm, second half: ";
   ledger.larger("G6a", "5", "the last layer's gradient is larger in Post-LN than in Pre-LN", norm + "Post - Pre",
@@ -245,6 +262,7 @@ void test_positive(Claim& claim) {
 std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs) {
   Ledger ledger(runs);
   add_forward(ledger);
+  add_scales(ledger);
   add_gradients(ledger);
   add_outcomes(ledger);
   add_sweeps(ledger);

@@ -74,6 +74,16 @@ std::vector<ColumnSpec> all_columns() {
       {"growth_law", "group seed", "", "law that describes the variance over depth at the end best",
        seeds + "growth_law"},
       {"growth_criterion", "group seed law", "1", "AICc of a law of growth over depth", seeds + "growth_criterion"},
+      {"scaled_second_moment", "group seed depth", "1",
+       "mean square of the stream of random weights with the trained ones' scales, at the end",
+       seeds + "scaled/second_moment"},
+      {"scaled_second_moment_stderr", "group seed depth", "1", "its standard error",
+       seeds + "scaled/second_moment_stderr"},
+      {"growth_from_scales", "group seed", "nat",
+       "ln of that at the top over the second moment before training: growth that scales explain",
+       seeds + "scaled/growth_from_scales"},
+      {"growth_from_alignment", "group seed", "nat", "ln of the measured one over that: growth that alignment adds",
+       seeds + "scaled/growth_from_alignment"},
       {"validation_loss", "group seed record", "nat", "on the held-out windows", seeds + "validation_loss"},
       {"top_first", "group seed record", "1", "largest |x| of the stream", seeds + "top_first"},
       {"top_last", "group seed record", "1", "the 100th largest", seeds + "top_last"},
@@ -203,6 +213,13 @@ class GroupWriter {
     const std::optional<int> diverged = train::divergence_step(h);
     row.put("diverged_at", diverged ? Json(*diverged) : Json());
     row.put("spikes", spikes(cell));
+    if (const auto& last = h.records.rbegin()->second; last.contains("scaled_second_moment")) {
+      const Values& scaled = last.at("scaled_second_moment");
+      row.put("scaled_second_moment", scaled);
+      row.put("scaled_second_moment_stderr", last.at("scaled_second_moment_stderr"));
+      row.put("growth_from_scales", from_scales(cell));
+      row.put("growth_from_alignment", from_alignment(cell));
+    }
     if (cell.cell.spec.model.layers >= 3) {
       const auto fits = fit_growth(at_end(cell, "variance.x_out"));
       row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);

@@ -112,6 +112,14 @@ std::vector<double> without_cosine(const train::RecordedValues& record) {
   return eq4;
 }
 
+double from_scales(const TrainedCell& run) {
+  return std::log(at_end(run, "scaled_second_moment").back() / at_start(run, "second_moment.x_out").back());
+}
+
+double from_alignment(const TrainedCell& run) {
+  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "scaled_second_moment").back());
+}
+
 double cosine_share(const train::RecordedValues& record) {
   return std::log(record.at("second_moment.x_out").back() / without_cosine(record).back());
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "experiments/common/weight_scales_of.h"
 #include "sim/backends.h"
 
 namespace periscope::reproduce {
@@ -24,17 +25,38 @@ std::vector<train::TrainCell> cells_of(const ReproduceConfig& config, const std:
   return cells;
 }
 
-/// Theory for random weights, on the windows that every record reads: T2–T11.
+/// The windows that every record reads, as sequences of inputs.
+std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
+  const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
+  std::vector<std::vector<int>> ids;
+  for (int w = 0; w < windows.count(); ++w) ids.push_back(windows.inputs(w, 1));
+  return ids;
+}
+
+/// Adds to the last record what random weights of the trained ones' scales would have: `scaled_second_moment` of the
+/// stream by depth, and its standard error. What is measured beyond it is alignment.
+void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& corpus, const ResidentWeights& weights,
+                train::RecordedValues& values) {
+  const std::vector<std::vector<int>> ids = recorded_ids(corpus, cell.spec, cell.train);
+  std::vector<int> all;
+  for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
+  StackSpec spec = cell.spec;
+  spec.scales = std::make_shared<const WeightScales>(scales_of(ops, spec.model, weights, all));
+  const theory::Prediction prediction =
+      theory::predict(spec, ids, {.tolerance = 0.02, .most_samples = 1 << 11, .seed = cell.seed});
+  if (!prediction.refusal.empty()) return;
+  const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
+  values["scaled_second_moment"] = q->value;
+  values["scaled_second_moment_stderr"] = q->standard_error;
+}
+
+/// Theory for random weights, on the same windows: T2–T11.
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
   theory::PredictionOptions options{
       .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
-  std::vector<std::vector<int>> ids;
-  for (int w = 0; w < windows.count(); ++w) {
-    ids.push_back(windows.inputs(w, 1));
-    options.labels.push_back(windows.labels(w, 1));
-  }
-  return theory::predict(group.spec, ids, options);
+  for (int w = 0; w < windows.count(); ++w) options.labels.push_back(windows.labels(w, 1));
+  return theory::predict(group.spec, recorded_ids(corpus, group.spec, group.train), options);
 }
 
 }  // namespace
@@ -60,6 +82,9 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::
   for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
   progress.begin("reproduce", static_cast<int>(cells.size()) * config.train.steps);
   states.forgets_weights = true;
+  states.at_end = [&](const train::TrainCell& cell, const ResidentWeights& weights, train::RecordedValues& values) {
+    add_scaled(*ops, cell, corpus, weights, values);
+  };
   std::size_t next = 0;
   result.stopped_early = until_stopped([&] {
     train::run_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {

@@ -11,6 +11,7 @@
 #include "experiments/estimate/fits.h"
 #include "experiments/results/standard_streams.h"
 #include "experiments/train/dump.h"
+#include "experiments/train/export.h"
 #include "experiments/train/train.h"
 #include "sim/backends.h"
 #include "sim/spec/printable.h"
@@ -22,8 +23,18 @@ namespace {
 struct TrainFlags {
   std::string corpus;
   std::string dump;
+  std::string models;  ///< --export
   bool fail_on_divergence = false;
 };
+
+void export_all(const std::string& folder, const Backend& ops, const TrainResult& result,
+                const CommonOptions& options) {
+  for (const TrainedCell& trained : result.cells) {
+    const std::string model = folder + "/" + trained.cell.name;
+    const std::string layout = export_model(model, ops, trained, options.force);
+    if (!options.quiet) print_message(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+  }
+}
 
 ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   TrainConfig config = load(options, own.corpus);
@@ -54,6 +65,7 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   };
   const auto publish_result = [&](const TrainResult& result) {
     if (dump) dump->write(*ops, result.cells.front(), corpus);
+    if (!own.models.empty()) export_all(own.models, *ops, result, options);
     const bool diverged =
         std::ranges::any_of(result.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
     const ExitCode code =
@@ -77,6 +89,10 @@ void add_commands(CLI::App& app, int& code) {
   command->add_option("--dump", own->dump,
                       "Folder for the batches, the weights before and after, and every step's loss, in f64; one "
                       "placement and one seed");
+  command->add_option(
+      "--export", own->models,
+      "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family "
+      "computes the same");
   command->add_flag("--fail-on-divergence", own->fail_on_divergence, "Exit 5 if a run diverged");
 }
 

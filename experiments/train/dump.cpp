@@ -4,7 +4,7 @@
 
 #include "experiments/results/json_text.h"
 #include "experiments/results/tensor_dump.h"
-#include "sim/model/parameters.h"
+#include "experiments/train/weights_file.h"
 #include "sim/spec/error.h"
 
 namespace periscope::train {
@@ -21,18 +21,6 @@ std::string checked(const TrainConfig& config, const std::string& folder) {
                                   folder, stacks, config.run.seeds));
   }
   return folder;
-}
-
-void write_parameters(const Backend& ops, const ResidentWeights::Parameters& parameters, OutputFile& output) {
-  std::vector<SafetensorsEntry> entries;
-  for (const auto& [id, x] : parameters) {
-    std::vector<std::int64_t> shape{x.rows(), x.cols()};
-    if (id.part != ParameterId::Part::matrix) shape = {x.cols()};  // gains and biases are vectors
-    entries.push_back({name_of(id), SafetensorsType::f64, shape});
-  }
-  TensorFile file(ops, output, entries);
-  for (const auto& [id, x] : parameters) file.put(name_of(id), x);
-  file.close();
 }
 
 void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
@@ -64,8 +52,8 @@ Dump::Dump(const TrainConfig& config, const std::string& folder, bool overwrite)
 void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
   const TrainCell& cell = trained.cell;
   const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, cell.dtype, cell.seed));
-  write_parameters(ops, fresh.parameters(), files_.file(initial));
-  write_parameters(ops, trained.parameters, files_.file(final_weights));
+  write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
+  write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
   write_batches(ops, cell, corpus, files_.file(batches));
   write_steps(ops, trained.history, files_.file(steps));
   nlohmann::ordered_json resolved = resolved_json(cell.spec);
