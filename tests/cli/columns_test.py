@@ -47,10 +47,14 @@ COMMANDS = {
     "score_path": ["gradients", "score-path"], "gradient_crossover": ["gradients", "crossover"],
     "formats": ["formats", "--backward", "--set", "formats.massive=20", "--set", 'formats.format=["fp16","fp8_e4m3","int8"]'],
 }  # fmt: skip
+TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
 OTHERS = {
     "verify": ["verify", "--cases", 2000], "probe": ["probe", CHECKPOINT, "--tokens", "1,2,3,4", "--backward"],
     "certify": ["certify", CHECKPOINT, "--tokens", "1,2,3", "--headroom", "fp16"],
     "soundness": ["soundness", "--checkpoints", 2],
+    "train": ["train", *TINY, "--seeds", 2, "--set", 'model.placement=["pre","peri"]'],
+    "reproduce": ["reproduce", "--quick", *TINY],
 }  # fmt: skip
 
 
@@ -98,6 +102,8 @@ class Paths:
             return node[self.attributes["arithmetic"]]
         if key[0] == "{":
             return node[str(self.label(name, at))]
+        if key == "[cell]" and "seed" in at:
+            return node[at["placement"] * len(self.variables["seed"][1]) + at["seed"]]
         if key == "[cell]":
             return node[at["input"] * len(self.variables["placement"][1]) + at["placement"]]
         if key in ("[stack]", "[of_stack]") and "quantity" in at:
@@ -119,7 +125,7 @@ class Paths:
         try:
             for key in path.split("/"):
                 node = self.step(node, key, at)
-                taken |= {"[cell]": {"input", "placement"}, "[bound]": {"signal", "place"}}.get(key, {key[1:-1], "quantity"})
+                taken |= {"[cell]": {"input", "placement", "seed"}, "[bound]": {"signal", "place"}}.get(key, {key[1:-1], "quantity"})
             for dimension in dimensions:
                 if dimension not in taken and (dimension != "site" or "{site}" in path):
                     node = node[at[dimension]]

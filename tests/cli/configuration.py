@@ -13,6 +13,7 @@ from periscope_process import BINARY, FolderTest, run, run_json
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
 BACKWARD = ("run.backward=true",)
+TRAIN = ("train.steps=4", "train.batch=4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,13 @@ ROWS = {
            ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"), ("accumulate", "format"),
            ("rounding", "stochastic"), ("overflow", "saturate", "model.gamma=1e5"), ("loss_scale", "3", "run.backward=true"),
            ("massive", "10"), ("massive_features", "2", "formats.massive=10"), ("certificates", "true"))},
+    **{f"train.{name}": Row(value, "all", (*TRAIN, *base), "train")
+       for name, value, *base in (
+           ("corpus", "other.txt", "train.corpus=some.txt"), ("validation", "0.3"), ("record_every", "3"),
+           ("record_sequences", "2"), ("accumulate", "2"), ("steps", "5"), ("batch", "8"), ("optimizer", "sgd"),
+           ("lr", "0.01"), ("warmup", "0.5"), ("schedule", "constant"), ("beta1", "0.5"), ("beta2", "0.5"),
+           ("eps", "0.01"), ("momentum", "0.5", "train.optimizer=sgd"), ("weight_decay", "0.5"), ("clip", "0.01"),
+           ("frozen", '["q"]'))},
     "gradients.layers": Row("[1,2,5]", "all", ("gradients.layers=[1,2,4]",), "gradients depth"),
     "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
     "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
@@ -69,7 +77,7 @@ HOW = {"run.threads", "run.out"}
 # A path counts by what is in the file.
 FILES = {"input.path"}
 # Read by their own commands alone.
-ELSEWHERE = ("converge.", "ladder.", "gradients.", "formats.")
+ELSEWHERE = ("converge.", "ladder.", "gradients.", "formats.", "train.")
 KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"), "predicted": ("predicted", "predicted_stderr", "theory",
                     "predicted_limit", "finite_width"), "judged": ("verdict", "reason", "worst", "rejected", "by",
                     "power", "contrasts", "z")}  # fmt: skip
@@ -118,7 +126,7 @@ class Configuration(FolderTest):
     def test_every_key_is_obeyed(self):
         listed = {k["name"] for k in json.loads(run("list", "--json").stdout)["keys"]}
         self.assertEqual(set(ROWS), listed, "a row per key")
-        for name, text in (("some.txt", "abcdefgh"), ("other.txt", "hgfedcba")):
+        for name, text in (("some.txt", 32 * "abcdefgh"), ("other.txt", 32 * "hgfedcba")):
             (self.folder / name).write_text(text)
         done = {}
 
