@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace periscope::train {
 
@@ -23,7 +24,12 @@ std::optional<int> divergence_step(const CellHistory& history) {
   constexpr std::ptrdiff_t enough = 20;
   const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
   const std::ptrdiff_t above = last_below - loss.rbegin();
-  if (last_below == loss.rend() || above < enough) return std::nullopt;
+  if (above < enough) return std::nullopt;
+  if (last_below == loss.rend()) {
+    constexpr double worse = 1.05;
+    const double last = std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) / static_cast<double>(enough);
+    return last > worse * loss.front() ? std::optional(2) : std::nullopt;
+  }
   return static_cast<int>(loss.size() - static_cast<std::size_t>(above)) + 1;
 }
 

@@ -36,8 +36,9 @@ struct CellHistory {
 };
 
 /// The first step whose loss or gradient is not finite, or else the first step from which on the loss never again comes
-/// below that of step 1, if there are at least 20 such steps: what has been learned is lost for good. Nothing for a run
-/// that is neither.
+/// below that of step 1, if there are at least 20 such steps: what has been learned is lost for good. A run that never
+/// came below counts, from step 2 on, if its last 20 losses are above that of step 1 by 5 % on average: it has learned
+/// nothing and got worse. Nothing for any other run.
 [[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
 
 /// A run that is over.

@@ -38,6 +38,11 @@ void export_all(const std::string& folder, const Backend& ops, const TrainResult
 
 ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   TrainConfig config = load(options, own.corpus);
+  if (options.skip_finished && (own.fail_on_divergence || !own.dump.empty() || !own.models.empty())) {
+    throw ConfigError(
+        "--skip-finished with --fail-on-divergence, --dump or --export: a result file does not keep that flag's exit "
+        "code, and does not say what else was written");
+  }
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   std::optional<Dump> dump;
   if (!own.dump.empty()) dump.emplace(config, own.dump, options.force);

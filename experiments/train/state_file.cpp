@@ -126,7 +126,7 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
     const auto it = file.metadata().find(key);
     return it == file.metadata().end() ? std::string() : it->second;
   };
-  if (metadata("identity") != identity_) return std::nullopt;
+  if (metadata("identity") != identity_) refuse_file(path_, "the state of another run, or damaged");
   Content content{.state = like, .history = {}};
   content.state.steps = number_in(metadata("steps"), path_);
   Checksum sum;

@@ -19,7 +19,7 @@ class StateFile {
     CellHistory history;
   };
   /// `like` has the parameters of the stack, to tell their shapes; a state that was written without parameters comes
-  /// back without. Nothing if there is no file, or one of another run. Throws InputError for a file that is damaged.
+  /// back without. Nothing if there is no file. Throws InputError for a file that is damaged, or of another run.
   [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
   /// Throws Error (run-time failure), and leaves the file as it was, where the system refuses.
   void write(const Backend& ops, const TrainingState& state, const CellHistory& history) const;

@@ -46,6 +46,12 @@ void validate(const TrainSpec& train) {
     throw ConfigError(
         fmt::format("train.accumulate = {}: expected a divisor of train.batch = {}", train.accumulate, train.batch));
   }
+  const std::vector<std::string> known(weight_names.begin(), weight_names.end());
+  for (const std::string& name : train.frozen) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw ConfigError(fmt::format("train.frozen: {}: expected {}; nearest is {}", shortened(name),
+                                  fmt::join(known, ", "), nearest(name, known)));
+  }
 }
 
 bool is_frozen(const TrainSpec& train, Weight weight) {

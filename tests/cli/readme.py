@@ -36,6 +36,9 @@ SMALLER = {
     "power": ["--config", "list.toml"],
     "formats": ["--seeds", "4", "--set", "model.layers=1", "--set", "input.tokens=4", "--set",
                 'formats.format=["bf16", "int8"]', *NARROW],
+    "train": ["--set", "model.layers=2", "--set", "input.tokens=8", "--set", "train.steps=3", "--set", "train.batch=2"],
+    "reproduce": ["--set", "model.layers=3", "--set", "input.tokens=8", "--set", "train.steps=3", "--set",
+                  "train.batch=2", *NARROW],
     "gradients depth": ["--seeds", "2", "--set", "gradients.layers=[1, 2, 4]", "--set", "input.tokens=4", *NARROW],
 }
 

@@ -85,6 +85,15 @@ TEST_CASE("two tokens by hand") {
   CHECK(made.entropy(q, k) == near(entropy_of({3.0 * std::tanh(2.5 / 3.0), 3.0 * std::tanh(2.0 / 3.0)})));
 }
 
+TEST_CASE("tokens see those of their own sequence, and sequences count alike") {
+  HandMade made(1, 1);
+  made.scores().scale = 1.0;
+  made.sequences = 2;
+  const Values q{9, 9, 2, 1, /* second sequence */ 9, 9, 0, 2};
+  const Values k{1, 3, 2, 0, /* second sequence */ 1, 1, 7, 3};
+  CHECK(made.entropy(q, k) == near((entropy_of({5, 4}) + entropy_of({2, 6})) / 2.0));
+}
+
 TEST_CASE("a window ends what a token sees") {
   HandMade made(1, 1);
   made.scores().window = 2;

@@ -46,8 +46,9 @@ NamedNumbers memory_of(const Backend& ops, const TrainingState& state) {
 void check_same_numbers(const std::string& what, const NamedNumbers& actual, const NamedNumbers& expected) {
   REQUIRE_MESSAGE(actual.size() == expected.size(), what);
   for (const auto& [name, numbers] : expected) {
-    REQUIRE_MESSAGE(actual.contains(name), what, ": ", name);
-    check_same_bits(what + ", " + name, actual.at(name), numbers);
+    const std::string where = what + ", " + name;
+    REQUIRE_MESSAGE(actual.contains(name), where);
+    check_same_bits(where, actual.at(name), numbers);
   }
 }
 

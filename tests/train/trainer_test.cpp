@@ -175,7 +175,9 @@ TEST_CASE("frozen weights stay as they are, and nothing is remembered of them") 
     const NamedNumbers before = parameters_of(truth(), trainer.state());
     (void)take_steps(trainer, 2);
     const TrainingState kept = trainer.state();
-    for (const auto& [name, numbers] : parameters_of(truth(), kept)) {
+    for (const auto& entry : parameters_of(truth(), kept)) {
+      const std::string& name = entry.first;
+      const std::vector<double>& numbers = entry.second;
       CAPTURE(name);
       const bool frozen = name.find(".norm_b.") != std::string::npos || name.find(".q.") != std::string::npos;
       CHECK((numbers == before.at(name)) == frozen);

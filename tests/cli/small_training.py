@@ -1,0 +1,49 @@
+"""A small run of train, for the tests of that command."""
+
+from periscope_process import FolderTest, run, run_json
+
+WIDTH, LAYERS, TOKENS, VOCAB, STEPS, BATCH = 16, 2, 8, 40, 30, 4
+SMALL = f"""
+[model]
+layers = {LAYERS}
+width = {WIDTH}
+heads = 2
+kv_heads = 1
+mlp_width = 24
+vocab = {VOCAB}
+placement = ["pre", "peri"]
+[init]
+scheme = "lecun"
+[input]
+tokens = {TOKENS}
+[train]
+steps = {STEPS}
+batch = {BATCH}
+record_every = 10
+record_sequences = 2
+"""
+ONE = ("--set", "model.placement=peri")
+
+
+def sets(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+class TrainTest(FolderTest):
+    STACK = SMALL
+
+    def command(self, *flags):
+        return ["train", "--config", str(self.config), *map(str, flags)]
+
+    def cells(self, *flags):
+        result, code = run_json(*self.command("--quiet", *flags))
+        self.assertEqual(code, 0)
+        return result["cells"]
+
+    def refused(self, code, words, *flags):
+        """Exit code and words of a message of one line."""
+        done = run(*self.command(*flags))
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        for word in words:
+            self.assertIn(str(word), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

@@ -1,0 +1,221 @@
+"""train: runs that are stopped or killed go on to the same bits, and a full disk costs nothing that was kept. Usage:
+train_interruption.py BINARY DISK_FAULTS, the library of tests/outputs/disk_faults.cpp"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
+
+from periscope_process import BINARY, contents, run
+from small_training import ONE, TrainTest, sets
+
+# Long enough that a signal comes in time: a second or two, and many runs.
+MANY = ("--seeds", "10", "--set", "train.steps=100")
+# Two placements whose names differ in letters that no file has.
+TABLES = ("--set", "model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]")
+
+
+def kept_steps(path):
+    """How many steps a state file says that it comes after."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return int(json.loads(data[8:8 + length])["__metadata__"]["steps"])
+
+
+class Interrupted(TrainTest):
+    WHOLE = {}  # by the flags: what several tests compare with
+
+    def start(self, *flags):
+        return subprocess.Popen([str(BINARY), *self.command(*flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True)
+
+    def whole(self, *flags):
+        """The cells and every variable of the file of a run that nobody stops."""
+        if flags not in self.WHOLE:
+            out = self.folder / "whole"
+            cells = self.cells(*flags, "--out", out)
+            self.WHOLE[flags] = cells, self.variables(out)
+        return self.WHOLE[flags]
+
+    def variables(self, out):
+        self.assertEqual(os.listdir(out), ["train.nc"], "what is finished needs nothing else")
+        done = run("export", out / "train.nc", "--csv", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(done.stdout.count("\n"), 100)
+        return done.stdout
+
+    def states(self, out):
+        return sorted(out.glob("*.states/*.safetensors"))
+
+    def wait_for(self, process, condition):
+        deadline = time.monotonic() + 120
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "it was over before it was interrupted")
+            time.sleep(0.002)
+
+    def test_runs_that_are_killed_at_any_time_go_on_to_the_same_bits(self):
+        expected = self.whole(*MANY)
+        draw = random.Random(1)
+        out = self.folder / "out"
+        killed = 0
+        for threads in (1, 2, 1, 2, 1):
+            with self.start(*MANY, "--out", out, "--quiet", "--json", "--threads", threads) as process:
+                try:
+                    output, errors = process.communicate(timeout=draw.uniform(0.05, 0.5))
+                    self.assertEqual(process.returncode, 0, errors)
+                    break
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    self.assertEqual(process.communicate()[0], "", "no half results")
+                    killed += 1
+        self.assertGreater(killed, 1)
+        if killed == 5:
+            self.assertTrue(self.states(out), "what is finished is kept")
+        self.assertEqual((self.cells(*MANY, "--out", out), self.variables(out)), expected)
+
+    def test_a_run_that_is_killed_in_its_midst_goes_on_from_there(self):
+        """In the midst of its steps, and while it writes down where it is."""
+        flags = (*ONE, *sets("train.steps=1500"), "--threads", "1")
+        draw = random.Random(2)
+        out = self.folder / "out"
+        done = []
+        for _ in range(8):
+            with self.start(*flags, "--out", out, "--quiet") as process:
+                self.wait_for(process, lambda: list(out.glob("*.journal")))
+                time.sleep(draw.uniform(0, 0.1))
+                process.send_signal(signal.SIGTERM)
+                time.sleep(draw.uniform(0, 0.15))
+                process.kill()
+                process.communicate()
+            self.assertIn(process.returncode, (75, -signal.SIGTERM, -signal.SIGKILL))
+            self.assertLessEqual(len(self.states(out)), 1)
+            done += [kept_steps(state) for state in self.states(out)]
+        self.assertEqual(done, sorted(done), "no step is lost that was kept")
+        self.assertGreater(len(done), 0)
+        self.assertLess(done[-1], 1500)
+        self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), self.whole(*flags))
+
+    def test_states_are_written_while_a_run_goes_on(self):
+        flags = (*ONE, *sets("train.steps=1000000"), "--threads", "1")
+        out = self.folder / "out"
+        with self.start(*flags, "--out", out, "--quiet") as process:
+            self.wait_for(process, lambda: self.states(out))  # after two seconds
+            process.kill()
+            process.communicate()
+        state, = self.states(out)
+        self.assertGreater(kept_steps(state), 0)
+
+    def test_signals(self):
+        expected = {flags: self.whole(*flags) for flags in (MANY, (*TABLES, *MANY))}
+        for kill, threads, flags in ((signal.SIGTERM, 2, MANY), (signal.SIGINT, 1, MANY),
+                                     (signal.SIGTERM, 1, (*TABLES, *MANY))):
+            with self.subTest(kill=kill, flags=flags):
+                out = self.folder / f"{kill.name}{len(flags)}"
+                with self.start(*flags, "--out", out, "--json", "--threads", threads) as process:
+                    self.wait_for(process, lambda: len(self.states(out)) > (2 if flags == MANY else 11))
+                    process.send_signal(kill)
+                    output, errors = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, output), (75, ""), errors)
+                self.assertIn(str(next(out.glob("*.states"))), errors)
+                self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), expected[flags])
+
+    def test_with_nothing_to_go_on_from(self):
+        for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(kill=kill):
+                process = self.start(*sets("train.steps=1000000"), "--json")
+                time.sleep(0.4)
+                process.send_signal(kill)
+                output, errors = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, output), (code, ""), errors)
+
+    def stopped(self, out, *flags):
+        """Stops a run that has just begun; its state."""
+        with self.start(*ONE, *flags, "--out", out) as process:
+            self.wait_for(process, lambda: list(out.glob("*.journal")))
+            process.send_signal(signal.SIGTERM)
+            errors = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 75, errors)
+        state, = self.states(out)
+        return state
+
+    def test_a_damaged_state_is_refused_by_its_name(self):
+        flags = sets("train.steps=600")
+        out = self.folder / "out"
+        state = self.stopped(out, *flags)
+        good = state.read_bytes()
+        middle = len(good) * 2 // 3
+        for bad in (good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1:], good[:middle], b"", good + b"\0"):
+            state.write_bytes(bad)
+            done = run(*self.command(*ONE, *flags, "--out", out, "--quiet"))
+            self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+            self.assertIn(str(state), done.stderr.splitlines()[0])
+            self.assertLess(done.stderr.count("\n"), 3, done.stderr)
+            self.assertEqual(state.read_bytes(), bad, "it is for the user to remove")
+        state.unlink()
+        expected = self.whole(*ONE, *flags)
+        self.assertEqual((self.cells(*ONE, *flags, "--out", out), self.variables(out)), expected)
+
+    def test_another_configuration_reads_nothing_of_it(self):
+        out = self.folder / "out"
+        self.stopped(out, *sets("train.steps=600"))
+        other = sets("train.steps=20", "train.lr=0.01")
+        self.assertEqual(self.cells(*ONE, *other, "--out", out), self.cells(*ONE, *other))
+        self.assertTrue(self.states(out), "the other run's state stays")
+
+    def test_two_processes_in_one_folder(self):
+        out = self.folder / "out"
+        with self.start(*MANY, "--out", out, "--json", "--quiet") as process:
+            self.wait_for(process, lambda: list(out.glob("*.journal")))
+            second = run(*self.command(*MANY, "--out", out, "--json", "--quiet"))
+            self.assertEqual((second.returncode, second.stdout), (2, ""), second.stderr)
+            self.assertIn("another process is writing this journal", second.stderr)
+            output, errors = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual((json.loads(output)["cells"], self.variables(out)), self.whole(*MANY))
+
+    # -- a full disk --------------------------------------------------------------------------------------------------
+
+    def on_a_full_disk(self, room, *flags):
+        return subprocess.run([str(BINARY), *self.command(*flags)], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "LD_PRELOAD": str(DISK_FAULTS), "DISK_ROOM": str(room)})
+
+    def test_a_full_disk_is_said_and_costs_nothing_that_was_kept(self):
+        flags = ("--seeds", "3", "--quiet")
+        expected = self.whole(*flags)
+        self.cells(*flags, "--out", self.folder / "size")
+        size = (self.folder / "size" / "train.nc").stat().st_size
+        for room in (0, 1, 10_000, 100_000, size):
+            with self.subTest(room=room):
+                out = self.folder / f"room{room}"
+                done = self.on_a_full_disk(room, *flags, "--out", out)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertIn(f"cannot write {out}/", done.stderr)
+                self.assertIn("No space left on device", done.stderr)
+                self.assertEqual(list(out.rglob("*.tmp")), [])
+                self.assertFalse((out / "train.nc").exists())
+                self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), expected)
+
+    def test_a_dump_on_a_full_disk(self):
+        out = self.folder / "dump"
+        command = (*ONE, *sets("train.steps=3"), "--quiet", "--dump")
+        self.assertEqual(run(*self.command(*command, self.folder / "whole")).returncode, 0)
+        size = sum(file.stat().st_size for file in (self.folder / "whole").iterdir())
+        for room in (0, 5_000, size // 2, size - 1):
+            with self.subTest(room=room):
+                done = self.on_a_full_disk(room, *command, out)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("No space left on device", done.stderr)
+                self.assertEqual(contents(out), {})
+
+
+if __name__ == "__main__":
+    unittest.main()
