@@ -48,7 +48,8 @@ ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) 
   std::optional<Resumable> resumable;
   const train::KeptStates kept{
       .folder = folder, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
-        resumable.emplace(fmt::format("finished runs are kept in {}\n", printable(folder)));
+        resumable.emplace(
+            options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
       }};
   return periscope::run_cells(
       options, reproduce_need(config, omp_get_max_threads()), "reproduce", config.run.out, all,

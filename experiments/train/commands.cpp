@@ -59,7 +59,8 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
     }
     const KeptStates kept{
         .folder = states, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
-          resumable.emplace(fmt::format("states of the runs are kept in {}\n", printable(states)));
+          resumable.emplace(
+              options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(states)));
         }};
     progress.begin("train", static_cast<int>(cells.size()) * config.train.steps);
     result.stopped_early = until_stopped([&] {

@@ -43,8 +43,16 @@ std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
+MappedFile opened(const std::string& corpus, const std::string& path) {
+  try {
+    return MappedFile(path);
+  } catch (const InputError& error) {
+    refuse(corpus, error.what());
+  }
+}
+
 void append_file(const std::string& corpus, const std::string& path, std::vector<std::uint8_t>& tokens) {
-  const MappedFile file(path);
+  const MappedFile file = opened(corpus, path);
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() > Corpus::most - tokens.size()) {
     refuse(corpus, fmt::format("expected at most {} bytes, found more", Corpus::most));
