@@ -19,21 +19,32 @@ from plots import (
     bound_ratios,
     bound_width,
     certificate,
+    claims,
     convergence,
     cost,
     crossover,
+    decay_init,
     dilution,
+    extremes,
+    final_losses,
     gradient,
     gradient_depth,
+    growth_identity,
+    growth_over_depth,
     identity_path,
     ladder,
+    layer_gradients,
     massive,
     number_formats,
     power,
     probe,
+    rate_sweeps,
+    redundancy,
     results,
     score_path,
+    stability,
     token_cosine,
+    training,
     variance,
     weight_gradients,
     wrong_theories,
@@ -42,7 +53,9 @@ from plots.figures import FigureError
 
 KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe, certificate, wrong_theories, ladder, number_formats, cost)  # fmt: skip
+         probe, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps, stability,
+         layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
+         cost)  # fmt: skip
 WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in

@@ -1,5 +1,5 @@
-"""A checkpoint under the probe: trained against theory at initialisation and at the trained scales, the growth identity T15, the largest
-activations, and the margins of number formats."""
+"""A checkpoint under the probe: trained against theory at initialisation and at the trained scales, the growth identity
+T15, the largest activations, and the margins of number formats."""
 
 from functools import partial
 

@@ -1,0 +1,41 @@
+"""The hundred largest activations of the stream during training, against FP16: the paper's Figure 11."""
+
+from functools import partial
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from plots import groups, style
+from plots.certificate import ALWAYS as FP16
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("group", "record", "top_first", "top_last", "claim_exhibit")
+
+
+def draw(result: Result) -> Figures:
+    shown = groups.rows(result, placements=("pre", "peri"))
+    return Figures([("figure-11-extremes", partial(_figure, result, shown))] if shown else [])
+
+
+def _figure(result: Result, shown: list[int]) -> Figure:
+    looks, step = groups.looks(result, shown), result["record"]
+    figure, ((axes,),) = style.panels(1, 1, 2.9, style.PAGE)
+    for g, look in zip(shown, looks, strict=True):
+        for low, high in zip(result["top_last"][g], result["top_first"][g], strict=True):
+            axes.fill_between(step, low, high, color=look.colour, alpha=0.18, linewidth=0)
+            axes.plot(step, high, color=look.colour, linestyle=look.dash, linewidth=0.9)
+            axes.plot(step, low, color=look.colour, linestyle=look.dash, linewidth=0.5)
+    style.log_axis([axes], np.concatenate([result["top_first"][shown], result["top_last"][shown]]))
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, max(high, 2 * FP16))
+    axes.axhline(FP16, color="#B00000", linewidth=0.9)
+    axes.annotate(f"FP16's largest number, {FP16:g}", (0.01, FP16), (0, -2), xycoords=("axes fraction", "data"),
+                  textcoords="offset points", va="top", fontsize=6.5, color="#B00000")  # fmt: skip
+    groups.step_axis(axes, step[-1])
+    axes.set_ylabel("Largest $|x|$ of the stream")
+    keys = [Patch(facecolor=look.colour, alpha=0.4, linewidth=0, label=f"{look.label}, largest to 100th largest")
+            for look in looks]  # fmt: skip
+    words = "Over all depths, held-out tokens and features, a band for every seed."
+    return groups.finish(figure, result, keys, words, ["11"], shown)

@@ -1,0 +1,117 @@
+"""What the figures of `reproduce` share: which groups, records and claims they show, and how they say so."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, SymmetricalLogLocator
+from matplotlib.transforms import ScaledTranslation
+
+from plots import style
+from plots.results import Result
+
+MAIN = ("post", "pre", "peri")
+VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # not-run is in captions only
+SPELT = {"fails": "fails, its opposite is significant", "not-shown": "not shown"}
+OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
+HEAD = 9.0  # points per line above the panels
+
+
+def rows(result: Result, study: str = "base", placements: Iterable[str] | None = None) -> list[int]:
+    """The groups of a study, in the order of the file; with `placements` those of them, in that order."""
+    of_study = [g for g, s in enumerate(result["study"]) if s == study]
+    if placements is None:
+        return of_study
+    return [g for p in placements for g in of_study if result["placement"][g] == p]
+
+
+def looks(result: Result, shown: Sequence[int]) -> list[style.Look]:
+    return style.looks([result["placement"][g] for g in shown])
+
+
+def label(result: Result, g: int) -> str:
+    """ "Peri-LN, output gains frozen" """
+    placement = result["placement"][g]
+    return style.looks([placement])[0].label + str(result["group"][g]).removeprefix(placement)
+
+
+def records(result: Result, shares: Sequence[float]) -> list[int]:
+    """The records nearest to these shares of the last one's step, each once."""
+    step = result["record"]
+    return list(dict.fromkeys(int(np.argmin(np.abs(step - share * step[-1]))) for share in shares))
+
+
+def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **keywords) -> None:
+    """A geometric mean over seeds as markers; bars of two standard errors of the mean logarithm, up and down."""
+    up, down = np.exp(2 * error), np.exp(-2 * error)
+    keywords = {"linestyle": "", "marker": look.marker, "markersize": look.size, "zorder": 2.5} | keywords
+    axes.errorbar(x, mean, [mean * (1 - down), mean * (up - 1)], color=look.colour, elinewidth=0.9, **keywords)
+
+
+def step_axis(axes: Axes, last: float) -> None:
+    """Steps from 0 on, logarithmic behind the first."""
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35)
+    axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1.0))
+    axes.xaxis.set_major_formatter(LogFormatterSciNotation())
+    axes.set_xlim(-0.15, 1.25 * last)
+    axes.set_xlabel("Steps done")
+
+
+def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Of the tested claims of these exhibits: name, verdict and statement."""
+    wanted = np.isin(result["claim_exhibit"], list(exhibits)) & np.isin(result["claim_verdict"], list(VERDICTS))
+    columns = (result[name][wanted] for name in ("claim", "claim_verdict", "claim_statement"))
+    return [(str(c), str(v), str(s)) for c, v, s in zip(*columns, strict=True)]
+
+
+def head(figure: Figure, result: Result, exhibits: Iterable[str]) -> None:
+    """Says above the panels which claims of the paper these runs show, and which not."""
+    lines = verdicts(result, exhibits)
+    if not lines:
+        return
+    figure.suptitle("\n".join("·" for _ in lines), fontsize=7, alpha=0.0, linespacing=HEAD / 7)  # keeps their place
+    for i, (claim, verdict, statement) in enumerate(lines):
+        down = ScaledTranslation(0, -(4 + HEAD * i) / 72, figure.dpi_scale_trans)
+        words = f"{claim} {SPELT.get(verdict, verdict)}: {statement}"
+        figure.text(0.02, 1.0, words, color=VERDICTS[verdict], fontsize=7, va="top",
+                    transform=figure.transFigure + down)  # fmt: skip
+
+
+def tested(result: Result, exhibits: Iterable[str]) -> str:
+    """ "Claims: F4a holds (p = 0.001); F4b fails (p = 0.997)." """
+    p = dict(zip(result["claim"], result["claim_p"], strict=True))
+    words = []
+    for claim, verdict, _ in verdicts(result, exhibits):
+        chance = f" (p {'< 0.001' if p[claim] < 0.0005 else f'= {p[claim]:.3f}'})" if np.isfinite(p[claim]) else ""
+        words.append(f"{claim} {verdict.replace('-', ' ')}{chance}")
+    return f"Claims, one-sided tests over seeds: {'; '.join(words)}. " if words else ""
+
+
+def diverged(result: Result, shown: Sequence[int]) -> str:
+    """Which of the groups lost runs, whose later records no mean has."""
+    lost = {label(result, g): int(np.isfinite(result["diverged_at"][g]).sum()) for g in shown}
+    words = [f"{name} ({n} of {result.seeds} seeds)" for name, n in lost.items() if n]
+    return f"Diverged: {', '.join(words)}; means are of the seeds that have the record. " if words else ""
+
+
+def run(result: Result, rate: bool = True) -> str:
+    """How it was trained: the sentence before result.setting()."""
+    train = result.config["train"]
+    profile = "Short profile (--quick): " if result.attributes.get("quick") == 1 else ""
+    parts = [
+        profile + OPTIMIZERS.get(train["optimizer"], train["optimizer"]),
+        *([f"rate {train['lr']:g}"] if rate else []),
+        f"{train['steps']} steps of {train['batch'] * train['accumulate']} sequences, {result.seeds_in_words}",
+        f"corpus {PurePath(train['corpus']).name}",
+        result.config["run"]["dtype"],
+    ]
+    return f"{', '.join(parts)}. {result.setting()}"
+
+
+def finish(figure: Figure, result: Result, keys: Sequence, words: str, exhibits: Sequence[str], shown: Sequence[int],
+           rate: bool = True) -> Figure:  # fmt: skip
+    """The frame of every figure of `reproduce`: claims above, legend, caption with what is drawn and what was run."""
+    head(figure, result, exhibits)
+    return style.finish(figure, keys, f"{words} {diverged(result, shown)}{tested(result, exhibits)}{run(result, rate)}")

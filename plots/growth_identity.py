@@ -1,0 +1,99 @@
+"""Theory meets training: the second moment over depth against Eq. 4, which lacks the cosine of stream and branch, and
+what of its growth weight scales explain (T15)."""
+
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plots import groups, style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("group", "record", "depth", "second_moment_mean", "second_moment_stderr", "eq4_mean", "theory_second_moment",
+         "cosine_share", "claim_exhibit")  # fmt: skip
+SHARES = (0.0, 0.2, 1.0)
+STEPS = (style.Look("", "#0072B2", "o"), style.Look("", "#E69F00", "s"), style.Look("", "#000000", "^"))
+DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
+
+
+def draw(result: Result) -> Figures:
+    shown = groups.rows(result)
+    figures = {"growth": partial(_growth, result, shown)} if shown else {}
+    if shown and "growth_from_alignment" in result:
+        figures["growth-parts"] = partial(_parts, result, shown)
+    return Figures(figures.items())
+
+
+def _growth(result: Result, shown: list[int]) -> Figure:
+    looks, at, step = groups.looks(result, shown), groups.records(result, SHARES), result["record"]
+    number = len(shown) + 1
+    columns = min(3, number)
+    figure, grid = style.panels(-(-number // columns), columns, 2.15, style.PAGE)
+    panels = [axes for row in grid for axes in row][:number]
+    style.label_outer(grid, number, "Sublayers passed", "Second moment of the stream")
+    for axes, g, look in zip(panels, shown, looks, strict=False):
+        _panel(axes, result, g, at)
+        axes.set_title(look.label)
+    for g, look in zip(shown, looks, strict=True):
+        panels[-1].plot(step, result["cosine_share"][g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
+    panels[-1].axhline(0, color=style.INK, linewidth=0.6)
+    panels[-1].set(title="What Eq. 4 misses at the top", ylabel="ln(second moment / Eq. 4)")
+    groups.step_axis(panels[-1], step[-1])
+    line = partial(Line2D, [], [], color="0.3")
+    keys = [line(linewidth=1.3, label="theory, before training")]
+    for r, look in zip(at, STEPS, strict=False):
+        keys.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
+                           linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
+    if "scaled_second_moment" in result:
+        keys.append(line(linewidth=1.0, linestyle=DOTS, label="random weights of the trained scales"))
+        keys[-1].set_color(RANDOM)
+    keys += [Line2D([], [], color=look.colour, linestyle=look.dash, linewidth=0.9, label=look.label) for look in looks]
+    words = (
+        f"Markers: mean square of the stream on held-out tokens, geometric mean of {result.seeds_in_words}, ± 2 "
+        "standard errors. Dashed: Eq. 4, the growth identity T15 without its cosine term, with the measured branches; "
+        "a gap is alignment of branches with the stream. Dotted, at the end, seed by seed: theory for random weights "
+        "with every matrix's trained scale and all gains. Last panel: every seed."
+    )
+    if "scaled_second_moment" not in result:
+        words = words.replace(words[words.index(" Dotted") : words.index(" Last panel")], "")
+    return groups.finish(figure, result, keys, words, ["growth"], shown)
+
+
+def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
+    depth, mean, error = result["depth"], result["second_moment_mean"][g], result["second_moment_stderr"][g]
+    drawn = [mean[at], result["eq4_mean"][g, at], result["theory_second_moment"][g][None]]
+    axes.plot(depth, drawn[2][0], color=STEPS[0].colour, linewidth=1.3)
+    if "theory_second_moment_stderr" in result:
+        margin = 2 * result["theory_second_moment_stderr"][g]
+        axes.fill_between(depth, drawn[2][0] - margin, drawn[2][0] + margin, color=STEPS[0].colour, alpha=0.25, lw=0)
+    for r, look in zip(at, STEPS, strict=False):
+        groups.measured(axes, look, depth, mean[r], error[r], markersize=3.6)
+        axes.plot(depth, result["eq4_mean"][g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
+    if "scaled_second_moment" in result:
+        drawn.append(result["scaled_second_moment"][g])
+        axes.plot(depth, drawn[-1].T, color=RANDOM, linestyle=DOTS, linewidth=1.0)
+    style.log_axis([axes], np.concatenate(drawn))
+
+
+def _parts(result: Result, shown: list[int]) -> Figure:
+    """Growth at the top as what scales explain and what alignment adds, seed by seed."""
+    figure, ((axes,),) = style.panels(1, 1, 2.4, 4.6)
+    kinds = (("growth_from_scales", "trained scales, random weights", "#0072B2", "o", 0.15),
+             ("growth_from_alignment", "alignment, beyond scales", "#D55E00", "s", -0.15))  # fmt: skip
+    for name, words, colour, marker, shift in kinds:
+        for row, g in enumerate(shown):
+            axes.plot(result[name][g], np.full(result.seeds, row - shift), color=colour, marker=marker, markersize=5,
+                      linestyle="", label=words)  # fmt: skip
+    axes.axvline(0, color=style.INK, linewidth=0.6)
+    axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(result, shown)])
+    axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="ln of growth at the top from before training to its end (nat)")
+    axes.grid(axis="y", visible=False)
+    keys = [Line2D([], [], color=c, marker=m, markersize=5, linestyle="", label=w) for _, w, c, m, _ in kinds]
+    words = (
+        "Every seed: ln of the second moment that random weights of the trained scales and gains have at the top, over "
+        "the measured one before training; and ln of the measured one at the end over that. Their sum is the growth."
+    )
+    return groups.finish(figure, result, keys, words, [], shown)

@@ -1,0 +1,75 @@
+"""Final loss over the learning rate, a panel per sweep: the paper's Figures 3, 12, 16 to 18 and 35."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from plots import groups, style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("group", "rate", "final_loss_mean", "final_loss_stderr", "diverged_at", "claim_exhibit")
+# A study, its title, the claims' exhibit, and whether the base study has its rate of factor 1.
+SWEEPS = (
+    ("rates", "Warm-up of the base", "3", True),
+    ("rates-warmup", "Warm-up three times as long", "16", False),
+    ("rates-short", "Sequences of half the length", "17", False),
+    ("no-warmup", "No warm-up", "warmup", False),
+    ("sgd", "SGD", "35", False),
+)
+
+
+def draw(result: Result) -> Figures:
+    present = [sweep for sweep in SWEEPS if sweep[0] in result["study"]]
+    return Figures([("figure-3-rates", partial(_figure, result, present))] if present else [])
+
+
+def _figure(result: Result, present: list[tuple[str, str, str, bool]]) -> Figure:
+    rows, columns = -(-len(present) // 3), min(3, len(present))
+    figure, grid = style.panels(rows, columns, 2.3, style.PAGE, sharey=True)
+    style.label_outer(grid, len(present), "Learning rate", "Final training loss (nat)")
+    panels = [axes for row in grid for axes in row]
+    looks: dict[str, style.Look] = {}
+    for axes, (study, title, _, with_base) in zip(panels, present, strict=False):
+        for look, swept in _swept(result, study, with_base):
+            looks[look.label] = look
+            _line(axes, result, look, swept)
+        axes.set(title=title, xscale="log")
+        rates = np.unique(result["rate"][[g for _, swept in _swept(result, study, with_base) for g in swept]])
+        axes.set_xticks(rates)
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.2g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlim(rates[0] / 1.4, rates[-1] * 1.4)
+    shown = sorted({g for study, _, _, b in present for _, swept in _swept(result, study, b) for g in swept})
+    keys = [style.key(look, True) for look in looks.values()]
+    if np.isfinite(result["diverged_at"][shown]).any():
+        keys.append(Line2D([], [], marker="o", color="0.3", markerfacecolor="white", markeredgecolor="0.3",
+                           markersize=5, linestyle="", label="with diverged runs"))  # fmt: skip
+    words = (
+        f"Mean training loss of the last tenth of the steps, mean of {result.seeds_in_words}, ± 2 standard errors; a "
+        "loss that is not finite counts as ln V, that of a guess."
+    )
+    return groups.finish(figure, result, keys, words, [exhibit for _, _, exhibit, _ in present], shown, rate=False)
+
+
+def _swept(result: Result, study: str, with_base: bool) -> Iterator[tuple[style.Look, list[int]]]:
+    """Each placement of a sweep and its groups, by rate."""
+    of_study = groups.rows(result, study)
+    for placement in dict.fromkeys(result["placement"][of_study]):
+        rows = groups.rows(result, study, [placement])
+        rows += groups.rows(result, "base", [placement]) if with_base else []
+        yield style.looks([placement])[0], sorted(rows, key=lambda g: result["rate"][g])
+
+
+def _line(axes: Axes, result: Result, look: style.Look, swept: list[int]) -> None:
+    rate, mean, error = (result[n][swept] for n in ("rate", "final_loss_mean", "final_loss_stderr"))
+    axes.errorbar(rate, mean, 2 * error, color=look.colour, linestyle=look.dash, linewidth=0.9, marker=look.marker,
+                  markersize=look.size, elinewidth=0.9)  # fmt: skip
+    lost = np.isfinite(result["diverged_at"][swept]).any(axis=1)
+    axes.plot(rate[lost], mean[lost], linestyle="", marker=look.marker, markersize=look.size, markerfacecolor="white",
+              markeredgecolor=look.colour, markeredgewidth=0.9, zorder=3)  # fmt: skip

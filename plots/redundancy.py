@@ -1,0 +1,85 @@
+"""Angular distance between the streams at two depths before and after training, and the gains of the output norms:
+the paper's Figures 9 and 39."""
+
+from functools import partial
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import groups, style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("group", "record", "depth", "sublayer", "angular_distance_mean", "gain_b_mean", "gain_b_stderr",
+         "claim_exhibit")  # fmt: skip
+SHARES = (0.0, 0.2, 0.5, 1.0)
+MARKERS = "os^D"
+
+
+def draw(result: Result) -> Figures:
+    figures = {}
+    if groups.rows(result, placements=groups.MAIN):
+        figures["figure-9-angles"] = partial(_angles, result)
+    if groups.rows(result, placements=["peri"]):
+        figures["figure-9-gains"] = partial(_gains, result)
+    return Figures(figures.items())
+
+
+def _angles(result: Result) -> Figure:
+    shown = groups.rows(result, placements=groups.MAIN) + groups.rows(result, "frozen")
+    depth, ends = result["depth"], (0, len(result["record"]) - 1)
+    side = min(1.9, (style.PAGE - 1.3) / len(shown))
+    figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, "compressed", sharex=True, sharey=True)
+    values = result["angular_distance_mean"][shown][:, ends]
+    highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
+    for row, r in zip(grid, ends, strict=True):
+        for axes, g in zip(row, shown, strict=True):
+            image = axes.imshow(result["angular_distance_mean"][g, r], origin="lower", cmap="viridis", vmin=0.0,
+                                vmax=highest, extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2)  # fmt: skip
+            axes.set_facecolor("0.85")
+            axes.grid(False)
+            axes.spines[["top", "right"]].set_visible(True)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(MaxNLocator(4, integer=True))
+        when = "before training" if r == 0 else f"after {result['record'][r]:g} steps"
+        row[0].set_ylabel(f"Sublayers passed,\n{when}")
+    for axes, g in zip(grid[0], shown, strict=True):
+        axes.set_title(groups.label(result, g).replace(", ", ",\n"), fontsize=8)
+    for axes in grid[1]:
+        axes.set_xlabel("Sublayers passed")
+    bar = figure.colorbar(image, ax=[axes for row in grid for axes in row], fraction=0.05, pad=0.02)
+    bar.set_label("Angular distance")
+    bar.outline.set_linewidth(0.6)
+    words = (
+        f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {result.seeds_in_words}: dark is "
+        "alike."
+    )
+    return groups.finish(figure, result, [], words, ["9"], shown)
+
+
+def _gains(result: Result) -> Figure:
+    shown = groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")
+    sublayer, at = result["sublayer"], groups.records(result, SHARES)
+    figure, (row,) = style.panels(1, len(shown), 2.6, style.page(len(shown)), sharey=True)
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(at)))
+    keys = []
+    for r, colour, marker in zip(at, colours, MARKERS, strict=False):
+        look = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
+        keys.append(Line2D([], [], **look, label=f"after {result['record'][r]:g} steps"))
+        for axes, g in zip(row, shown, strict=True):
+            mean, error = result["gain_b_mean"][g, r], result["gain_b_stderr"][g, r]
+            axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
+    for axes, g in zip(row, shown, strict=True):
+        axes.set(title=groups.label(result, g), xlabel="Sublayer")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if not np.isfinite(result["gain_b_mean"][g]).any():
+            style.nothing_finite(axes)
+    row[0].set_ylabel("Mean gain of the output norm")
+    words = (
+        f"Gains of norm B, mean over features and {result.seeds_in_words}, ± 2 standard errors; even sublayers are "
+        "attention, odd ones MLPs."
+    )
+    return groups.finish(figure, result, keys, words, ["9"], shown)

@@ -1,0 +1,58 @@
+"""Every seed's loss, gradient norm and last layer's gradient norm over training: the paper's Figures 4 and 5."""
+
+from functools import partial
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plots import groups, style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("group", "step", "loss", "grad_norm", "last_layer_grad_norm", "spikes", "claim_exhibit")
+
+
+def draw(result: Result) -> Figures:
+    figures = {}
+    if groups.rows(result, placements=("pre", "peri")):
+        figures["figure-4-instability"] = partial(_instability, result)
+    if groups.rows(result, placements=groups.MAIN):
+        figures["figure-5-last-layer"] = partial(_last_layer, result)
+    return Figures(figures.items())
+
+
+def _instability(result: Result) -> Figure:
+    shown = groups.rows(result, placements=("pre", "peri"))
+    looks, step = groups.looks(result, shown), result["step"]
+    figure, grid = style.panels(2, len(shown), 1.7, style.PAGE, sharex=True, sharey="row")
+    for row, name, y in zip(grid, ("loss", "grad_norm"), ("Training loss (nat)", "Gradient norm"), strict=True):
+        for axes, g, look in zip(row, shown, looks, strict=True):
+            axes.plot(step, result[name][g].T, color=look.colour, linewidth=0.5, alpha=0.8)
+        row[0].set_ylabel(y)
+        style.log_axis(row, result[name][shown])
+    for axes, below, g, look in zip(*grid, shown, looks, strict=True):
+        counts = ", ".join(f"{n:g}" for n in result["spikes"][g])
+        axes.set_title(f"{look.label}: {counts} spikes, seed by seed")
+        below.set(xlabel="Step", xlim=(0, step[-1]))
+    words = (
+        "Every seed on its own; the two placements see the same batches. Spikes: of loss and gradient norm together, 6 "
+        "robust standard deviations above the median of the last 128 steps. Gradient norm: of all gradients before "
+        "clipping."
+    )
+    return groups.finish(figure, result, _keys(looks), words, ["4"], shown)
+
+
+def _last_layer(result: Result) -> Figure:
+    shown = groups.rows(result, placements=groups.MAIN)
+    looks, step = groups.looks(result, shown), result["step"]
+    figure, ((axes,),) = style.panels(1, 1, 3.0, style.PAGE)
+    for g, look in zip(shown, looks, strict=True):
+        axes.plot(step, result["last_layer_grad_norm"][g].T, color=look.colour, linewidth=0.6, alpha=0.7)
+    style.log_axis([axes], result["last_layer_grad_norm"][shown])
+    axes.set(xlabel="Step", ylabel="Gradient norm of the last layer", xlim=(0, step[-1]))
+    words = "Every seed on its own: norm of the gradients of the last layer's parameters, before clipping."
+    return groups.finish(figure, result, _keys(looks), words, ["5"], shown)
+
+
+def _keys(looks: list[style.Look]) -> list[Line2D]:
+    return [Line2D([], [], color=look.colour, linewidth=1.2, label=look.label) for look in looks]

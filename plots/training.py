@@ -1,0 +1,64 @@
+"""What `train` recorded: loss, gradient norm, and the variance of the stream over training and depth."""
+
+from functools import partial
+from pathlib import PurePath
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import groups, style
+from plots.figures import Figures
+from plots.results import Result
+
+NEEDS = ("placement", "seed", "step", "record", "depth", "loss", "validation_loss", "grad_norm", "diverged_at",
+         "variance_measured")  # fmt: skip
+
+
+def draw(result: Result) -> Figures:
+    return Figures([("training", partial(_figure, result))])
+
+
+def _figure(result: Result) -> Figure:
+    looks, step, record, depth = (style.looks(result["placement"]), *(result[n] for n in ("step", "record", "depth")))
+    figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
+    variance = result["variance_measured"]
+    for p, look in enumerate(looks):
+        joined = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
+                  "markersize": look.size - 1}  # fmt: skip
+        loss.plot(step, result["loss"][p].T, color=look.colour, linewidth=0.5, alpha=0.6)
+        loss.plot(record, result["validation_loss"][p].T, **joined | {"linestyle": ""}, zorder=3)
+        gradient.plot(step, result["grad_norm"][p].T, color=look.colour, linewidth=0.5, alpha=0.7)
+        top.plot(record, variance[p, :, :, -1].T, **joined)
+        over_depth.plot(depth, variance[p, :, -1].T, **joined)
+    floor = result.attributes.get("loss_floor")
+    if floor is not None:
+        loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")
+    style.log_axis([gradient], result["grad_norm"])
+    style.log_axis([top], variance[..., -1])
+    style.log_axis([over_depth], variance[:, :, -1])
+    for axes in (loss, gradient, top):
+        groups.step_axis(axes, record[-1])
+    loss.set(ylabel="Loss (nat)", title="Training (lines), held out (markers)")
+    gradient.set(ylabel="Gradient norm", title="All gradients, before clipping")
+    top.set(ylabel="Hidden-state variance", title="At the top of the stack")
+    over_depth.set(xlabel="Sublayers passed", title=f"Over depth, after {record[-1]:g} steps")
+    over_depth.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    keys = [style.key(look, True) for look in looks]
+    if floor is not None:
+        keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
+    return style.finish(figure, keys, caption(result))
+
+
+def caption(result: Result) -> str:
+    train = result.config["train"]
+    counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
+    lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
+    words = "Every seed on its own; records are of the held-out windows. "
+    words += f"Diverged: {', '.join(lost)}. " if lost else ""
+    optimizer = groups.OPTIMIZERS.get(train["optimizer"], train["optimizer"])
+    return (
+        f"{words}{optimizer}, rate {train['lr']:g}, {train['steps']} steps of {train['batch'] * train['accumulate']} "
+        f"sequences, {result.seeds_in_words}, corpus {PurePath(train['corpus']).name}. {result.setting()}"
+    )
