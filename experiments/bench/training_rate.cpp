@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/train/record.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+#include "sim/train/trainer.h"
+
+/// How many tokens a second `train` trains on, what a record costs beside that, and the memory of both: Peri-LN with
+/// SwiGLU and RoPE, f32, on the synthetic language. Prints one line of JSON.
+namespace periscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Work {
+  int layers = 12;
+  int width = 96;
+  int heads = 6;
+  int tokens = 64;
+  int batch = 16;
+  int steps = 60;
+  int warm_up = 10;
+  int threads = omp_get_num_procs();
+};
+
+template <class F>
+double seconds_of(const F& f) {
+  const auto start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+/// The most memory that this process had resident, in bytes.
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    double kib = 0.0;
+    if (word == "VmHWM:" && status >> kib) return 1024.0 * kib;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+StackSpec spec_of(const Work& work) {
+  StackSpec spec;
+  ModelSpec& m = spec.model;
+  m.layers = work.layers;
+  m.width = work.width;
+  m.heads = m.kv_heads = work.heads;
+  m.head_dim = work.width / work.heads;
+  m.mlp_width = 4 * work.width;
+  m.vocab = 256;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = work.tokens;
+  spec.input.second_moment = 4e-4;
+  validate(spec);
+  return spec;
+}
+
+void print_line(const Work& work) {
+  omp_set_num_threads(work.threads);
+  const StackSpec spec = spec_of(work);
+  TrainSpec train;
+  train.batch = work.batch;
+  train.steps = work.steps + work.warm_up;
+  const std::unique_ptr<Backend> ops = make_backend("cpu");
+  const Corpus corpus(train.corpus, train.validation, work.tokens + 1, spec.model.vocab);
+  Trainer trainer(*ops, spec, train, corpus, 0, DType::f32);
+  for (int i = 0; i < work.warm_up; ++i) (void)trainer.step();
+  std::vector<double> steps;
+  for (int i = 0; i < work.steps; ++i) steps.push_back(seconds_of([&] { (void)trainer.step(); }));
+  const double memory = peak_memory();
+  const train::Recorder recorder(*ops, spec, train, corpus);
+  std::vector<double> records;
+  for (int i = 0; i < 5; ++i) records.push_back(seconds_of([&] { (void)recorder.record(trainer.weights()); }));
+  const double step = quantile(steps, 0.5);
+  const double record = quantile(records, 0.5);
+  const nlohmann::ordered_json line{
+      {"layers", work.layers},    {"width", work.width},
+      {"threads", work.threads},  {"tokens_per_second", work.batch * work.tokens / step},
+      {"step_seconds", step},     {"step_seconds_quartiles", {quantile(steps, 0.25), quantile(steps, 0.75)}},
+      {"record_seconds", record}, {"record_share", record / (train.record_every * step)},
+      {"peak_bytes", memory},     {"peak_bytes_with_records", peak_memory()}};
+  fmt::print("{}\n", line.dump());
+}
+
+}  // namespace
+}  // namespace periscope
+
+int main(int argc, char** argv) {
+  CLI::App app("Tokens per second of training, and what a record costs: one line of JSON");
+  periscope::Work work;
+  app.add_option("--layers", work.layers)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--width", work.width)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--heads", work.heads)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--tokens", work.tokens)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch", work.batch)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", work.steps)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--warm-up", work.warm_up)->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    periscope::print_line(work);
+  } catch (const periscope::Error& error) {
+    fmt::print(stderr, "training_rate: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
