@@ -42,7 +42,7 @@ def _figure(result: Result, shown: list[int]) -> Figure:
     seen = np.abs(mean[shown])
     far = 1.3 * max(LEAST, np.max(seen, initial=0.0, where=np.isfinite(seen)))
     axes.set_xscale("symlog", linthresh=1.0, linscale=1.2)
-    ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100, 1000) if t <= far]
+    ticks = [t for t in (0.5, 1, 2, 5, 20, 100, 1000) if t <= far]
     axes.xaxis.set_major_locator(FixedLocator([-t for t in ticks[::-1]] + [0] + ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -62,9 +62,8 @@ def name(result: Result, c: int) -> str:
 
 def number(result: Result, c: int) -> str:
     """The mean and its standard error in their own units, and p."""
-    p = result["claim_p"][c]
-    chance = "" if not np.isfinite(p) else ", p < 0.001" if p < 0.0005 else f", p = {p:.3f}"
-    return f"{result['claim_mean'][c]:.3g} ± {result['claim_stderr'][c]:.2g}{chance}"
+    chance = groups.chance(result["claim_p"][c])
+    return f"{result['claim_mean'][c]:.3g} ± {result['claim_stderr'][c]:.2g}, {chance}"
 
 
 def count(result: Result, verdict: str) -> int:

@@ -54,7 +54,7 @@ def _figure(result: Result, present: list[str]) -> Figure:
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         members = [g for _, rows in found for g in rows]
         style.log_axis(row[:2], result["variance_mean"][members, -1])
-        row[0].set_ylabel("Hidden-state variance at the end")
+        row[0].set_ylabel("Variance at the end")
         _losses(row[2], result, found, colours)
         shown += [g for g in members if g not in shown]
     keys = [Line2D([], [], color=style.LOOKS[p].colour, marker=style.LOOKS[p].marker, markersize=5, linestyle="",

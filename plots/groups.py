@@ -14,7 +14,7 @@ from plots.results import Result
 
 MAIN = ("post", "pre", "peri")
 VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # not-run is in captions only
-SPELT = {"fails": "fails, its opposite is significant", "not-shown": "not shown"}
+SPELT = {"fails": "fails, its opposite shows", "not-shown": "not shown"}
 OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
 HEAD = 9.0  # points per line above the panels
 
@@ -59,11 +59,18 @@ def step_axis(axes: Axes, last: float) -> None:
     axes.set_xlabel("Steps done")
 
 
+def chance(p: float) -> str:
+    """ "p = 0.012" """
+    if not np.isfinite(p):
+        return "no test"
+    return "p < 0.001" if p < 0.0005 else "p > 0.999" if p > 0.9995 else f"p = {p:.3f}"
+
+
 def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Of the tested claims of these exhibits: name, verdict and statement."""
+    """Of the tested claims of these exhibits: verdict, and "F4a holds (p = 0.001)", and the statement."""
     wanted = np.isin(result["claim_exhibit"], list(exhibits)) & np.isin(result["claim_verdict"], list(VERDICTS))
-    columns = (result[name][wanted] for name in ("claim", "claim_verdict", "claim_statement"))
-    return [(str(c), str(v), str(s)) for c, v, s in zip(*columns, strict=True)]
+    columns = (result[name][wanted] for name in ("claim", "claim_verdict", "claim_p", "claim_statement"))
+    return [(str(v), f"{c} {SPELT.get(v, v)} ({chance(p)})", str(s)) for c, v, p, s in zip(*columns, strict=True)]
 
 
 def head(figure: Figure, result: Result, exhibits: Iterable[str]) -> None:
@@ -72,21 +79,14 @@ def head(figure: Figure, result: Result, exhibits: Iterable[str]) -> None:
     if not lines:
         return
     figure.suptitle("\n".join("·" for _ in lines), fontsize=7, alpha=0.0, linespacing=HEAD / 7)  # keeps their place
-    for i, (claim, verdict, statement) in enumerate(lines):
+    for i, (verdict, claim, statement) in enumerate(lines):
         down = ScaledTranslation(0, -(4 + HEAD * i) / 72, figure.dpi_scale_trans)
-        words = f"{claim} {SPELT.get(verdict, verdict)}: {statement}"
-        figure.text(0.02, 1.0, words, color=VERDICTS[verdict], fontsize=7, va="top",
+        figure.text(0.02, 1.0, f"{claim}: {statement}", color=VERDICTS[verdict], fontsize=7, va="top",
                     transform=figure.transFigure + down)  # fmt: skip
 
 
 def tested(result: Result, exhibits: Iterable[str]) -> str:
-    """ "Claims: F4a holds (p = 0.001); F4b fails (p = 0.997)." """
-    p = dict(zip(result["claim"], result["claim_p"], strict=True))
-    words = []
-    for claim, verdict, _ in verdicts(result, exhibits):
-        chance = f" (p {'< 0.001' if p[claim] < 0.0005 else f'= {p[claim]:.3f}'})" if np.isfinite(p[claim]) else ""
-        words.append(f"{claim} {verdict.replace('-', ' ')}{chance}")
-    return f"Claims, one-sided tests over seeds: {'; '.join(words)}. " if words else ""
+    return "Claims: one-sided t tests over seeds. " if verdicts(result, exhibits) else ""
 
 
 def diverged(result: Result, shown: Sequence[int]) -> str:

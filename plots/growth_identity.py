@@ -33,7 +33,7 @@ def _growth(result: Result, shown: list[int]) -> Figure:
     columns = min(3, number)
     figure, grid = style.panels(-(-number // columns), columns, 2.15, style.PAGE)
     panels = [axes for row in grid for axes in row][:number]
-    style.label_outer(grid, number, "Sublayers passed", "Second moment of the stream")
+    style.label_outer(grid, number, "Sublayers passed", "Second moment")
     for axes, g, look in zip(panels, shown, looks, strict=False):
         _panel(axes, result, g, at)
         axes.set_title(look.label)

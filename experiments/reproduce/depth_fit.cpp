@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 namespace periscope::reproduce {
 namespace {
@@ -79,9 +78,9 @@ DepthFit fit_of(const VectorXd& logs, const VectorXd& parameters, const VectorXd
 }  // namespace
 
 std::array<DepthFit, 3> fit_growth(const std::vector<double>& values) {
-  if (values.size() < 6) throw std::invalid_argument("a law of growth needs at least six depths");
-  const bool positive = std::ranges::all_of(values, [](double v) { return v > 0.0 && std::isfinite(v); });
-  if (!positive) {
+  const bool fitted =
+      values.size() >= 6 && std::ranges::all_of(values, [](double v) { return v > 0.0 && std::isfinite(v); });
+  if (!fitted) {
     const double nothing = std::numeric_limits<double>::quiet_NaN();
     const DepthFit none{.parameters = {}, .spread = nothing, .criterion = nothing};
     return {none, none, none};

@@ -17,7 +17,8 @@ struct DepthFit {
   double criterion;                ///< Akaike's, corrected for few points; infinite for a law that cannot be fitted
 };
 
-/// Every law's fit, in the order of GrowthLaw. At least six values; NaN everywhere if one is not positive and finite.
+/// Every law's fit, in the order of GrowthLaw. NaN everywhere for fewer than six values, too few for the criterion, and
+/// if one is not positive and finite.
 [[nodiscard]] std::array<DepthFit, 3> fit_growth(const std::vector<double>& values);
 
 /// The law with the smallest criterion.

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/reproduce/claims.h"
+
+namespace periscope::reproduce {
+
+/// Writes the list of claims, each from the groups that it needs. A claim whose groups did not all run stays `not_run`.
+class Ledger {
+ public:
+  using Reading = std::function<double(const train::TrainedCell&)>;
+  /// Of the runs of one seed, in the order of the groups needed.
+  using TwinReading = std::function<double(const std::vector<const train::TrainedCell*>&)>;
+  /// One number per seed, of all runs of the groups needed.
+  using GroupReading = std::function<std::vector<double>(const std::vector<const GroupRuns*>&)>;
+  /// What a claim is called and says; see Claim.
+  struct Words {
+    std::string id, exhibit, statement, quantity;
+  };
+
+  explicit Ledger(const std::vector<GroupRuns>& runs) : runs_(runs) {}
+
+  void add_of_groups(const Words& words, const std::vector<std::string>& needed, const GroupReading& values);
+  void add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value);
+  /// That `reading` is larger in the first group than in the second.
+  void larger(const Words& words, const std::string& first, const std::string& second, const Reading& reading);
+
+  [[nodiscard]] std::vector<Claim> take() { return std::move(claims_); }
+  [[nodiscard]] const std::vector<GroupRuns>& runs() const { return runs_; }
+
+ private:
+  const std::vector<GroupRuns>& runs_;
+  std::vector<Claim> claims_;
+};
+
+/// R3 and R8: the order and the shape of final losses over sweeps of the learning rate.
+void add_rate_claims(Ledger& ledger);
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,126 @@
+"""The figures of `train` and `reproduce` show what the result files hold. Usage: training_plots_test.py BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import unittest
+
+import plotting  # noqa: F401  first of what needs packages
+from periscope_process import FolderTest, run
+
+import numpy as np
+from plots import (
+    claims,
+    decay_init,
+    drawing,
+    extremes,
+    final_losses,
+    groups,
+    growth_identity,
+    growth_over_depth,
+    layer_gradients,
+    rate_sweeps,
+    redundancy,
+    results,
+    stability,
+    training,
+)
+
+KINDS = (claims, decay_init, extremes, final_losses, growth_identity, growth_over_depth, layer_gradients, rate_sweeps,
+         redundancy, stability)  # fmt: skip
+TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24",
+                             "model.vocab=40", "input.tokens=8", "train.steps=12", "train.batch=2",
+                             "train.record_every=6", "train.record_sequences=2") for word in ("--set", setting)]
+EXHIBITS = [word for name in ("1", "8", "10", "3", "growth") for word in ("--figure", name)]
+
+
+def made(folder, command, *flags):
+    done = run(command, *flags, *TINY, "--seeds", "2", "--out", folder, "--quiet")
+    assert done.returncode == 0, done.stderr
+    return results.read(folder / f"{command}.nc")
+
+
+def markers(axes):
+    """The points that are drawn, without lines between: (x, y) of each series."""
+    return [np.array(line.get_xydata()) for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
+
+
+class TrainingPlots(FolderTest):
+    def test_reproduce(self):
+        result = made(self.folder, "reproduce", *EXHIBITS)
+        for kind in KINDS:
+            self.assertTrue(all(name in result for name in kind.NEEDS), kind.__name__)
+        written = [report.path.name for report in drawing.draw(self.folder / "reproduce.nc", self.folder / "figures")]
+        for figure in ("figure-1-variance", "figure-3-rates", "figure-10-decay-init", "figure-9-gains", "growth",
+                       "growth-parts", "claims", "table-5-losses", "figure-4-instability", "figure-5-last-layer",
+                       "figure-7-gradients", "figure-9-angles", "figure-11-extremes"):
+            self.assertIn(f"reproduce-{figure}.png", written)
+        self.variance(result)
+        self.verdicts(result)
+        self.rates(result)
+        self.identity(result)
+
+    def variance(self, result):
+        ((_, figure),) = growth_over_depth.draw(result)
+        top = figure.axes[5 if len(figure.axes) > 5 else -1]
+        drawn = {tuple(np.round(points[:, 1], 12)) for points in markers(top)}
+        for g in groups.rows(result):
+            self.assertIn(tuple(np.round(result["variance_mean"][g, :, -1], 12)), drawn)
+
+    def verdicts(self, result):
+        """Above a figure every tested claim of it is in words, with its verdict; all are in the figure of claims."""
+        ((_, figure),) = growth_over_depth.draw(result)
+        words = [text.get_text() for text in figure.texts]
+        for c in np.flatnonzero(result["claim_exhibit"] == "1"):
+            verdict = groups.SPELT.get(result["claim_verdict"][c], result["claim_verdict"][c])
+            line = [w for w in words if w.startswith(f"{result['claim'][c]} {verdict} (")]
+            self.assertEqual(len(line), 1, words)
+            self.assertIn(result["claim_statement"][c], line[0])
+        ((_, figure),) = claims.draw(result)
+        tested = np.flatnonzero(result["claim_verdict"] != "not-run")
+        self.assertEqual(len(figure.axes[0].get_yticks()), len(tested))
+        for label, c in zip(figure.axes[0].get_yticklabels(), tested, strict=True):
+            self.assertTrue(label.get_text().startswith(result["claim"][c]))
+        points = [series[0] for series in markers(figure.axes[0])]
+        for x, row in points:
+            c = tested[round(row)]
+            np.testing.assert_allclose(x, result["claim_mean"][c] / result["claim_seen"][c])
+
+    def rates(self, result):
+        ((_, figure),) = rate_sweeps.draw(result)
+        peri = groups.rows(result, "rates", ["peri"]) + groups.rows(result, "base", ["peri"])
+        expected = sorted((result["rate"][g], result["final_loss_mean"][g]) for g in peri)
+        self.assertTrue(any(len(series) == len(expected) and np.allclose(series, expected)
+                            for series in markers(figure.axes[0])))
+
+    def identity(self, result):
+        figures = dict(growth_identity.draw(result))
+        g = groups.rows(result, placements=["pre"])[0]
+        panel = next(axes for axes in figures["growth"].axes if axes.get_title() == "Pre-LN")
+        lines = [line.get_ydata() for line in panel.get_lines()]
+        for r in groups.records(result, growth_identity.SHARES):
+            self.assertTrue(any(len(y) == len(result["depth"]) and np.allclose(y, result["eq4_mean"][g, r])
+                                for y in lines), r)
+
+    def test_diverged_runs_are_named(self):
+        """A rate at which every run fails: the figures are drawn all the same, and say which runs were lost."""
+        result = made(self.folder, "reproduce", "--figure", "1", "--set", "train.lr=1e30")
+        self.assertTrue(np.isfinite(result["diverged_at"]).all())
+        reports = list(drawing.draw(self.folder / "reproduce.nc", self.folder / "figures"))
+        self.assertEqual([r.words for r in reports if isinstance(r, drawing.Failed)], [])
+        self.assertIn("Pre-LN (2 of 2 seeds)", groups.diverged(result, groups.rows(result)))
+
+    def test_train(self):
+        result = made(self.folder, "train", "--set", 'model.placement=["pre", "peri"]')
+        ((name, figure),) = training.draw(result)
+        self.assertEqual(name, "training")
+        loss = figure.axes[0]
+        drawn = [line.get_ydata() for line in loss.get_lines()]
+        for cell in result["loss"].reshape(-1, 12):
+            self.assertTrue(any(len(y) == 12 and np.array_equal(y, cell) for y in drawn))
+        floor = result.attributes["loss_floor"]
+        self.assertTrue(any(len(y) == 2 and y[0] == floor for y in drawn))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+#include "experiments/reproduce/claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "tests/reproduce/made_up_runs.h"
+#include "tests/support/doctest.h"
+
+namespace periscope::testing {
+namespace {
+
+using reproduce::Claim;
+using reproduce::ClaimVerdict;
+using reproduce::GroupRuns;
+using reproduce::judge_claims;
+
+Claim tested(std::vector<double> values) {
+  Claim claim{.id = "", .exhibit = "", .statement = "", .quantity = "", .values = std::move(values), .reason = ""};
+  reproduce::test_positive(claim);
+  return claim;
+}
+
+/// A group whose seeds end at these losses.
+GroupRuns with_losses(const std::string& name, const std::vector<double>& losses, double rate = 1.0) {
+  return group_of(name, rate, [&](int seed) { return run_with_loss(losses.at(static_cast<std::size_t>(seed))); });
+}
+
+/// A group whose last record differs from the first one, seed by seed.
+GroupRuns with_end(const std::string& name, const std::string& column,
+                   const std::function<std::vector<double>(int)>& values) {
+  return group_of(name, 1.0, [&](int seed) {
+    train::TrainedCell run = run_with_loss(3.0);
+    run.history.records.rbegin()->second.at(column) = values(seed);
+    return run;
+  });
+}
+
+TEST_CASE("a claim's test is Student's, one-sided") {
+  // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
+  const Claim holds = tested({1.0, 2.0, 3.0});
+  CHECK(holds.mean == doctest::Approx(2.0));
+  CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
+  CHECK(holds.p == doctest::Approx(0.5 - 0.5 * std::sqrt(12.0 / 14.0)));
+  CHECK(holds.seen == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));
+  CHECK(holds.verdict == ClaimVerdict::holds);
+  CHECK(tested({-1.0, -2.0, -3.0}).verdict == ClaimVerdict::fails);
+  CHECK(tested({-1.0, 0.5, 1.0}).verdict == ClaimVerdict::not_shown);
+}
+
+TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
+  for (const std::vector<double>& values : {std::vector{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
+    const Claim claim = tested(values);
+    CHECK(claim.verdict == ClaimVerdict::not_shown);
+    CHECK(std::isnan(claim.p));
+    CHECK_FALSE(claim.reason.empty());
+  }
+}
+
+TEST_CASE("without runs no claim is judged, each names what it lacks, and no id comes twice") {
+  const std::vector<Claim> claims = judge_claims({});
+  std::set<std::string> ids;
+  for (const Claim& claim : claims) {
+    INFO(claim.id);
+    CHECK(claim.verdict == ClaimVerdict::not_run);
+    CHECK(claim.reason.starts_with("no runs of "));
+    CHECK(ids.insert(claim.id).second);
+  }
+  CHECK(claims.size() >= 40);
+}
+
+TEST_CASE("the order of final losses") {
+  const std::vector<Claim> claims =
+      judge_claims({with_losses("pre", {2.9, 3.0, 3.1}), with_losses("peri", {2.5, 2.61, 2.7}),
+                    with_losses("a+c", {2.4, 2.5, 2.61})});
+  CHECK(claim(claims, "R1d").verdict == ClaimVerdict::holds);
+  CHECK(claim(claims, "R1d").mean == doctest::Approx(0.39667).epsilon(1e-4));
+  CHECK(claim(claims, "R1a").verdict == ClaimVerdict::fails);
+  CHECK(claim(claims, "R1b").verdict == ClaimVerdict::not_run);
+}
+
+TEST_CASE("a run that ended early counts as a guess") {
+  const auto claims = judge_claims({group_of("pre", 1.0,
+                                             [](int seed) {
+                                               train::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
+                                               run.history.loss.resize(30);
+                                               return run;
+                                             }),
+                                    with_losses("peri", {2.5, 2.6, 2.7})});
+  CHECK(claim(claims, "R1d").mean == doctest::Approx(std::log(256.0) - 2.6));
+}
+
+TEST_CASE("the surge of the variance, and the law of its growth over depth") {
+  const auto growing = [](double factor) {
+    return [factor](int seed) {
+      std::vector<double> variance;
+      for (int depth = 0; depth < 7; ++depth)
+        variance.push_back(std::pow(factor, depth) * (1.0 + 0.01 * ((7 * depth + seed * depth * depth) % 5)));
+      return variance;
+    };
+  };
+  const auto claims =
+      judge_claims({with_end("pre", "variance.x_out", growing(4.0)), with_end("peri", "variance.x_out", growing(1.5))});
+  CHECK(claim(claims, "F4a").verdict == ClaimVerdict::holds);
+  CHECK(claim(claims, "F4a").mean == doctest::Approx(6.0 * std::log(4.0 / 1.5)).epsilon(0.01));
+  CHECK(claim(claims, "F4b").verdict == ClaimVerdict::holds);
+}
+
+TEST_CASE("that Eq. 4 misses growth is what the cosine term adds") {
+  const auto end = [](int seed) {
+    train::TrainedCell run = run_with_loss(3.0);
+    auto& record = run.history.records.rbegin()->second;
+    record["second_moment.x_out"] = {1, 3, 6, 10, 15, 21, 28.0 + seed};  // Eq. 4 has 7 at the top
+    record["growth_stream"] = {1, 3, 6, 10, 15, 21};
+    record["growth_sum"] = {3, 6, 10, 15, 21, 28.0 + seed};
+    return run;
+  };
+  const auto claims = judge_claims({group_of("pre", 1.0, end)});
+  CHECK(claim(claims, "T15a").verdict == ClaimVerdict::holds);
+  CHECK(claim(claims, "T15a").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
+  CHECK(claim(claims, "T15c").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
+  CHECK(claim(claims, "T15b").verdict == ClaimVerdict::not_run);
+}
+
+TEST_CASE("gradients over depth: their slope is per stack") {
+  const auto falling = [](double factor) {
+    return [factor](int seed) { return std::vector<double>{std::pow(factor, 1.0 + 0.01 * seed), 1.0, 1.0 / factor}; };
+  };
+  const auto claims = judge_claims(
+      {with_end("post", "grad_sq.weight.q", falling(0.1)), with_end("peri", "grad_sq.weight.q", falling(0.9))});
+  CHECK(claim(claims, "G7a").verdict == ClaimVerdict::holds);
+  CHECK(claim(claims, "G7a").values[0] == doctest::Approx(3.0 * std::log(10.0)));
+  CHECK(claim(claims, "G7d").verdict == ClaimVerdict::holds);
+}
+
+TEST_CASE("the spread of seeds is told from twice the other's") {
+  const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
+  CHECK(claim(wide, "R9").mean == doctest::Approx(1.4222 / 2.0 - 2.0 * 0.0556).epsilon(0.01));
+  CHECK(claim(wide, "R9").verdict != ClaimVerdict::fails);
+  const auto alike = judge_claims({with_losses("pre", {2.0, 3.0, 4.0}), with_losses("peri", {2.0, 3.0, 4.0})});
+  CHECK(claim(alike, "R9").mean < 0.0);
+}
+
+TEST_CASE("two groups are alike only within half of what the placements differ by") {
+  const GroupRuns pre = with_losses("pre", {3.0, 3.1, 3.2}), peri = with_losses("peri", {2.5, 2.6, 2.71});
+  const auto same = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.52, 2.61, 2.7})});
+  CHECK(claim(same, "R7a").verdict == ClaimVerdict::holds);
+  const auto other = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.1, 2.2, 2.3})});
+  CHECK(claim(other, "R7a").verdict == ClaimVerdict::fails);
+}
+
+TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best is") {
+  std::vector<GroupRuns> runs;
+  const auto add = [&](const std::string& placement, const std::vector<double>& losses,
+                       const std::vector<double>& rates) {
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      const std::string name = rates[i] == 1.0 ? placement : placement + ", rate x " + std::to_string(i);
+      runs.push_back(
+          with_losses(name,
+                      {losses[i], losses[i] + 0.01,
+                       losses[i] + 0.03 * static_cast<double>(placement.size()) + 0.002 * static_cast<double>(i)},
+                      rates[i]));
+    }
+  };
+  const std::vector<double> rates{4.0, 0.25, 1.0};  // in the order of the file, which is not that of the rates
+  add("post", {3.4, 2.8, 3.0}, rates);              // best at the lowest rate: no U in the sweep
+  add("pre", {3.0, 3.0, 2.9}, rates);               // symmetric: best at 1
+  add("peri", {2.7, 3.0, 2.5}, rates);              // best above 1
+  const auto claims = judge_claims(runs);
+  CHECK(claim(claims, "R3a").verdict == ClaimVerdict::holds);
+  CHECK(claim(claims, "R3a").values[0] == doctest::Approx(0.4));
+  CHECK(claim(claims, "R3b").values[0] == doctest::Approx(0.3));
+  CHECK(claim(claims, "R3e").verdict == ClaimVerdict::fails);
+  CHECK(claim(claims, "R3f").values[0] == doctest::Approx(0.1));
+  CHECK(claim(claims, "R3g").values[0] == doctest::Approx(0.2));
+  // Slopes −0.5 and 0.2 per ln 4 in the middles of two pieces: the zero is 5/7 of the way from −ln(4)/2 to ln(4)/2.
+  CHECK(claim(claims, "R3h").values[0] == doctest::Approx(std::log(4.0) * (5.0 / 7.0 - 0.5) + std::log(4.0)));
+  CHECK(claim(claims, "R8").verdict == ClaimVerdict::not_run);
+}
+
+}  // namespace
+}  // namespace periscope::testing
