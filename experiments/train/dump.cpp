@@ -51,7 +51,7 @@ Dump::Dump(const TrainConfig& config, const std::string& folder, bool overwrite)
 
 void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
   const TrainCell& cell = trained.cell;
-  const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, cell.dtype, cell.seed));
+  const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, master_dtype(cell.dtype), cell.seed));
   write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
   write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
   write_batches(ops, cell, corpus, files_.file(batches));

@@ -86,12 +86,12 @@ Need train_need(const TrainConfig& config, int threads) {
   Need one = pass_need(spec.model, tokens, config.run.dtype, true, threads, MatrixMemory::drawn_in_products,
                        std::numeric_limits<double>::infinity());
   constexpr double copies = 5.0;  // the weights, their gradients, two running means, and one that is being written
-  one.add(copies * parameters * static_cast<double>(size_of(config.run.dtype)), "model.width");
+  one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
   one.operations *= 0.75;  // nothing is computed again
   Need all = one.times(at_once);
   all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
   // The weights of finished cells stay until they are written.
-  all.add(cells * parameters * static_cast<double>(size_of(config.run.dtype)), "run.seeds");
+  all.add(cells * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }
 

@@ -101,18 +101,26 @@ Trainer::Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& tra
       parts_(train.accumulate * (ops.device() == Device::host ? parts_of_micro_batch(spec, train, dtype) : 1)),
       corpus_(corpus),
       seed_(seed),
-      weights_(spec, GeneratedWeights(ops, spec, dtype, seed)),
-      optimizer_(ops, train, weights_.parameters()) {
-  for (const auto& [id, x] : weights_.parameters()) {
+      dtype_(dtype),
+      masters_(spec, GeneratedWeights(ops, spec, master_dtype(dtype), seed)),
+      optimizer_(ops, train, masters_.parameters()) {
+  for (const auto& [id, x] : masters_.parameters()) {
     if (!is_frozen(train, id.weight)) ids_.push_back(id);
   }
+  round_masters();
+}
+
+void Trainer::round_masters() {
+  if (dtype_ == master_dtype(dtype_)) return;
+  if (!rounded_) rounded_.emplace(spec_, ResidentWeights::Parameters());
+  for (const auto& [id, x] : masters_.parameters()) rounded_->parameters()[id] = ops_.cast(x, dtype_);
 }
 
 // Parts are computed in rounds, a micro-batch in each, and added up in their order: the sums do not depend on which of
 // them is ready first.
 Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
   const int sequences = train_.batch / parts_;
-  const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights_, .sequences = sequences};
+  const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights(), .sequences = sequences};
   const int beside = parts_ / train_.accumulate;
   BatchOutcome sum{.loss = 0.0, .gradients = std::vector<Tensor>(ids_.size())};
   for (int round = 0; round < train_.accumulate; ++round) {
@@ -129,9 +137,9 @@ Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
     for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
       Tensor& total = sum.gradients[i];
       for (PartOutcome& outcome : outcomes) {
-        Tensor& gradient = outcome.gradients.at(ids_[i]);
+        Tensor gradient = std::exchange(outcome.gradients.at(ids_[i]), {});
+        if (rounded_) gradient = ops_.cast(gradient, master_dtype(dtype_));
         total = total.empty() ? gradient : ops_.axpby(1.0, std::exchange(total, {}), 1.0, gradient);
-        gradient = {};
       }
     });
   }
@@ -151,10 +159,11 @@ Trainer::Squares Trainer::squares_of(const std::vector<Tensor>& gradients) const
 
 void Trainer::update(std::vector<Tensor>& gradients, double scale, int step) {
   for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
-    Tensor& parameter = weights_.parameters().at(ids_[i]);
+    Tensor& parameter = masters_.parameters().at(ids_[i]);
     parameter = optimizer_.updated(ids_[i], std::exchange(parameter, {}), gradients[i], scale, step);
     gradients[i] = {};
   });
+  round_masters();
 }
 
 StepOutcome Trainer::step() {
@@ -173,12 +182,13 @@ StepOutcome Trainer::step() {
   return outcome;
 }
 
-TrainingState Trainer::state() const { return {steps_, weights_.parameters(), optimizer_.memory()}; }
+TrainingState Trainer::state() const { return {steps_, masters_.parameters(), optimizer_.memory()}; }
 
 void Trainer::restore(TrainingState state) {
   steps_ = state.steps;
-  weights_.parameters() = std::move(state.parameters);
+  masters_.parameters() = std::move(state.parameters);
   optimizer_.set_memory(std::move(state.memory));
+  round_masters();
 }
 
 }  // namespace periscope

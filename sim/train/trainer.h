@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/model/context.h"
@@ -33,11 +34,17 @@ struct TrainingState {
 /// added up decides their last bits.
 [[nodiscard]] int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype);
 
+/// The format in which weights, gradients and the optimizer's memory are kept while passes compute in `dtype`: that
+/// itself, but f32 where passes are in BF16 or FP16, whose spacing would swallow small steps.
+[[nodiscard]] constexpr DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
 /// Trains one stack on one corpus. Weights, batches and so every result depend on specification, corpus and seed alone:
 /// twins differ in their placement and in nothing else.
 class Trainer {
  public:
-  /// A fresh stack: the random weights of the seed. The backend and the corpus outlive this.
+  /// A fresh stack: the random weights of the seed. Passes compute in `dtype`; weights are kept as master_dtype(dtype).
+  /// FP16 has no scaling of the loss, so that its gradients lose what is below 2⁻²⁴. The backend and the corpus outlive
+  /// this.
   Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& train, const Corpus& corpus, std::uint64_t seed,
           DType dtype);
 
@@ -46,7 +53,8 @@ class Trainer {
   StepOutcome step();
 
   [[nodiscard]] int steps() const { return steps_; }
-  [[nodiscard]] const ResidentWeights& weights() const { return weights_; }
+  /// Those that passes use, in their format.
+  [[nodiscard]] const ResidentWeights& weights() const { return rounded_ ? *rounded_ : masters_; }
   [[nodiscard]] const StackSpec& spec() const { return spec_; }
 
   [[nodiscard]] TrainingState state() const;
@@ -66,6 +74,8 @@ class Trainer {
   [[nodiscard]] BatchOutcome pass(const Windows& batch) const;
   [[nodiscard]] Squares squares_of(const std::vector<Tensor>& gradients) const;
   void update(std::vector<Tensor>& gradients, double scale, int step);
+  /// Rounds the masters for the next pass, where it computes in another format.
+  void round_masters();
 
   const Backend& ops_;
   StackSpec spec_;
@@ -73,7 +83,9 @@ class Trainer {
   int parts_;  ///< of a batch
   const Corpus& corpus_;
   std::uint64_t seed_;
-  ResidentWeights weights_;
+  DType dtype_;  ///< of the passes
+  ResidentWeights masters_;
+  std::optional<ResidentWeights> rounded_;
   Optimizer optimizer_;
   std::vector<ParameterId> ids_;  // of all parameters that are not frozen
   int steps_ = 0;

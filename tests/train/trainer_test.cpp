@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "sim/model/parameters.h"
@@ -186,6 +187,48 @@ TEST_CASE("frozen weights stay as they are, and nothing is remembered of them") 
     Trainer second = trainer_of(truth_target(), trained_stack("peri"), train);
     second.restore(kept);
     check_same_bits("outcomes", take_steps(second, 2), take_steps(trainer, 2));
+  }
+}
+
+TEST_CASE("passes in BF16 and FP16 read rounded weights, and steps too small for these formats are kept in f32") {
+  StackSpec spec = trained_stack("peri");
+  TrainSpec train = few_steps(OptimizerKind::adamw);
+  train.lr = 1e-6;  // of weights near 0.1, whose neighbours in BF16 are 0.0005 away
+  for (const Target& target : narrow_targets()) {
+    const Backend& ops = *target.backend;
+    const std::string what = target.name();
+    Trainer trainer = trainer_of(target, spec, train);
+    const NamedNumbers before = parameters_of(ops, trainer.state());
+    const NamedNumbers outcomes{{"outcomes", take_steps(trainer, 3)}};
+    const TrainingState kept = trainer.state();
+    const NamedNumbers after = parameters_of(ops, kept);
+    for (const auto& [id, master] : kept.parameters) {
+      INFO(what, " ", name_of(id));
+      CHECK(master.dtype() == DType::f32);
+      CHECK(before.at(name_of(id)) != after.at(name_of(id)));
+      const Tensor& read = trainer.weights().parameters().at(id);
+      CHECK(read.dtype() == target.dtype);
+      CHECK(ops.to_host(read) == ops.to_host(ops.cast(master, target.dtype)));
+    }
+    Trainer second = trainer_of(target, spec, train);
+    second.restore(kept);
+    check_same_numbers(what, {{"outcomes", take_steps(second, 2)}}, {{"outcomes", take_steps(trainer, 2)}});
+  }
+}
+
+TEST_CASE("training in BF16 follows that in f32 within the format's roundings") {
+  const StackSpec spec = trained_stack("pre");
+  const TrainSpec train = few_steps(OptimizerKind::adamw);
+  for (const Target& target : narrow_targets()) {
+    Trainer narrow = trainer_of(target, spec, train);
+    Trainer exact = trainer_of({target.backend, DType::f32}, spec, train);
+    for (int step = 0; step < 5; ++step) {
+      const StepOutcome found = narrow.step(), expected = exact.step();
+      INFO(target.name(), ", step ", step);
+      const double unit = target.dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+      CHECK(std::abs(found.loss - expected.loss) <= 4.0 * unit * expected.loss);
+      CHECK(std::abs(found.grad_norm - expected.grad_norm) <= 8.0 * unit * expected.grad_norm);
+    }
   }
 }
 
