@@ -20,7 +20,7 @@ namespace {
 using Index = Tensor::Index;
 using Values = std::vector<double>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double infinite = std::numeric_limits<double>::infinity();
 
 TEST_CASE("narrow dtypes: the CUDA backend on the host knows both") { CHECK(narrow_targets().size() >= 2); }
 
@@ -51,7 +51,7 @@ TEST_CASE("narrow dtypes: every op refuses what does not fit") {
 
 /// Numbers on and beside every boundary of a format: ties, subnormals, overflow.
 Values awkward_numbers(const NumberFormat& format) {
-  Values numbers{0.0, infinity, 0.1, 1e300, 1e-300, format.largest, format.smallest_subnormal()};
+  Values numbers{0.0, infinite, 0.1, 1e300, 1e-300, format.largest, format.smallest_subnormal()};
   const double u = format.unit_roundoff();
   for (const double base : {1.0, 3.0, format.largest, std::ldexp(1.0, format.least_exponent),
                             5.0 * format.smallest_subnormal(), 0.5 * format.smallest_subnormal()}) {
@@ -126,10 +126,10 @@ TEST_CASE("narrow dtypes: statistics are in double, maxima keep a NaN, selection
     const Twin spoilt = twin_of(target, 2, 3, Values{3.0, nan, 1.0, 2.0, -5.0, 0.5});
     CHECK(std::isnan(ops.row_moments(spoilt.here).maximum[0]));
     CHECK(ops.row_moments(spoilt.here).maximum[1] == 5.0);
-    CHECK(ops.top_magnitudes(spoilt.here, 3) == Values{infinity, 5.0, 3.0});
+    CHECK(ops.top_magnitudes(spoilt.here, 3) == Values{infinite, 5.0, 3.0});
     CHECK(ops.top_entries(spoilt.here, 2)[1] == Entry{1, 1, -5.0});
     CHECK(ops.median_magnitude(spoilt.here) == 2.5);
-    CHECK(ops.column_maxima(spoilt.here) == Values{3.0, infinity, 1.0});
+    CHECK(ops.column_maxima(spoilt.here) == Values{3.0, infinite, 1.0});
   }
 }
 

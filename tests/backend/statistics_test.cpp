@@ -12,7 +12,7 @@ namespace {
 
 using Index = Tensor::Index;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 void check_moments(const Target& target, const Twin& x) {
   const RowMoments m = target.backend->row_moments(x.here);
@@ -54,7 +54,7 @@ TEST_CASE("row moments are two-pass: a mean of 1e4 does not hurt the variance") 
 }
 
 TEST_CASE("row moments of a zero row, and of one that is not finite") {
-  const std::vector<double> values{0.0, 0.0, 0.0, 1.0, nan, 2.0, infinity, 1.0, 1.0, -infinity, 1.0, 2.0};
+  const std::vector<double> values{0.0, 0.0, 0.0, 1.0, nan, 2.0, unlimited, 1.0, 1.0, -unlimited, 1.0, 2.0};
   for (const Target& target : targets()) check_moments(target, twin_of(target, 4, 3, values));
 }
 
@@ -122,14 +122,14 @@ TEST_CASE("top magnitudes: exact, in order, with ties and fewer entries than ask
     }
     const Twin ties = twin_of(target, 1, 5, std::vector<double>{-2, 1, 2, -1, 2});
     CHECK(target.backend->top_magnitudes(ties.here, 4) == std::vector<double>{2, 2, 2, 1});
-    const Twin infinite = twin_of(target, 1, 3, std::vector<double>{1, -infinity, 2});
-    CHECK(target.backend->top_magnitudes(infinite.here, 2) == std::vector<double>{infinity, 2});
+    const Twin infinite = twin_of(target, 1, 3, std::vector<double>{1, -unlimited, 2});
+    CHECK(target.backend->top_magnitudes(infinite.here, 2) == std::vector<double>{unlimited, 2});
   }
 }
 
 TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the reference too") {
   const std::vector<double> values{3.0, nan, 1.0, 2.0, nan, 5.0};
-  const std::vector<double> expected{infinity, infinity, 5.0, 3.0};
+  const std::vector<double> expected{unlimited, unlimited, 5.0, 3.0};
   CHECK(truth().top_magnitudes(truth().from_host(1, 6, DType::f64, values), 4) == expected);
   for (const Target& target : targets()) {
     CHECK(target.backend->top_magnitudes(twin_of(target, 1, 6, values).here, 4) == expected);
@@ -138,9 +138,9 @@ TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the r
 
 TEST_CASE("column maxima: by hand, exact at odd sizes, and a NaN counts as infinite") {
   const std::vector<double> values{1, -5, nan, -2, 4, 3};
-  CHECK(truth().column_maxima(truth().from_host(2, 3, DType::f64, values)) == std::vector<double>{2, 5, infinity});
+  CHECK(truth().column_maxima(truth().from_host(2, 3, DType::f64, values)) == std::vector<double>{2, 5, unlimited});
   for (const Target& target : targets()) {
-    CHECK(target.backend->column_maxima(twin_of(target, 2, 3, values).here) == std::vector<double>{2, 5, infinity});
+    CHECK(target.backend->column_maxima(twin_of(target, 2, 3, values).here) == std::vector<double>{2, 5, unlimited});
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
         const Twin x = normal_twin(target, rows, cols, 48);
@@ -176,14 +176,14 @@ TEST_CASE("top entries of random numbers, and of numbers many of which are equal
 }
 
 TEST_CASE("top entries and the median take a NaN for the largest") {
-  const std::vector<double> values{3.0, nan, 1.0, infinity};
+  const std::vector<double> values{3.0, nan, 1.0, unlimited};
   const auto check = [&](const Backend& ops, const Tensor& x) {
     const std::vector<Entry> top = ops.top_entries(x, 3);
     REQUIRE(top.size() == 3);
     CHECK((top[0].row == 0 && top[0].col == 1 && std::isnan(top[0].value)));
-    CHECK(top[1] == Entry{1, 1, infinity});
+    CHECK(top[1] == Entry{1, 1, unlimited});
     CHECK(top[2] == Entry{0, 0, 3.0});
-    CHECK(ops.median_magnitude(x) == infinity);
+    CHECK(ops.median_magnitude(x) == unlimited);
   };
   check(truth(), truth().from_host(2, 2, DType::f64, values));
   for (const Target& target : targets()) check(*target.backend, twin_of(target, 2, 2, values).here);

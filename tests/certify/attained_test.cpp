@@ -26,7 +26,7 @@ using theory::SignalBound;
 /// three spectral norms add, those of gate and up or of query and key and one before them: 0.2 % to each square, as
 /// power iteration on a single eigenvalue is exact at once (spectral_norm.h).
 constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
-constexpr double rounding = 1e-11;
+constexpr double roundings = 1e-11;
 
 /// Of what is computed behind LayerNorm a bound is c = √(D/(D−1)) too large, since the computed mean may not cancel
 /// (computed_ops.cpp). It counts once in what is linear, twice in scores and, since σ(cg) ≤ cσ(g) for g ≥ 0, three
@@ -58,7 +58,7 @@ void hold(const std::string& what, const Certificate& certificate, const SignalM
     const std::string name = fmt::format("{}: {}[{}]: {:.17g} seen, {:.17g} certified", what, name_of(b.signal),
                                          b.sublayer, largest, b.largest);
     if (b.signal >= Signal::dots && std::isnan(largest)) continue;  // a run need not tell every one of them
-    CHECK_MESSAGE(largest <= b.largest * (1.0 + rounding), name);
+    CHECK_MESSAGE(largest <= b.largest * (1.0 + roundings), name);
     const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
     attained.share[b.signal] = std::max(attained.share[b.signal], share);
     if (b.signal >= Signal::dots || b.largest == 0.0) continue;
@@ -68,7 +68,7 @@ void hold(const std::string& what, const Certificate& certificate, const SignalM
       // A head that is silent is bounded by what underflow may leave.
       const bool silent = bound < 1e-300;
       const bool tight = silent || !feature_by_feature.contains(b.signal) || each[k] >= least * bound;
-      CHECK_MESSAGE((each[k] <= bound * (1.0 + rounding) && tight), name, ", feature ", k, ": ", each[k], " of ",
+      CHECK_MESSAGE((each[k] <= bound * (1.0 + roundings) && tight), name, ", feature ", k, ": ", each[k], " of ",
                     bound);
     }
     if (direction == Direction::spread && of_single_features.contains(b.signal)) continue;
@@ -208,7 +208,7 @@ TEST_CASE("T17: RoPE turns one feature into another, and no more") {
     const std::vector<double>& most = *seen.find(signal, 0);
     for (std::size_t i = 0; i < most.size(); ++i) {
       const double share = most[i] / b.magnitude[static_cast<Eigen::Index>(i)];
-      CHECK_MESSAGE(share <= 1.0 + rounding, name_of(signal), " feature ", i, ": ", share, " of its bound");
+      CHECK_MESSAGE(share <= 1.0 + roundings, name_of(signal), " feature ", i, ": ", share, " of its bound");
       CHECK_MESSAGE(share >= proof, name_of(signal), " feature ", i, ": ", share, " of its bound");
     }
   }

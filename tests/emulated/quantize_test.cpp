@@ -5,6 +5,7 @@
 
 #include "sim/backends.h"
 #include "sim/core/storage.h"
+#include "tests/emulated/stored_values.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/targets.h"
@@ -34,11 +35,6 @@ Tensor tensor(Index rows, Index cols, DType dtype = DType::f64) {
   std::vector<double> values = truth().to_host(truth().normal(rows, cols, DType::f64, {9, 0, Stream{1}}, 1.0));
   for (Index i = 0; i < rows * cols; ++i) values[static_cast<std::size_t>(i)] *= std::pow(3.0, i / cols - 2);
   return quick().from_host(rows, cols, dtype, values);
-}
-
-std::vector<double> values_of(const Tensor& x) {
-  const float* entries = elements<float>(x);
-  return {entries, entries + x.size()};
 }
 
 /// The entries that share a scale with entry i.

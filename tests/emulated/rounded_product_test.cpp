@@ -4,6 +4,7 @@
 #include "sim/core/storage.h"
 #include "sim/emulated/backend.h"
 #include "sim/emulated/quantize.h"
+#include "tests/emulated/stored_values.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
@@ -16,11 +17,6 @@ using Index = Tensor::Index;
 Tensor numbers(Index rows, Index cols, std::uint32_t which, std::string_view format) {
   return quantized(truth().normal(rows, cols, DType::f64, {3, 0, Stream{which}}, 1.0),
                    {.format = *find_tensor_format(format)}, {});
-}
-
-std::vector<double> values_of(const Tensor& x) {
-  const float* entries = elements<float>(x);
-  return {entries, entries + x.size()};
 }
 
 Tensor in_f64(const Tensor& x) { return truth().from_host(x.rows(), x.cols(), DType::f64, values_of(x)); }

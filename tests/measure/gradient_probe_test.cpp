@@ -15,9 +15,9 @@ namespace {
 using Values = std::vector<double>;
 
 /// A probe that is told numbers instead of a backward pass, two layers deep.
-class ByHand {
+class GradientsByHand {
  public:
-  explicit ByHand(std::string_view placement)
+  explicit GradientsByHand(std::string_view placement)
       : spec_(placed(tiny_stack(), placement)),
         weights_(truth(), spec_, DType::f64, 1),
         context_{truth(), spec_.model, weights_, 1},
@@ -45,12 +45,12 @@ class ByHand {
 };
 
 TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries, and their logarithms") {
-  ByHand hand("peri");
-  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, ByHand::tensor({1, 2, 3, 4}));  // (5 + 25)/2
-  hand.probe().on_signal({0, Signal::x_out, Pass::backward}, ByHand::tensor({2, 0, 0, 0}));   // 4/2
-  hand.probe().on_signal({3, Signal::A_out, Pass::backward}, ByHand::tensor({1, 1, 1, 1}));   // 4/2
-  hand.tell(matrix_id(1, Weight::down), ByHand::tensor({3, 0, 0, 4}));                        // 25
-  hand.tell(matrix_id(0, Weight::unembedding), ByHand::tensor({3, 0, 0, 4}));
+  GradientsByHand hand("peri");
+  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, GradientsByHand::tensor({1, 2, 3, 4}));  // (5 + 25)/2
+  hand.probe().on_signal({0, Signal::x_out, Pass::backward}, GradientsByHand::tensor({2, 0, 0, 0}));   // 4/2
+  hand.probe().on_signal({3, Signal::A_out, Pass::backward}, GradientsByHand::tensor({1, 1, 1, 1}));   // 4/2
+  hand.tell(matrix_id(1, Weight::down), GradientsByHand::tensor({3, 0, 0, 4}));                        // 25
+  hand.tell(matrix_id(0, Weight::unembedding), GradientsByHand::tensor({3, 0, 0, 4}));
   const Profile p = hand.take();
   const Values& stream = p.find(Statistic::grad_sq, Signal::x_out)->value;
   REQUIRE(stream.size() == 5);
@@ -71,9 +71,9 @@ TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries,
 }
 
 TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
-  ByHand hand("residual-dual");
-  hand.probe().on_signal({0, Signal::r_out, Pass::backward}, ByHand::tensor({1, 0, 0, 1}));
-  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, ByHand::tensor({1, 2, 3, 4}));
+  GradientsByHand hand("residual-dual");
+  hand.probe().on_signal({0, Signal::r_out, Pass::backward}, GradientsByHand::tensor({1, 0, 0, 1}));
+  hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, GradientsByHand::tensor({1, 2, 3, 4}));
   const Profile p = hand.take();
   CHECK(p.find(Statistic::grad_sq, Signal::x_out)->value[0] == 15.0);
   CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[0] == 15.0);
@@ -109,11 +109,11 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
 }
 
 TEST_CASE("the score path's share counts queries and keys together, values apart") {
-  ByHand hand("pre");
-  hand.probe().on_signal({2, Signal::q_in, Pass::backward}, ByHand::tensor({1, 2, 0, 0}));
-  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, ByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
-  hand.probe().on_signal({2, Signal::v_in, Pass::backward}, ByHand::tensor({5, 1, 2, 0}));
-  hand.probe().on_signal({2, Signal::up_in, Pass::backward}, ByHand::tensor({9, 9, 9, 9}));
+  GradientsByHand hand("pre");
+  hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
+  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
+  hand.probe().on_signal({2, Signal::v_in, Pass::backward}, GradientsByHand::tensor({5, 1, 2, 0}));
+  hand.probe().on_signal({2, Signal::up_in, Pass::backward}, GradientsByHand::tensor({9, 9, 9, 9}));
   CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
 }
 

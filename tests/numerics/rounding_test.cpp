@@ -4,16 +4,13 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <vector>
 
+#include "tests/numerics/formats.h"
 #include "tests/support/doctest.h"
 
 /// Rounding to a number format against the format's own definition: every value, decoded from its bits, and every
 /// midpoint of two neighbours.
 namespace periscope::testing {
 namespace {
-
-const NumberFormat& format_called(std::string_view name) {
-  return *std::ranges::find(number_formats, name, &NumberFormat::name);
-}
 
 /// All finite values that are not negative, in order: what the bits 0, 1, 2 … mean.
 std::vector<double> values_of(const NumberFormat& format) {
@@ -29,10 +26,6 @@ std::vector<double> values_of(const NumberFormat& format) {
     if (value > format.largest) return values;
     values.push_back(value);
   }
-}
-
-bool same(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
 
 TEST_CASE("every value of a format and every midpoint, both signs, and their neighbours in double") {

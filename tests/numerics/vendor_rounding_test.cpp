@@ -5,6 +5,7 @@
 
 #include "sim/numerics/rounding.h"
 #include "sim/numerics/stored_bits.h"
+#include "tests/numerics/formats.h"
 #include "tests/support/doctest.h"
 
 /// Rounding to FP16 and BF16 against Eigen's half and bfloat16, to the FP8 formats against the whole table of their
@@ -12,14 +13,6 @@
 /// float on the way.
 namespace periscope::testing {
 namespace {
-
-const NumberFormat& format_called(std::string_view name) {
-  return *std::ranges::find(number_formats, name, &NumberFormat::name);
-}
-
-bool same(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
-}
 
 template <class Stored>
 double eigen_rounded(float x) {

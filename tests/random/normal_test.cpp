@@ -13,12 +13,12 @@
 namespace periscope {
 namespace {
 
-constexpr StreamKey key{.seed = 0x500000001, .layer = 2, .stream = Stream{3}};
+constexpr StreamKey normal_key{.seed = 0x500000001, .layer = 2, .stream = Stream{3}};
 
 template <class T = double>
 std::vector<T> normals(std::size_t count, std::uint64_t first = 0, double stddev = 1.0) {
   std::vector<T> x(count);
-  fill_normal<T>(key, first, stddev, x);
+  fill_normal<T>(normal_key, first, stddev, x);
   return x;
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("any part of a stream, of any length, is what the definition says, in 
       for (const std::size_t count : {0, 1, 2, 3, 4, 5, 15, 17, 33, 253, 254, 255, 256, 257, 259, 511, 513, 1031}) {
         const std::vector<double> x = normals(count, first);
         std::vector<double> portable(count);
-        testing::portable_normals(key.seed, key.layer, 3, first, 1.0, portable);
+        testing::portable_normals(normal_key.seed, normal_key.layer, 3, first, 1.0, portable);
         for (std::size_t i = 0; i < count; ++i) REQUIRE(x[i] == defined(first + i));
         REQUIRE(x == portable);
       }

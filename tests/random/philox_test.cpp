@@ -22,7 +22,7 @@ Words philox(Words counter, std::array<std::uint32_t, 2> key) {
   return {out[0], out[1], out[2], out[3]};
 }
 
-constexpr StreamKey key{.seed = 0x299f31d0a4093822, .layer = 5, .stream = Stream{6}};
+constexpr StreamKey philox_key{.seed = 0x299f31d0a4093822, .layer = 5, .stream = Stream{6}};
 
 Words oracle(std::uint64_t counter) {
   return philox({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32U), 5, 6},
@@ -44,16 +44,16 @@ TEST_CASE("words are Philox's of the counters {low, high, layer, stream} under t
        {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, carry, ~std::uint64_t{0} / 4 - 40}) {
     for (std::size_t blocks = 0; blocks < 40; ++blocks) {
       std::vector<std::uint32_t> words(4 * blocks);
-      philox_words(key, first, words);
+      philox_words(philox_key, first, words);
       for (std::size_t i = 0; i < words.size(); ++i) REQUIRE(words[i] == oracle(first + i / 4)[i % 4]);
     }
   }
   std::vector<std::uint32_t> odd(5);
-  CHECK_THROWS_AS(philox_words(key, 0, odd), std::logic_error);
+  CHECK_THROWS_AS(philox_words(philox_key, 0, odd), std::logic_error);
 }
 
 TEST_CASE("an engine hands out the words of its stream in order") {
-  PhiloxEngine engine(key);
+  PhiloxEngine engine(philox_key);
   for (std::uint64_t counter = 0; counter < 400; ++counter) {
     for (const std::uint32_t word : oracle(counter)) REQUIRE(engine() == word);
   }

@@ -17,7 +17,7 @@ using doctest::Approx;
 
 constexpr double root2 = std::numbers::sqrt2;
 
-Approx exactly(double x) { return Approx(x).epsilon(1e-13); }
+Approx to_13_digits(double x) { return Approx(x).epsilon(1e-13); }
 
 /// ∂(γ x̂)/∂x, entry by entry from the definition.
 Eigen::MatrixXd jacobian(NormKind kind, const Eigen::VectorXd& x, const Eigen::VectorXd& gain, double eps) {
@@ -59,18 +59,18 @@ TEST_CASE("T14: gamma/sqrt(v + eps) is the largest singular value of a norm's Ja
 TEST_CASE("factors worked out by hand") {
   const NormPass norm{NormKind::rms, 8, 3.0, 4.0, 0.0};  // gamma/rms = 1.5
   const GradientPath path{.wrong_probability = 0.5, .norms = {&norm, 1}};
-  CHECK(path_norm(path) == exactly(1.5));
-  CHECK(sharp_factor(path) == exactly(root2 * 0.5 * 1.5));
-  CHECK(sharp_entry_factor(path) == exactly(0.5 * (1.0 + root2) * 0.5 * 1.5));
+  CHECK(path_norm(path) == to_13_digits(1.5));
+  CHECK(sharp_factor(path) == to_13_digits(root2 * 0.5 * 1.5));
+  CHECK(sharp_entry_factor(path) == to_13_digits(0.5 * (1.0 + root2) * 0.5 * 1.5));
   // 4 gamma sqrt(D)/|a| with |a| = sqrt(8 * 4)
-  CHECK(paper_factor(path) == exactly(4.0 * 3.0 * std::sqrt(8.0) / std::sqrt(32.0)));
-  CHECK(review_factor(path) == exactly(4.0 * 3.0 * std::sqrt(1.0 / 8.0) / std::sqrt(32.0)));
+  CHECK(paper_factor(path) == to_13_digits(4.0 * 3.0 * std::sqrt(8.0) / std::sqrt(32.0)));
+  CHECK(review_factor(path) == to_13_digits(4.0 * 3.0 * std::sqrt(1.0 / 8.0) / std::sqrt(32.0)));
 
   const NormPass two[] = {norm, {NormKind::layer, 8, 1.0, 0.0, 0.25}};
   const GradientPath longer{.wrong_probability = 1.0, .beta = -2.0, .unembedding = 5.0, .norms = two};
-  CHECK(sharp_factor(longer) == exactly(root2 * 2.0 * 5.0 * 1.5 * 2.0));
+  CHECK(sharp_factor(longer) == to_13_digits(root2 * 2.0 * 5.0 * 1.5 * 2.0));
   CHECK(sharp_entry_factor(longer) == sharp_factor(longer));
-  CHECK(sharp_entry_factor({.wrong_probability = 0.25, .norms = {}}) == exactly(0.25));
+  CHECK(sharp_entry_factor({.wrong_probability = 0.25, .norms = {}}) == to_13_digits(0.25));
 }
 
 TEST_CASE("a zero input: infinite without eps, unless nothing comes through anyway") {
@@ -82,7 +82,7 @@ TEST_CASE("a zero input: infinite without eps, unless nothing comes through anyw
   CHECK(sharp_factor({.wrong_probability = 0.5, .norms = {&no_gain, 1}}) == 0.0);
   const NormPass one_feature{NormKind::rms, 1, 1.0, 9.0, 0.0};
   CHECK(jacobian_norm(one_feature) == 0.0);
-  CHECK(gain_over_rms(one_feature) == exactly(1.0 / 3.0));
+  CHECK(gain_over_rms(one_feature) == to_13_digits(1.0 / 3.0));
 }
 
 TEST_CASE(
@@ -104,10 +104,10 @@ TEST_CASE(
 }
 
 TEST_CASE("T15, T16: growth") {
-  CHECK(grown_second_moment(3.0, 4.0, 0.0) == exactly(25.0));
-  CHECK(grown_second_moment(3.0, 4.0, 1.0) == exactly(49.0));
-  CHECK(grown_second_moment(3.0, 4.0, -1.0) == exactly(1.0));
-  CHECK(normed_rms_bound(2.0, 0.5) == exactly(2.5));
+  CHECK(grown_second_moment(3.0, 4.0, 0.0) == to_13_digits(25.0));
+  CHECK(grown_second_moment(3.0, 4.0, 1.0) == to_13_digits(49.0));
+  CHECK(grown_second_moment(3.0, 4.0, -1.0) == to_13_digits(1.0));
+  CHECK(normed_rms_bound(2.0, 0.5) == to_13_digits(2.5));
 }
 
 TEST_CASE("T14d: the ceiling of a massive activation is the largest bound over all factors") {
@@ -130,13 +130,13 @@ TEST_CASE("T14d: the ceiling of a massive activation is the largest bound over a
 }
 
 TEST_CASE("spectral norm") {
-  CHECK(spectral_norm(std::vector{3.0, 0.0, 0.0, -4.0}, 2, 2) == exactly(4.0));
-  CHECK(spectral_norm(std::vector{3.0, 4.0}, 1, 2) == exactly(5.0));
-  CHECK(spectral_norm(std::vector{3e-200, 4e-200}, 2, 1) == exactly(5e-200));
+  CHECK(spectral_norm(std::vector{3.0, 0.0, 0.0, -4.0}, 2, 2) == to_13_digits(4.0));
+  CHECK(spectral_norm(std::vector{3.0, 4.0}, 1, 2) == to_13_digits(5.0));
+  CHECK(spectral_norm(std::vector{3e-200, 4e-200}, 2, 1) == to_13_digits(5e-200));
   CHECK(spectral_norm(std::vector{0.0, 0.0}, 2, 1) == 0.0);
   const Eigen::MatrixXd w = Eigen::MatrixXd::Random(5, 9);
   const Eigen::Matrix<double, 5, 9, Eigen::RowMajor> rows = w;
-  CHECK(spectral_norm({rows.data(), 45}, 5, 9) == exactly(w.jacobiSvd().singularValues()[0]));
+  CHECK(spectral_norm({rows.data(), 45}, 5, 9) == to_13_digits(w.jacobiSvd().singularValues()[0]));
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ namespace {
 
 using doctest::Approx;
 
-constexpr int width = 64;
+constexpr int channel_count = 64;
 constexpr int tokens = 3;
 
 Vector numbers(int seed, double spread) {
   boost::random::mt19937 engine(static_cast<std::uint32_t>(seed));
   boost::random::normal_distribution<double> unit;
-  Vector v(width);
+  Vector v(channel_count);
   for (double& x : v) x = std::exp(spread * unit(engine)) * (engine() % 4 == 0 ? -1.0 : 1.0);
   return v;
 }
@@ -33,24 +33,24 @@ Vector numbers(int seed, double spread) {
 TokenKernel some_kernel(double scale, double correlation) {
   Matrix k = Matrix::Constant(tokens, tokens, correlation);
   for (int t = 0; t < tokens; ++t) k(t, t) = 1.0 + 0.5 * t;
-  return TokenKernel::of_independent_features(scale * k, width);
+  return TokenKernel::of_independent_features(scale * k, channel_count);
 }
 
 /// E x_t,k x_t',k of every channel k, never formed by what is tested.
 using Channels = std::vector<Matrix>;
 
-Channels all_channels(const TokenKernel& uniform) { return Channels(width, uniform.product); }
+Channels all_channels(const TokenKernel& uniform) { return Channels(channel_count, uniform.product); }
 
 Matrix mean_of(const Channels& x) {
   Matrix mean = Matrix::Zero(tokens, tokens);
-  for (const Matrix& k : x) mean += k / width;
+  for (const Matrix& k : x) mean += k / channel_count;
   return mean;
 }
 
 Channels rms_norm(const Channels& x, const Vector& gain, double eps) {
   const Vector scale = (mean_of(x).diagonal().array() + eps).rsqrt();
   Channels y = x;
-  for (int k = 0; k < width; ++k) {
+  for (int k = 0; k < channel_count; ++k) {
     y[static_cast<std::size_t>(k)] *= gain[k] * gain[k];
     y[static_cast<std::size_t>(k)] = scale.asDiagonal() * y[static_cast<std::size_t>(k)] * scale.asDiagonal();
   }
@@ -68,8 +68,8 @@ void check_same(const ChannelKernel& actual, const Channels& expected) {
   for (Eigen::Index i = 0; i < mean.size(); ++i) CHECK(actual.total.product(i) == Approx(mean(i)).epsilon(1e-12));
   const Matrix entries = actual.second_moments();
   REQUIRE(entries.rows() == tokens);
-  REQUIRE(entries.cols() == width);
-  for (int k = 0; k < width; ++k) {
+  REQUIRE(entries.cols() == channel_count);
+  for (int k = 0; k < channel_count; ++k) {
     for (int t = 0; t < tokens; ++t) {
       CHECK(entries(t, k) == Approx(expected[static_cast<std::size_t>(k)](t, t)).epsilon(1e-12));
     }
@@ -98,7 +98,7 @@ TEST_CASE("a sum of terms through norms A, B and C is the channels' own recursio
       by_channel = sum_of(1.0, by_channel, 2.0, all_channels(branch));
       check_same(x, by_channel);
       x = normalised(x, NormKind::rms, {.all = 1.7}, eps);  // one gain for all channels keeps them unlike
-      by_channel = rms_norm(by_channel, Vector::Constant(width, 1.7), eps);
+      by_channel = rms_norm(by_channel, Vector::Constant(channel_count, 1.7), eps);
       check_same(x, by_channel);
     }
   }
@@ -119,8 +119,8 @@ TEST_CASE("gains that are all one number are one number, and a sum of plain term
   const ChannelKernel x{some_kernel(1.0, 0.2)};
   const ChannelKernel y = normalised(combined(1.0, x, 1.0, x), NormKind::rms, {.all = 2.0}, 0.0);
   CHECK(y.is_uniform());
-  CHECK(with_bias(y, 0.0, width).is_uniform());
-  CHECK(with_bias(y, 2.0, width).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
+  CHECK(with_bias(y, 0.0, channel_count).is_uniform());
+  CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
 }
 
 TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulation") {
@@ -137,9 +137,9 @@ TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulatio
     Vector x = c;
     for (double& v : x) v *= unit(engine);
     x.array() -= x.mean();
-    x = g.cwiseProduct(x) / std::sqrt(x.squaredNorm() / width);
+    x = g.cwiseProduct(x) / std::sqrt(x.squaredNorm() / channel_count);
     squared_mean.push_back(x.mean() * x.mean());
-    second_moment.push_back(x.squaredNorm() / width);
+    second_moment.push_back(x.squaredNorm() / channel_count);
   }
   // To leading order in 1/D, here about a tenth: heavy channels weigh more than others.
   CHECK(testing::estimate(squared_mean).mean == Approx(out.total.mean(0, 0)).epsilon(0.15));
@@ -178,18 +178,18 @@ TEST_CASE("T1 for one token with the scales of given weights: the channels' own 
     const auto variance = [&](int l, Weight w) { return std::pow(scales.stddev.at(matrix_id(l / 2, w)), 2); };
     const auto norm = [&](const Vector& v, int l, Weight w) {
       const std::vector<double>& gains = scales.gains.at(gain_id(l, w));
-      const Eigen::Map<const Vector> g(gains.data(), width);
+      const Eigen::Map<const Vector> g(gains.data(), channel_count);
       return Vector(v.cwiseProduct(g.cwiseAbs2()) / (v.mean() + spec.model.norm_eps));
     };
     const Profile p = forward_profile(spec, {});
-    Vector x = Vector::Constant(width, spec.input.second_moment);
+    Vector x = Vector::Constant(channel_count, spec.input.second_moment);
     for (int l = 0; l < spec.model.sublayers(); ++l) {
       const SublayerRule rule = spec.model.rule(l);
       const Vector a = rule.input_gain * rule.input_gain * (rule.norm_a ? norm(x, l, Weight::norm_a) : x);
-      const double f = width * width * a.mean() *
+      const double f = channel_count * channel_count * a.mean() *
                        (ModelSpec::is_attention(l) ? variance(l, Weight::v) * variance(l, Weight::o)
                                                    : 0.5 * variance(l, Weight::up) * variance(l, Weight::down));
-      const Vector plain = Vector::Constant(width, f);
+      const Vector plain = Vector::Constant(channel_count, f);
       const Vector b = rule.norm_b ? norm(plain, l, Weight::norm_b) : plain;
       x += b;
       if (rule.norm_c) x = norm(x, l, Weight::norm_c);
@@ -200,7 +200,7 @@ TEST_CASE("T1 for one token with the scales of given weights: the channels' own 
       CHECK(p.find(Statistic::second_moment, Signal::x_out)->value[i + 1] == Approx(x.mean()).epsilon(1e-10));
       const double unlike = x.cwiseAbs2().mean() / std::pow(x.mean(), 2);
       CHECK(p.find(Statistic::kurtosis, Signal::x_out)->value[i + 1] ==
-            Approx(3.0 * (width - 1.0) / (width + 1.0) * unlike).epsilon(1e-10));
+            Approx(3.0 * (channel_count - 1.0) / (channel_count + 1.0) * unlike).epsilon(1e-10));
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "theory/forward.h"
 
 #include "tests/support/doctest.h"
+#include "tests/theory/exactly.h"
 
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
@@ -19,8 +20,6 @@ namespace periscope::theory {
 namespace {
 
 using doctest::Approx;
-
-Approx exactly(double x) { return Approx(x).epsilon(1e-12); }
 
 /// Second moments of one token through the stack: with one token attention returns its value, and T1 is a
 /// recursion of numbers. Written from T1, T4, T5 with ReLU; weights of standard deviation s.

@@ -1,6 +1,7 @@
 #include "theory/laws.h"
 
 #include "tests/support/doctest.h"
+#include "tests/theory/exactly.h"
 
 #include <cmath>
 #include <string_view>
@@ -13,8 +14,6 @@ namespace periscope::theory {
 namespace {
 
 using doctest::Approx;
-
-Approx exactly(double x) { return Approx(x).epsilon(1e-12); }
 
 std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Signal::x_out); }
 

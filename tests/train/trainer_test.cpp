@@ -203,9 +203,10 @@ TEST_CASE("passes in BF16 and FP16 read rounded weights, and steps too small for
     const TrainingState kept = trainer.state();
     const NamedNumbers after = parameters_of(ops, kept);
     for (const auto& [id, master] : kept.parameters) {
-      INFO(what, " ", name_of(id));
+      const std::string name = name_of(id);
+      INFO(what, " ", name);
       CHECK(master.dtype() == DType::f32);
-      CHECK(before.at(name_of(id)) != after.at(name_of(id)));
+      CHECK(before.at(name) != after.at(name));
       const Tensor& read = trainer.weights().parameters().at(id);
       CHECK(read.dtype() == target.dtype);
       CHECK(ops.to_host(read) == ops.to_host(ops.cast(master, target.dtype)));
