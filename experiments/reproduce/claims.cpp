@@ -163,6 +163,9 @@ void add_outcomes(Ledger& ledger) {
                 "pre", "peri, output gains frozen", final_loss);
   ledger.larger({"R6b", "8", "learnable output gains are better than frozen ones", loss + "frozen - Peri"},
                 "peri, output gains frozen", "peri", final_loss);
+  ledger.larger({"R1e", "20", "at one learning rate and with an embedding norm each, Pre-LN ends above Peri-LN",
+                 loss + "Pre - Peri, both with an embedding norm"},
+                "pre, embedding norm", "peri, embedding norm", final_loss);
   ledger.larger({"R7b", "20", "an embedding norm helps Peri-LN", loss + "without - with"}, "peri",
                 "peri, embedding norm", final_loss);
   ledger.larger({"R2a", "32", "QK-norm helps Peri-LN", loss + "without - with"}, "peri", "peri, QK-norm", final_loss);

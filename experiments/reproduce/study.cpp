@@ -114,7 +114,7 @@ void add_study(std::string_view name, const TrainConfig& shared, bool quick, std
   } else if (name == "layer-norm") {
     study.add({"peri"}, "LayerNorm", [](StackSpec& spec, TrainSpec&) { spec.model.norm = NormKind::layer; });
   } else if (name == "embedding-norm") {
-    study.add({"peri"}, "embedding norm", [](StackSpec& spec, TrainSpec&) { spec.model.embedding_norm = true; });
+    study.add(two, "embedding norm", [](StackSpec& spec, TrainSpec&) { spec.model.embedding_norm = true; });
   } else if (name == "olmo") {
     study.add({"peri"}, "QK-norm", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::head; });
     study.add({"b-only"}, "QK-norm (OLMo 2)", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::full; });
