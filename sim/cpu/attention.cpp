@@ -10,9 +10,9 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// Queries that are treated together: of all scores of a head only theirs, with the tokens that they see, exist at a
-/// time, [query_block, T].
-constexpr Index query_block = 256;
+/// How many queries of a head are treated together: of all scores only theirs, with the tokens that they see, exist at
+/// a time. Half of a short sequence, so that its first half is spared the keys of the other.
+Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
 /// Scores are kept from here on for a token whose first seen one is `first`: rows of scores begin at a multiple of the
 /// terms that a product adds up at once, so that the sums of a query do not depend on the other queries of its block.
@@ -34,8 +34,9 @@ struct QueryBlock {
 /// aligned to vectors.
 template <class Body>
 void for_query_blocks(Index tokens, Index all_keys, const AttentionShape& shape, const Body& body) {
-  for (Index first = 0; first < tokens; first += query_block) {
-    const Index count = std::min(query_block, tokens - first);
+  const Index block = query_block(tokens);
+  for (Index first = 0; first < tokens; first += block) {
+    const Index count = std::min(block, tokens - first);
     const Index first_key = first_kept(shape.first_seen(first));
     const Index keys = shape.end_seen(first + count - 1, all_keys) - first_key;
     body(QueryBlock{first, count, first_key, keys, (keys + 15) / 16 * 16});
@@ -43,26 +44,23 @@ void for_query_blocks(Index tokens, Index all_keys, const AttentionShape& shape,
 }
 
 /// Entries of the longest block of scores.
-Index block_size(Index tokens, Index keys) { return std::min(query_block, tokens) * ((keys + 15) / 16 * 16); }
+Index block_size(Index tokens, Index keys) { return std::min(query_block(tokens), tokens) * ((keys + 15) / 16 * 16); }
 
-/// Turns a row of scores over the seen entries first … end−1 into their softmax; the rest become 0. Returns the
-/// largest magnitude of a score, NaN if one is.
+/// Turns a row of scores over the seen entries first … end−1 into their softmax; the rest become 0.
 template <class T>
-T softmax_row(T* scores, Index first, Index end, Index keys) {
+void softmax_row(T* scores, Index first, Index end, Index keys) {
   Row<T> seen(scores + first, end - first);
-  const T peak = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
   seen = (seen - seen.maxCoeff()).exp();
   seen *= T(1) / seen.sum();
   Row<T>(scores, first).setZero();
   Row<T>(scores + end, keys - end).setZero();
-  return peak;
 }
 
 /// The pattern [count, keys] of a block of queries. With a soft cap `slope` gets its derivative 1 − tanh² at every
-/// score, unless it is null. peak(t, z) is told of the largest magnitude of query t's scores.
-template <class T, class Peak>
+/// score, unless it is null. see(t, z) is shown the scores z that query t sees.
+template <class T, class See>
 void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
-                const Peak& peak) {
+                const See& see) {
   gemm_here<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
                pattern, b.stride);
   const T scale = static_cast<T>(shape.scale());
@@ -76,8 +74,10 @@ void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& s
       row *= cap;
     }
     const Index t = b.first + i;
-    peak(t,
-         softmax_row(row.data(), shape.first_seen(t) - b.first_key, shape.end_seen(t, h.keys) - b.first_key, b.keys));
+    const Index first = shape.first_seen(t) - b.first_key;
+    const Index end = shape.end_seen(t, h.keys) - b.first_key;
+    see(t, ConstRow<T>(row.data() + first, end - first));
+    softmax_row(row.data(), first, end, b.keys);
   }
 }
 
@@ -146,8 +146,9 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
       const HeadOf<T> h{head_of(q, at), head_of(k, from), head_of(v, from), tokens, keys};
       const Scratch<T> pattern(block_size(tokens, keys));
       for_query_blocks(tokens, keys, shape, [&](const QueryBlock& b) {
-        pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr),
-                   [&](Index t, T peak) { scores[(sequence * tokens + t) * shape.heads + head] = peak; });
+        pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr), [&](Index t, const ConstRow<T>& seen) {
+          scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
+        });
         gemm_here<T>(b.count, shape.head_dim, b.keys, {pattern.data(), b.stride}, h.value.from(b.first_key, 0),
                      y + at.at + b.first * at.row, at.row);
       });
@@ -171,7 +172,7 @@ void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, cons
   const bool capped = shape.scores.soft_cap > 0.0;
   const Scratch<T> slope(capped ? block_size(h.tokens, h.keys) : 1);
   for_query_blocks(h.tokens, h.keys, shape, [&](const QueryBlock& b) {
-    pattern_of(h, b, shape, pattern.data(), capped ? slope.data() : nullptr, [](Index, T) {});
+    pattern_of(h, b, shape, pattern.data(), capped ? slope.data() : nullptr, [](Index, const ConstRow<T>&) {});
     const MatrixView<T> dout_here = dout.from(b.first, 0);
     gemm_here<T>(b.count, b.keys, e, dout_here, h.value.from(b.first_key, 0).transposed(), dscores.data(), b.stride);
     for (Index i = 0; i < b.count; ++i) {

@@ -99,21 +99,24 @@ void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms,
   }
 }
 
-/// Multiplies slivers with a block of the right factor, both packed.
+/// Multiplies slivers with a block of the right factor, both packed. A panel stays in the nearest cache while it meets
+/// one sliver after the other of a group that the next cache holds.
 template <class T>
 void multiply_block(const LeftFactor<T>& left, const Piece& p, Index first_k, Index terms, const T* block,
                     const Target<T>& to) {
+  constexpr Index group = 16;  // slivers
   const bool first_terms = first_k == 0 && to.onto == Onto::nothing;
-  for (Index s = p.first_sliver; s < p.end_sliver; ++s) {
-    const T* const a = left.at(first_k, terms, s);
-    const Index top = s * kernel::rows;
+  for (Index begin = p.first_sliver; begin < p.end_sliver; begin += group) {
+    const Index end = std::min(begin + group, p.end_sliver);
     for (Index j = 0; j < p.count; j += kernel::panel<T>) {
-      if (to.part == Part::lower && p.first + j > top + left.rows_of(s) - 1) break;
       const Index count = std::min<Index>(kernel::panel<T>, p.count - j);
-      const bool last = j + kernel::panel<T> >= p.count && s + 1 < p.end_sliver;
-      const T* const next = last ? left.at(first_k, terms, s + 1) : a;
-      multiply_panel(left, s, a, terms, block + j * terms, count, first_terms, next,
-                     to.c + top * to.stride + p.first + j, to.stride);
+      for (Index s = begin; s < end; ++s) {
+        const Index top = s * kernel::rows;
+        if (to.part == Part::lower && p.first + j > top + left.rows_of(s) - 1) continue;
+        const T* const next = left.at(first_k, terms, s + 1 < end ? s + 1 : begin);
+        multiply_panel(left, s, left.at(first_k, terms, s), terms, block + j * terms, count, first_terms, next,
+                       to.c + top * to.stride + p.first + j, to.stride);
+      }
     }
   }
 }
