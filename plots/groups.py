@@ -103,7 +103,7 @@ def run(result: Result, rate: bool = True) -> str:
     parts = [
         profile + OPTIMIZERS.get(train["optimizer"], train["optimizer"]),
         *([f"rate {train['lr']:g}"] if rate else []),
-        f"{train['steps']} steps of {train['batch'] * train['accumulate']} sequences, {result.seeds_in_words}",
+        f"{train['steps']} steps of {train['batch']} sequences, {result.seeds_in_words}",
         f"corpus {PurePath(train['corpus']).name}",
         result.config["run"]["dtype"],
     ]

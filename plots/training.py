@@ -59,6 +59,6 @@ def caption(result: Result) -> str:
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
     optimizer = groups.OPTIMIZERS.get(train["optimizer"], train["optimizer"])
     return (
-        f"{words}{optimizer}, rate {train['lr']:g}, {train['steps']} steps of {train['batch'] * train['accumulate']} "
+        f"{words}{optimizer}, rate {train['lr']:g}, {train['steps']} steps of {train['batch']} "
         f"sequences, {result.seeds_in_words}, corpus {PurePath(train['corpus']).name}. {result.setting()}"
     )

@@ -16,7 +16,7 @@ void Progress::clear() const {
   if (!quiet_ && terminal_) print_message("\r\033[K");
 }
 
-void Progress::begin(const std::string& what, int steps) {
+void Progress::begin(const std::string& what, std::int64_t steps) {
   clear();
   what_ = what;
   steps_ = steps;
@@ -39,18 +39,18 @@ void Progress::part(double share) {
 void Progress::draw(const std::string& label, double share) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const double done = done_ + share;
+  const double done = static_cast<double>(done_) + share;
   const double rate = done / elapsed;
-  const double left = (steps_ - done) / rate;
+  const double left = (static_cast<double>(steps_) - done) / rate;
   const int digits = share > 0.0 ? 2 : 0;
   if (terminal_) {
     if (now - last_draw_ < std::chrono::milliseconds(100) && done_ < steps_) return;
     last_draw_ = now;
     constexpr int width = 24;
-    const int filled = static_cast<int>(width * done / steps_);
+    const int filled = static_cast<int>(width * done / static_cast<double>(steps_));
     print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {:.{}f}/{}  {:.2g}/s  {:.0f} s left  {}", what_, "", filled,
                               "", width - filled, done, digits, steps_, rate, left, label));
-  } else if (const int tenth = static_cast<int>(10.0 * done / steps_); tenth >= next_line_) {
+  } else if (const int tenth = static_cast<int>(10.0 * done / static_cast<double>(steps_)); tenth >= next_line_) {
     next_line_ = tenth + 1;
     const std::string of = label.empty() ? "" : fmt::format(" ({})", label);
     print_message(

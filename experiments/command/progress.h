@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -37,7 +38,7 @@ class Progress {
   ~Progress();
 
   /// Begins to count the `steps` of `what`; the line of what was counted before is done.
-  void begin(const std::string& what, int steps);
+  void begin(const std::string& what, std::int64_t steps);
   /// `count` steps are done; `label` says what they belonged to.
   void step(const std::string& label, int count = 1);
   /// This share of the next step is done, for steps that take long. One thread at a time.
@@ -62,8 +63,8 @@ class Progress {
   CellJournal* journal_ = nullptr;
   bool terminal_ = false;
   std::string what_;
-  int steps_ = 0;
-  int done_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t done_ = 0;
   std::string label_;  // of the step that was done last
   int next_line_ = 0;
   Clock::time_point start_, last_draw_;

@@ -63,32 +63,4 @@ std::string not_finite(const ProbeResult& result) {
   return result.input.has_labels() && !std::isfinite(result.measured.loss) ? "loss" : "";
 }
 
-std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
-  std::vector<SignalPeaks> all;
-  const auto add_signal = [&](Signal signal) {
-    const Curve* curve = reading.reading.profile.find(Statistic::maximum, signal);
-    if (curve != nullptr) all.push_back({std::string(name_of(signal)), curve->value});
-  };
-  add_signal(Signal::x_in);
-  add_signal(Signal::A_out);
-  for (const auto& [place, values] : reading.inside_maxima) {
-    all.push_back({std::string(name_of(place)), values});
-  }
-  for (const Signal signal : {Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) add_signal(signal);
-  return all;
-}
-
-// A NaN counts as infinite inside a module (top_magnitudes). The maximum of a stream signal with a NaN is NaN, but what
-// caused it inside a module counts as infinite, so the margin is 0 either way.
-Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest) {
-  Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
-  for (const SignalPeaks& signal : maxima) {
-    for (std::size_t i = 0; i < signal.values.size(); ++i) {
-      const double margin = largest / signal.values[i];
-      if (margin < smallest.value) smallest = {margin, signal.name, static_cast<int>(i)};
-    }
-  }
-  return smallest;
-}
-
 }  // namespace periscope::probe

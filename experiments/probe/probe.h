@@ -9,6 +9,7 @@
 #include "experiments/common/token_input.h"
 #include "experiments/results/columns.h"
 #include "sim/measure/model_reading.h"
+#include "sim/measure/signal_peaks.h"
 #include "theory/predict.h"
 
 namespace periscope::probe {
@@ -69,23 +70,6 @@ class FiniteRecorder final : public SignalRecorder {
 /// What is not finite, the first signal, gradient or the loss: "logits", "x_out of sublayer 3", "gradient of q of
 /// sublayer 2". "" if everything is finite.
 [[nodiscard]] std::string not_finite(const ProbeResult& result);
-
-/// The largest |x| of a signal over all tokens and features.
-struct SignalPeaks {
-  std::string name;            ///< of the signal
-  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
-};
-
-/// Of every signal, in the order of the dataflow.
-[[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
-
-/// A format's largest number over the largest |x| of all signals, and where that is.
-struct Margin {
-  double value;
-  std::string signal;
-  int index;  ///< as in SignalPeaks
-};
-[[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& maxima, double largest);
 
 /// The forms of a result: a table for people, and columns.
 [[nodiscard]] std::string table(const ProbeResult& result);

@@ -38,7 +38,7 @@ class Writer {
     put_curve_coordinates(c_, sublayers_, r_.measured.extremes.front().top.size(),
                           !r_.measured.reading.profile.weight_curves.empty());
     c_.count("token", r_.input.ids.size());
-    for (std::size_t s = 0; s < maxima_.size(); ++s) c_.at("signal", s).put("signal", maxima_[s].name);
+    for (std::size_t s = 0; s < maxima_.size(); ++s) c_.at("signal", s).put("signal", maxima_[s].name());
     for (std::size_t f = 0; f < number_formats.size(); ++f) c_.at("format", f).put("format", number_formats[f].name);
   }
 
@@ -186,7 +186,7 @@ class Writer {
       for (std::size_t s = 0; s < maxima_.size(); ++s) {
         Values margin;
         for (const double largest : maxima_[s].values) margin.push_back(format.largest / largest);
-        const Columns::Row of_signal = row.at("signal", s, maxima_[s].name);
+        const Columns::Row of_signal = row.at("signal", s, maxima_[s].name());
         of_signal.for_json().put("margin", margin);
         of_signal.for_files().put("margin", of_sublayers(margin));
       }

@@ -38,7 +38,4 @@ struct Claim {
 /// where the opposite has p ≤ 0.05; else it is not shown. A loss that is not finite counts as ln V, that of a guess.
 [[nodiscard]] std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs);
 
-/// Fills verdict, mean, standard_error, p and seen from `values`: a one-sided t test, at least two values.
-void test_positive(Claim& claim);
-
 }  // namespace periscope::reproduce

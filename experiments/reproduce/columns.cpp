@@ -70,7 +70,8 @@ std::vector<ColumnSpec> all_columns() {
       {"final_loss", "group seed", "nat", "mean training loss of the last tenth of the steps; ln V if not finite",
        seeds + "final_loss"},
       {"diverged_at", "group seed", "1", "step at which a run diverged", seeds + "diverged_at"},
-      {"spikes", "group seed", "1", "robust spikes of loss and gradient norm", seeds + "spikes"},
+      {"spikes", "group seed", "1", "robust spikes of loss and gradient norm, for all steps at the rate of those done",
+       seeds + "spikes"},
       {"growth_law", "group seed", "", "law that describes the variance over depth at the end best",
        seeds + "growth_law"},
       {"growth_criterion", "group seed law", "1", "AICc of a law of growth over depth", seeds + "growth_criterion"},
@@ -119,7 +120,7 @@ std::vector<ColumnSpec> all_columns() {
   return all;
 }
 
-/// Mean and standard error over seeds, entry by entry; nothing if a seed has no such record.
+/// Mean and standard error, entry by entry, over the seeds that have the record.
 struct MeanCurve {
   Values mean, error;
 };
@@ -220,8 +221,7 @@ class GroupWriter {
       row.put("growth_from_scales", from_scales(cell));
       row.put("growth_from_alignment", from_alignment(cell));
     }
-    if (cell.cell.spec.model.layers >= 3) {
-      const auto fits = fit_growth(at_end(cell, "variance.x_out"));
+    if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].criterion)) {
       row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);
       row.put("growth_criterion", Values{fits[0].criterion, fits[1].criterion, fits[2].criterion});
     }

@@ -28,7 +28,10 @@ ReproduceConfig load(const CommonOptions& options, const ReproduceFlags& own) {
   if (config.was_given("model.placement")) throw ConfigError("model.placement: expected none; figures say which");
   set_proxy(config, own.quick);
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 3;
-  static_cast<void>(groups_of(config));
+  for (const Group& group : groups_of(config)) {
+    periscope::validate(group.spec);
+    periscope::validate(group.train);
+  }
   return config;
 }
 
@@ -47,7 +50,7 @@ ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) 
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
   std::optional<Resumable> resumable;
   const train::KeptStates kept{
-      .folder = folder, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
+      .folder = folder, .identity = identity_of_runs(config, all), .on_first = [&] {
         resumable.emplace(
             options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
       }};

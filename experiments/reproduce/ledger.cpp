@@ -1,5 +1,7 @@
 #include "experiments/reproduce/ledger.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
@@ -11,6 +13,21 @@ namespace periscope::reproduce {
 namespace {
 
 constexpr double level = 0.05;
+
+/// Which of the runs did not come to their end: what they say of it is what was recorded last.
+std::string unfinished(const std::vector<const GroupRuns*>& groups) {
+  std::string words;
+  for (const GroupRuns* group : groups) {
+    const auto lost = std::ranges::count_if(group->cells, [](const train::TrainedCell& cell) {
+      return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
+    });
+    if (lost > 0) {
+      words += fmt::format("{} of {} runs of {} ended early: their last record counts; ", lost, group->cells.size(),
+                           group->group.name);
+    }
+  }
+  return words;
+}
 
 }  // namespace
 
@@ -31,6 +48,7 @@ void Ledger::add_of_groups(const Words& words, const std::vector<std::string>& n
   }
   if (claim.reason.empty()) {
     claim.values = values(groups);
+    claim.reason = unfinished(groups);
     test_positive(claim);
   }
   claims_.push_back(std::move(claim));
@@ -57,10 +75,12 @@ void test_positive(Claim& claim) {
   for (const double value : claim.values) moments.add(value);
   claim.mean = moments.mean();
   claim.standard_error = moments.standard_error();
-  if (claim.values.size() < 2 || !std::isfinite(claim.mean) || !(claim.standard_error > 0.0)) {
+  // What the values' own roundings make of equal numbers is no spread.
+  const double least = 1e-12 * std::abs(claim.mean);
+  if (claim.values.size() < 2 || !std::isfinite(claim.mean) || !(claim.standard_error > least)) {
     claim.verdict = ClaimVerdict::not_shown;
     claim.p = claim.seen = std::numeric_limits<double>::quiet_NaN();
-    claim.reason += claim.values.size() < 2 ? "one seed tells no spread" : "no spread over seeds, or not finite";
+    claim.reason += claim.values.size() < 2 ? "too few seeds to tell a spread" : "no spread over seeds, or not finite";
     return;
   }
   const boost::math::students_t law(static_cast<double>(claim.values.size() - 1));

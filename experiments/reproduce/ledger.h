@@ -37,6 +37,9 @@ class Ledger {
   std::vector<Claim> claims_;
 };
 
+/// Fills verdict, mean, standard_error, p and seen from `values`: a one-sided t test, at least two values.
+void test_positive(Claim& claim);
+
 /// R3 and R8: the order and the shape of final losses over sweeps of the learning rate.
 void add_rate_claims(Ledger& ledger);
 

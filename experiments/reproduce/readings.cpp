@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "sim/spec/weight.h"
 #include "sim/train/spikes.h"
@@ -22,11 +21,8 @@ const std::vector<double>& at_start(const TrainedCell& run, const std::string& n
 const std::vector<double>& at_end(const TrainedCell& run, const std::string& name) { return last_record(run).at(name); }
 
 double final_loss(const TrainedCell& run) {
-  const std::vector<double>& loss = run.history.loss;
-  const double guess = std::log(run.cell.spec.model.vocab);
-  if (static_cast<int>(loss.size()) < run.cell.train.steps || !std::isfinite(loss.back())) return guess;
-  const std::size_t last = std::max<std::size_t>(1, loss.size() / 10);
-  return std::accumulate(loss.end() - static_cast<std::ptrdiff_t>(last), loss.end(), 0.0) / static_cast<double>(last);
+  const double loss = train::mean_of_last_tenth(run.history, run.cell.train.steps);
+  return std::isfinite(loss) ? loss : std::log(run.cell.spec.model.vocab);
 }
 
 double final_variance(const TrainedCell& run) { return std::log(at_end(run, "variance.x_out").back()); }
@@ -44,8 +40,18 @@ double mean_step(const std::vector<double>& angular_distance) {
   return sum / static_cast<double>(depths - 1);
 }
 
+double main_path_share(const TrainedCell& run) {
+  const std::vector<double>& kept = at_end(run, "growth_stream");
+  const std::vector<double>& sum = at_end(run, "growth_sum");
+  double share = 0.0;
+  for (std::size_t l = kept.size() / 2; l < kept.size(); ++l) share += kept[l] / sum[l];
+  return share / static_cast<double>(kept.size() - kept.size() / 2);
+}
+
 double spikes(const TrainedCell& run) {
-  return static_cast<double>(robust_spikes(run.history.loss).size() + robust_spikes(run.history.grad_norm).size());
+  const auto found = robust_spikes(run.history.loss).size() + robust_spikes(run.history.grad_norm).size();
+  const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
+  return static_cast<double>(found) / done;
 }
 
 double last_layer_gradient(const TrainedCell& run) {

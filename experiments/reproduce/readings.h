@@ -10,7 +10,8 @@ namespace periscope::reproduce {
 
 using train::TrainedCell;
 
-/// What was recorded before training, and at the end. Throws std::out_of_range for a name that no record has.
+/// What was recorded before training, and last: at the end, unless the run diverged. Throws std::out_of_range for a
+/// name that no record has.
 [[nodiscard]] const std::vector<double>& at_start(const TrainedCell& run, const std::string& name);
 [[nodiscard]] const std::vector<double>& at_end(const TrainedCell& run, const std::string& name);
 
@@ -24,7 +25,11 @@ using train::TrainedCell;
 [[nodiscard]] double largest_activation(const TrainedCell& run);
 /// Mean of the angular distances between neighbouring depths.
 [[nodiscard]] double mean_step(const std::vector<double>& angular_distance);
-/// Spikes of loss and gradient norm by robust_spikes.
+/// What the stream that a sublayer hands on has of the one that it got, T15's α²q/q⁺ at the end, mean over the upper
+/// half of the sublayers.
+[[nodiscard]] double main_path_share(const TrainedCell& run);
+/// Spikes of loss and gradient norm by robust_spikes, as many as there would be in all steps at the rate of those that
+/// were done: a run that diverged early had less time for them.
 [[nodiscard]] double spikes(const TrainedCell& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
@@ -34,7 +39,7 @@ using train::TrainedCell;
 [[nodiscard]] double slope_over_layers(const std::vector<double>& positive);
 /// The slope over sublayers, by least squares, of values that may be missing.
 [[nodiscard]] double slope(const std::vector<double>& values);
-/// The first step from which a mean over 16 steps is at most `target`; steps + 1 if none is.
+/// The first step such that the mean loss of the 16 up to it is at most `target`; steps + 1 if there is none.
 [[nodiscard]] double steps_to_loss(const TrainedCell& run, double target);
 /// Eq. 4's second moment by depth: q₀ plus the branches, T15 without its cosine; norm C scales as it did.
 [[nodiscard]] std::vector<double> without_cosine(const train::RecordedValues& record);

@@ -66,11 +66,7 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 }
 
 Need reproduce_need(const ReproduceConfig& config, int threads) {
-  Need all = train::train_need(config, threads);
-  const double one =
-      all.operations / static_cast<double>(config.placements.size() * static_cast<std::size_t>(config.run.seeds));
-  all.operations = one * static_cast<double>(groups_of(config).size()) * config.run.seeds;
-  return all;
+  return train::train_need(config, static_cast<double>(groups_of(config).size()) * config.run.seeds, threads);
 }
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states, Progress& progress) {
@@ -80,7 +76,7 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
   for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
-  progress.begin("reproduce", static_cast<int>(cells.size()) * config.train.steps);
+  progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
   states.forgets_weights = true;
   states.at_end = [&](const train::TrainCell& cell, const ResidentWeights& weights, train::RecordedValues& values) {
     add_scaled(*ops, cell, corpus, weights, values);

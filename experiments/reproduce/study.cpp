@@ -173,7 +173,7 @@ void set_proxy(TrainConfig& config, bool quick) {
   ModelSpec& m = config.base.model;
   const bool shaped =
       config.was_given("model.width") || config.was_given("model.heads") || config.was_given("model.preset");
-  unless_given("model.layers", m.layers, 12);
+  if (!config.was_given("model.preset")) unless_given("model.layers", m.layers, 12);
   if (!shaped) {
     m.width = 96;
     m.heads = 6;

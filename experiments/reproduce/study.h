@@ -11,7 +11,7 @@ namespace periscope::reproduce {
 
 /// One way to train one placement; its seeds are twins of those of every other group.
 struct Group {
-  std::string name;   ///< "pre, lr 0.01": the placement, and what differs from the shared setting
+  std::string name;   ///< "pre, rate x 3": the placement, and what differs from the shared setting
   std::string study;  ///< what it belongs to: "base", "rates", …
   StackSpec spec;
   TrainSpec train;
@@ -32,8 +32,8 @@ struct Exhibit {
 /// there is not, with the nearest.
 [[nodiscard]] std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick);
 
-/// The groups of the studies that these exhibits need, each once, those of "base" first. `shared` is the setting that
-/// all have in common.
+/// The groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is the setting
+/// that all have in common.
 [[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
                                            const train::TrainConfig& shared, bool quick);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace periscope::train {
@@ -31,6 +32,13 @@ std::optional<int> divergence_step(const CellHistory& history) {
     return last > worse * loss.front() ? std::optional(2) : std::nullopt;
   }
   return static_cast<int>(loss.size() - static_cast<std::size_t>(above)) + 1;
+}
+
+double mean_of_last_tenth(const CellHistory& history, int steps) {
+  const std::vector<double>& loss = history.loss;
+  if (loss.size() < static_cast<std::size_t>(steps)) return std::numeric_limits<double>::quiet_NaN();
+  const std::ptrdiff_t last = std::max(1, steps / 10);
+  return std::accumulate(loss.end() - last, loss.end(), 0.0) / static_cast<double>(last);
 }
 
 }  // namespace periscope::train

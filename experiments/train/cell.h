@@ -41,6 +41,9 @@ struct CellHistory {
 /// nothing and got worse. Nothing for any other run.
 [[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
 
+/// Mean loss of the last tenth of `steps`; NaN if the run ended before [nat].
+[[nodiscard]] double mean_of_last_tenth(const CellHistory& history, int steps);
+
 /// A run that is over.
 struct TrainedCell {
   TrainCell cell;

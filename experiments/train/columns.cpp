@@ -42,7 +42,7 @@ const std::vector<RecordColumn>& record_columns() {
         {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)"},
         {"growth_sum", "sublayer", "1", "T15: q of the stream after the sublayer, before norm C"},
         {"growth_residual", "sublayer", "1", "T15: worst token's deviation in units of what rounding explains"},
-        {"largest", "sublayer", "1", "largest |x| of any signal of the sublayer"},
+        {"largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"},
         {"top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"},
         {"top_depths", "rank", "1", "the depths at which they are"},
         {"angular_distance", "depth other_depth", "1", "arccos(cos)/pi between the stream at two depths"},
@@ -74,7 +74,8 @@ std::vector<ColumnSpec> all_columns() {
        cell_path + "last_layer_grad_norm"},
       {"lr", on_step, "1", "learning rate", cell_path + "lr"},
       {"diverged_at", on_cell, "1",
-       "first step whose loss or gradient is not finite, or from which on the loss stays above that of step 1",
+       "first step whose loss or gradient is not finite, or from which on the loss stays above that of step 1 for 20 "
+       "steps or more and to the end; 2 if it was never below and the last 20 are 5 % above",
        cell_path + "diverged_at"},
       {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps", cell_path + "final_loss"},
       {"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known", "loss_floor"},
@@ -157,14 +158,6 @@ class RecordWriter {
   Columns::Row row_;
 };
 
-double final_loss(const Values& loss, int steps) {
-  const auto last = static_cast<std::size_t>(std::max(1, steps / 10));
-  if (loss.size() < static_cast<std::size_t>(steps)) return std::numeric_limits<double>::quiet_NaN();
-  double sum = 0.0;
-  for (std::size_t i = loss.size() - last; i < loss.size(); ++i) sum += loss[i];
-  return sum / static_cast<double>(last);
-}
-
 void put_cell(const TrainedCell& trained, const Columns::Row& row, const std::vector<int>& record_steps) {
   const CellHistory& h = trained.history;
   Values rates;
@@ -178,7 +171,7 @@ void put_cell(const TrainedCell& trained, const Columns::Row& row, const std::ve
   row.put("lr", rates);
   const std::optional<int> diverged = divergence_step(h);
   row.put("diverged_at", diverged ? Json(*diverged) : Json());
-  row.put("final_loss", final_loss(h.loss, trained.cell.train.steps));
+  row.put("final_loss", mean_of_last_tenth(h, trained.cell.train.steps));
   row.put("loss_spikes_olmo", olmo_spikes(h.loss).size());
   row.put("loss_spikes_robust", robust_spikes(h.loss).size());
   row.put("grad_norm_spikes_olmo", olmo_spikes(h.grad_norm).size());
@@ -242,7 +235,7 @@ std::string table(const TrainResult& result) {
     const RecordedValues& last_record = h.records.rbegin()->second;
     const std::optional<int> diverged = divergence_step(h);
     table.add({placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
-               fmt::format("{:.4f}", final_loss(h.loss, trained.cell.train.steps)),
+               fmt::format("{:.4f}", mean_of_last_tenth(h, trained.cell.train.steps)),
                fmt::format("{:.4f}", last(last_record, "validation_loss")),
                fmt::format("{:.4g}", last(first_record, "variance.x_out")),
                fmt::format("{:.4g}", last(last_record, "variance.x_out")),

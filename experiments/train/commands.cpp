@@ -36,6 +36,17 @@ void export_all(const std::string& folder, const Backend& ops, const TrainResult
   }
 }
 
+/// Before anything is trained: models are written last. Throws if the folder of one is there.
+void check_export(const std::string& folder, const TrainConfig& config, bool overwrite) {
+  if (overwrite) return;
+  for (const TrainCell& cell : cells_of(config)) {
+    const std::string model = folder + "/" + cell.name;
+    if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
+      throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+    }
+  }
+}
+
 ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   TrainConfig config = load(options, own.corpus);
   if (options.skip_finished && (own.fail_on_divergence || !own.dump.empty() || !own.models.empty())) {
@@ -46,6 +57,7 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   std::optional<Dump> dump;
   if (!own.dump.empty()) dump.emplace(config, own.dump, options.force);
+  if (!own.models.empty()) check_export(own.models, config, options.force);
   const Corpus corpus = corpus_of(config);
   const Resolved all = resolved(config, corpus);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
@@ -58,11 +70,11 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
       states = std::filesystem::path(progress.journal()->path()).replace_extension("states").string();
     }
     const KeptStates kept{
-        .folder = states, .identity = std::string(all.hashed["train"]["corpus"]) + program_sha256(), .on_first = [&] {
+        .folder = states, .identity = identity_of_runs(config, all), .on_first = [&] {
           resumable.emplace(
               options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(states)));
         }};
-    progress.begin("train", static_cast<int>(cells.size()) * config.train.steps);
+    progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
     result.stopped_early = until_stopped([&] {
       run_cells(*ops, cells, corpus, kept, progress,
                 [&](TrainedCell cell) { result.cells.push_back(std::move(cell)); });
@@ -80,8 +92,10 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
     if (!states.empty()) std::filesystem::remove_all(states);
     return code;
   };
-  return periscope::run_cells(options, train_need(config, omp_get_max_threads()), "train", config.run.out, all, run,
-                              publish_result);
+  return periscope::run_cells(
+      options,
+      train_need(config, static_cast<double>(config.placements.size()) * config.run.seeds, omp_get_max_threads()),
+      "train", config.run.out, all, run, publish_result);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "sim/measure/attention_entropy_probe.h"
 #include "sim/measure/model_reading.h"
+#include "sim/measure/signal_peaks.h"
 
 namespace periscope::train {
 namespace {
@@ -35,23 +36,20 @@ void add_growth(const std::vector<Growth>& growth, RecordedValues& values) {
   }
 }
 
-/// The largest |x| of every sublayer, and the largest entries of the stream at all depths, largest first.
-void add_extremes(const ModelReading& reading, std::size_t sublayers, RecordedValues& values) {
-  std::vector<double>& largest = values["largest"];
-  largest.assign(sublayers, 0.0);
-  for (const auto& [signal, maxima] : reading.inside_maxima) {
-    for (std::size_t l = 0; l < std::min(sublayers, maxima.size()); ++l) largest[l] = std::max(largest[l], maxima[l]);
-  }
+/// The largest |x| of every sublayer, and the largest entries of the stream at all depths, largest first. A NaN counts
+/// as infinite.
+void add_extremes(const ModelReading& reading, RecordedValues& values) {
+  values["largest"] = largest_by_sublayer(reading);
   struct Placed {
     double magnitude;
     std::size_t depth;
   };
   std::vector<Placed> all;
   for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
-    for (const Entry& entry : reading.extremes[depth].top) all.push_back({std::abs(entry.value), depth});
-    if (depth == 0 || reading.extremes[depth].top.empty()) continue;
-    double& in_sublayer = largest[depth - 1];
-    in_sublayer = std::max(in_sublayer, std::abs(reading.extremes[depth].top.front().value));
+    for (const Entry& entry : reading.extremes[depth].top) {
+      const double infinite = std::numeric_limits<double>::infinity();
+      all.push_back({std::isnan(entry.value) ? infinite : std::abs(entry.value), depth});
+    }
   }
   std::ranges::stable_sort(all, std::greater{}, &Placed::magnitude);
   all.resize(std::min<std::size_t>(all.size(), top_count));
@@ -119,7 +117,7 @@ RecordedValues Recorder::record(const ResidentWeights& weights) const {
   values["attention_entropy"] = entropy.entropies();
   add_curves(reading.reading.profile, values);
   add_growth(reading.growth, values);
-  add_extremes(reading, static_cast<std::size_t>(spec_.model.sublayers()), values);
+  add_extremes(reading, values);
   add_parameters(ops_, weights, spec_.model, values);
   return values;
 }

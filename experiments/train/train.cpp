@@ -27,10 +27,11 @@ std::string file_word(const std::string& label) {
   return word;
 }
 
-/// All that a cell's numbers depend on, apart from the corpus and the program.
+/// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
 std::string identity_of(const TrainCell& cell) {
   nlohmann::ordered_json json = resolved_json(cell.spec, true);
   json["train"] = section_json(train_section, cell.train);
+  json["train"].erase("corpus");
   json["seed"] = cell.seed;
   json["dtype"] = name_of(cell.dtype);
   return json_text(json);
@@ -57,22 +58,30 @@ class InOrder {
 
 }  // namespace
 
+std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved) {
+  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + program_sha256();
+}
+
 std::vector<TrainCell> cells_of(const TrainConfig& config) {
   std::vector<TrainCell> cells;
+  std::map<std::string, int> seen;
   for (const StackSpec& spec : config.stacks()) {
+    std::string word = file_word(placement_label(spec));
+    // Placements of one's own may differ in what a file's name does not show.
+    if (const int before = seen[word]++; before > 0) word += fmt::format("-{}", before + 1);
     for (int s = 0; s < config.run.seeds; ++s) {
       const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(s);
       cells.push_back({.spec = spec,
                        .train = config.train,
                        .seed = seed,
                        .dtype = config.run.dtype,
-                       .name = fmt::format("{}-seed{}", file_word(placement_label(spec)), seed)});
+                       .name = fmt::format("{}-seed{}", word, seed)});
     }
   }
   return cells;
 }
 
-Need train_need(const TrainConfig& config, int threads) {
+Need train_need(const TrainConfig& config, double cells, int threads) {
   const StackSpec spec = config.stacks().front();
   double parameters = 0.0;
   for (const ParameterId& id : trained_parameters(spec)) {
@@ -80,12 +89,13 @@ Need train_need(const TrainConfig& config, int threads) {
     const WeightShape shape = shape_of(spec.model, id.weight);
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
-  const double cells = static_cast<double>(config.placements.size()) * config.run.seeds;
   const double at_once = cells < threads ? 1.0 : threads;
   const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
   Need one = pass_need(spec.model, tokens, config.run.dtype, true, threads, MatrixMemory::drawn_in_products,
                        std::numeric_limits<double>::infinity());
-  constexpr double copies = 5.0;  // the weights, their gradients, two running means, and one that is being written
+  // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
+  const double copies =
+      4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
   one.operations *= 0.75;  // nothing is computed again
   Need all = one.times(at_once);

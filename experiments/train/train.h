@@ -32,14 +32,17 @@ struct KeptStates {
   bool forgets_weights = false;
 };
 
+/// What all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the program.
+[[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved);
+
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
 void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus, const KeptStates& states,
                Progress& progress, const std::function<void(TrainedCell)>& use);
 
-/// Weights, gradients and what the optimizer remembers, the signals of a micro-batch, of all cells that run at one
-/// time.
-[[nodiscard]] Need train_need(const TrainConfig& config, int threads);
+/// Weights, gradients and what the optimizer remembers, the signals of a micro-batch, of all of so many cells that run
+/// at one time.
+[[nodiscard]] Need train_need(const TrainConfig& config, double cells, int threads);
 
 [[nodiscard]] std::string table(const TrainResult& result);
 [[nodiscard]] const Schema& schema();

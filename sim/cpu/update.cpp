@@ -14,8 +14,9 @@ void adamw(AdamState& state, const T* gradient, const AdamRule& rule) {
   const double steps = static_cast<double>(rule.step);
   const T beta1 = static_cast<T>(rule.beta1);
   const T beta2 = static_cast<T>(rule.beta2);
-  const T new_mean = static_cast<T>((1.0 - rule.beta1) * rule.gradient_scale);
-  const T new_square = static_cast<T>((1.0 - rule.beta2) * rule.gradient_scale * rule.gradient_scale);
+  const T new_mean = static_cast<T>(1.0 - rule.beta1);
+  const T new_square = static_cast<T>(1.0 - rule.beta2);
+  const T scale = static_cast<T>(rule.gradient_scale);
   const T keep = static_cast<T>(1.0 - rule.decay);
   const T rate = static_cast<T>(rule.rate / (1.0 - std::pow(rule.beta1, steps)));
   const T root_scale = static_cast<T>(1.0 / std::sqrt(1.0 - std::pow(rule.beta2, steps)));
@@ -25,8 +26,8 @@ void adamw(AdamState& state, const T* gradient, const AdamRule& rule) {
     Row<T> m(mean + first, count);
     Row<T> v(square + first, count);
     Row<T> p(parameter + first, count);
-    m = beta1 * m + new_mean * g;
-    v = beta2 * v + new_square * g.square();
+    m = beta1 * m + new_mean * (scale * g);
+    v = beta2 * v + new_square * (scale * g).square();  // scaled first: g² may be beyond the type
     p = keep * p - rate * m / (root_scale * v.sqrt() + eps);
   });
 }

@@ -14,9 +14,9 @@ struct AdamStep {
   T* mean;
   T* square;
   const T* gradient;
-  Computed<T> beta1, beta2, new_mean, new_square, keep, rate, root_scale, eps;
+  Computed<T> beta1, beta2, new_mean, new_square, scale, keep, rate, root_scale, eps;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const Computed<T> g = widen(gradient[i]);
+    const Computed<T> g = scale * widen(gradient[i]);
     const Computed<T> m = beta1 * widen(mean[i]) + new_mean * g;
     const Computed<T> v = beta2 * widen(square[i]) + new_square * g * g;
     mean[i] = narrow<T>(m);
@@ -40,8 +40,9 @@ void CudaBackend::do_adamw(AdamState& state, const Tensor& gradient, const AdamR
                          .gradient = data<T>(gradient),
                          .beta1 = wide(rule.beta1),
                          .beta2 = wide(rule.beta2),
-                         .new_mean = wide((1.0 - rule.beta1) * rule.gradient_scale),
-                         .new_square = wide((1.0 - rule.beta2) * rule.gradient_scale * rule.gradient_scale),
+                         .new_mean = wide(1.0 - rule.beta1),
+                         .new_square = wide(1.0 - rule.beta2),
+                         .scale = wide(rule.gradient_scale),
                          .keep = wide(1.0 - rule.decay),
                          .rate = wide(rule.rate / (1.0 - std::pow(rule.beta1, steps))),
                          .root_scale = wide(1.0 / std::sqrt(1.0 - std::pow(rule.beta2, steps))),

@@ -19,7 +19,8 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
     case Signal::mixed:
     case Signal::gate:
     case Signal::up:
-    case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
+    case Signal::hidden:
+    case Signal::sum: return note(at, x, {.top_magnitudes = 1});
     default: return;
   }
 }

@@ -21,8 +21,8 @@ struct StreamExtremes {
 /// The extremes of one forward pass.
 struct Extremes {
   std::vector<StreamExtremes> depths;  ///< of the stream at depths 0 … 2L
-  std::map<Signal, std::vector<double>>
-      inside;  ///< the largest |x| inside modules by sublayer, NaN where there is none
+  /// The largest |x| inside modules, and of what norms C read, by sublayer; NaN where there is none.
+  std::map<Signal, std::vector<double>> inside;
 };
 
 /// Records Extremes; its numbers stay on the device until the pass is over.

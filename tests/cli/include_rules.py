@@ -21,7 +21,7 @@ ALLOWED = {
     "sim/model": {"sim/numerics", "sim/spec", "sim/random", "sim/core"},
     "sim/measure": {"sim/numerics", "sim/spec", "sim/random", "sim/core", "sim/model"},
     "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
-    "sim/train": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model", "sim/measure", "sim/checkpoint"},
+    "sim/train": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
     "theory": {"sim/numerics", "sim/spec"},
     "experiments": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
                     "sim/measure", "sim/checkpoint", "sim/train", "theory"},

@@ -55,5 +55,21 @@ TEST_CASE("a loss that stays above the first one for twenty steps and to the end
   CHECK(train::divergence_step(history_of(twice)) == 43);
 }
 
+TEST_CASE("a run that never learned diverged if its last twenty losses are 5 % above the first one on average") {
+  const auto stays = [](double after, std::size_t steps) {
+    std::vector<double> loss(steps, after);
+    loss.front() = 3.0;
+    return train::divergence_step(history_of(loss));
+  };
+  CHECK(stays(3.0 * 1.0501, 40) == 2);
+  CHECK(stays(3.0 * 1.0499, 40) == std::nullopt);
+  CHECK(stays(3.0 * 1.2, 20) == 2);
+  CHECK(stays(3.0 * 1.2, 19) == std::nullopt);
+  std::vector<double> late(60, 3.1);
+  late.front() = 3.0;
+  late.insert(late.end(), 20, 3.2);  // the average is of the last twenty alone
+  CHECK(train::divergence_step(history_of(late)) == 2);
+}
+
 }  // namespace
 }  // namespace periscope::testing

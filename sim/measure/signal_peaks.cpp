@@ -1,0 +1,54 @@
+#include "sim/measure/signal_peaks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace periscope {
+
+std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
+  std::vector<SignalPeaks> all;
+  const auto add_signal = [&](Signal signal) {
+    const Curve* curve = reading.reading.profile.find(Statistic::maximum, signal);
+    if (curve != nullptr) all.push_back({signal, curve->value});
+  };
+  add_signal(Signal::x_in);
+  add_signal(Signal::A_out);
+  for (const auto& [place, values] : reading.inside_maxima) all.push_back({place, values});
+  for (const Signal signal : {Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) add_signal(signal);
+  return all;
+}
+
+// A NaN counts as infinite inside a module (top_magnitudes). The maximum of a stream signal with a NaN is NaN, but what
+// caused it inside a module counts as infinite, so the margin is 0 either way.
+Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest) {
+  Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
+  for (const SignalPeaks& signal : peaks) {
+    for (std::size_t i = 0; i < signal.values.size(); ++i) {
+      const double margin = largest / signal.values[i];
+      if (margin < smallest.value) smallest = {margin, signal.name(), static_cast<int>(i)};
+    }
+  }
+  return smallest;
+}
+
+std::vector<double> largest_by_sublayer(const ModelReading& reading) {
+  std::vector<double> largest(reading.growth.size(), 0.0);
+  const auto raise = [&](std::size_t sublayer, double value) {
+    largest[sublayer] = std::max(largest[sublayer], value);
+  };
+  for (const SignalPeaks& peaks : signal_peaks(reading)) {
+    for (std::size_t i = 0; i < peaks.values.size(); ++i) {
+      const std::size_t sublayer = peaks.is_by_depth() && i > 0 ? i - 1 : i;
+      if (!std::isnan(peaks.values[i])) raise(sublayer, peaks.values[i]);
+    }
+  }
+  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
+    for (const Entry& entry : reading.extremes[depth].top) {
+      if (std::isnan(entry.value)) raise(std::max<std::size_t>(depth, 1) - 1, std::numeric_limits<double>::infinity());
+    }
+  }
+  return largest;
+}
+
+}  // namespace periscope

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/measure/model_reading.h"
+
+namespace periscope {
+
+/// The largest |x| of a signal over all tokens and features.
+struct SignalPeaks {
+  Signal signal;
+  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
+
+  [[nodiscard]] std::string name() const { return std::string(name_of(signal)); }
+  /// Whether values are by depth.
+  [[nodiscard]] bool is_by_depth() const { return signal == Signal::x_out || signal == Signal::r_out; }
+};
+
+/// Of every signal, in the order of the dataflow.
+[[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
+
+/// A format's largest number over the largest |x| of all signals, and where that is.
+struct Margin {
+  double value;
+  std::string signal;
+  int index;  ///< as in SignalPeaks
+};
+[[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
+
+/// The largest |x| of all signals of every sublayer [2L]; what enters the stack counts for the first one. Infinite
+/// where a number of the stream is NaN; inside modules a NaN counts as infinite already.
+[[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
+
+}  // namespace periscope

@@ -1,0 +1,66 @@
+"""train --export: what is written computes what was trained. Usage: trained_models.py BINARY"""
+
+import unittest
+
+from periscope_process import contents, run, run_json
+from small_training import TrainTest, sets
+
+TOKENS = 8
+TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."
+LAYOUTS = {"llama": ("pre", "none"), "qwen3": ("pre", "head"), "gemma2": ("peri", "none"), "gemma3": ("peri", "head"),
+           "olmo2": ("b-only", "full")}
+
+
+class TrainedModels(TrainTest):
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(len(TEXT), 90)  # so that the validation part, a tenth, is one window
+        self.corpus = self.folder / "corpus"
+        self.corpus.write_bytes(TEXT)
+
+    def test_probe_of_an_export_sees_what_the_recorder_saw(self):
+        """The stream at every depth, on the one held-out window: every weight, gain and rule counts in it."""
+        ids = ",".join(str(byte) for byte in TEXT[-TOKENS - 1:-1])
+        for layout, (placement, qk_norm) in LAYOUTS.items():
+            with self.subTest(layout=layout):
+                models = self.folder / layout
+                cell, = self.cells("--corpus", self.corpus, "--export", models, "--dtype", "f64",
+                                   *sets("model.vocab=256", f"model.placement={placement}", f"model.qk_norm={qk_norm}",
+                                         f"input.tokens={TOKENS}", "train.lr=0.02", "train.record_sequences=1"))
+                model = models / f"{placement}-seed0"
+                probed, code = run_json("probe", model, "--tokens", ids, "--quiet", "--dtype", "f64")
+                self.assertEqual(code, 0)
+                self.assertEqual(probed["family"], layout)
+                for statistic in ("second_moment", "maximum"):
+                    seen = cell["records"][-1][statistic]["measured"]
+                    found = probed[statistic]["measured"]
+                    self.assertEqual(len(found), len(seen))
+                    for a, b in zip(found, seen):
+                        self.assertAlmostEqual(a / b, 1.0, delta=1e-10)
+
+    def test_other_placements_have_their_own_names(self):
+        done = run(*self.command("--quiet", "--export", self.folder / "models", *sets("model.placement=post")))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        config = (self.folder / "models" / "post-seed0" / "config.json").read_text()
+        self.assertIn('"model_type": "periscope"', config)
+
+    def test_a_model_that_is_there_is_refused_before_anything_is_trained(self):
+        models = self.folder / "models"
+        flags = ("--quiet", "--export", models, "--out", self.folder / "out")
+        self.assertEqual(run(*self.command(*flags)).returncode, 0)
+        before = contents(models / "pre-seed0")
+        done = run(*self.command(*flags))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("pre-seed0 is there already; --force", done.stderr)
+        self.assertEqual(contents(models / "pre-seed0"), before)
+
+    def test_placements_of_ones_own_have_folders_of_their_own(self):
+        models = self.folder / "models"
+        tables = sets("model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]")
+        done = run(*self.command("--quiet", "--export", models, *tables))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(list(models.iterdir())), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
