@@ -19,8 +19,10 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
     case Signal::mixed:
     case Signal::gate:
     case Signal::up:
-    case Signal::hidden:
-    case Signal::sum: return note(at, x, {.top_magnitudes = 1});
+    case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
+    case Signal::sum:  // without norm C it is x_out
+      if (context_.model.rule(at.sublayer).norm_c) note(at, x, {.top_magnitudes = 1});
+      return;
     default: return;
   }
 }

@@ -1,0 +1,67 @@
+#include "sim/measure/signal_peaks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+#include "tests/support/targets.h"
+
+namespace periscope::testing {
+namespace {
+
+std::vector<int> ids_of(const StackSpec& spec) {
+  std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    ids[t] = static_cast<int>(t % static_cast<std::size_t>(spec.model.vocab));
+  return ids;
+}
+
+/// A pass over a stack whose W_down is `factor` times its random weights.
+ModelReading reading_of(StackSpec spec, double factor) {
+  spec.init.down_factor = factor;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights, 1};
+  return read_model(context, {.ids = ids_of(spec), .labels = ids_of(spec)});
+}
+
+TEST_CASE("the largest number of a sublayer is over all of its signals, those that norms hide too") {
+  for (const char* placement : {"peri", "post", "b-only"}) {
+    const StackSpec spec = placed(tiny_stack(), placement);
+    const std::vector<double> one = largest_by_sublayer(reading_of(spec, 1.0));
+    const ModelReading reading = reading_of(spec, 1e6);
+    const std::vector<double> found = largest_by_sublayer(reading);
+    REQUIRE(found.size() == static_cast<std::size_t>(spec.model.sublayers()));
+    INFO(std::string(placement));
+    for (std::size_t l = 1; l < found.size(); l += 2) CHECK(found[l] > 1e4 * one[l]);  // what W_down puts out
+    double most = 0.0;
+    for (const SignalPeaks& peaks : signal_peaks(reading))
+      for (const double value : peaks.values) most = std::max(most, std::isnan(value) ? 0.0 : value);
+    CHECK(std::ranges::max(found) == most);
+    CHECK(smallest_margin(signal_peaks(reading), 65504.0).value == 65504.0 / most);
+  }
+}
+
+TEST_CASE("signals are in the order of the dataflow, what norm C reads among them only where there is one") {
+  const auto has_sum = [](const char* placement) {
+    return std::ranges::any_of(signal_peaks(reading_of(placed(tiny_stack(), placement), 1.0)),
+                               [](const SignalPeaks& p) { return p.signal == Signal::sum; });
+  };
+  CHECK(has_sum("post"));
+  CHECK_FALSE(has_sum("pre"));
+  const auto peaks = signal_peaks(reading_of(placed(tiny_stack(), "post"), 1.0));
+  CHECK(std::ranges::is_sorted(peaks, {}, &SignalPeaks::signal));
+}
+
+TEST_CASE("a NaN in the stream counts as infinite") {
+  ModelReading reading = reading_of(placed(tiny_stack(), "pre"), 1.0);
+  reading.extremes[2].top.front().value = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> largest = largest_by_sublayer(reading);
+  CHECK(std::isinf(largest[1]));
+  CHECK(std::isfinite(largest[0]));
+}
+
+}  // namespace
+}  // namespace periscope::testing
