@@ -54,7 +54,7 @@ ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) 
         resumable.emplace(
             options.quiet ? "" : fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
       }};
-  return periscope::run_cells(
+  return run_cells(
       options, reproduce_need(config, omp_get_max_threads()), "reproduce", config.run.out, all,
       [&](Progress& progress) { return run(config, corpus, kept, progress); },
       [&](const ReproduceResult& result) {
@@ -70,11 +70,10 @@ void add_commands(CLI::App& app, int& code) {
   CLI::App* command = add_skipping_command(app, code, "reproduce",
                                            "Train what the paper's figures show, at proxy scale; test its claims",
                                            [=](const CommonOptions& options) { return run_reproduce(options, *own); });
+  std::string names;
+  for (const Exhibit& exhibit : exhibits()) names += (names.empty() ? "" : ", ") + std::string(exhibit.name);
   command
-      ->add_option(
-          "--figure", own->figures,
-          "A figure or table: 1, 3, 4, 5, 7, 8, 9, 10, 11, 16, 17, 19, 20, 32, 35, table5, warmup, growth; may "
-          "be repeated; default: all")
+      ->add_option("--figure", own->figures, fmt::format("A figure or table: {}; may be repeated; default: all", names))
       ->allow_extra_args(false);
   command->add_option("--corpus", own->corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus");
   command->add_flag("--quick", own->quick, "Fewer and shorter runs: what is not in it is reported as not run");

@@ -83,7 +83,7 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::
   };
   std::size_t next = 0;
   result.stopped_early = until_stopped([&] {
-    train::run_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
+    train::train_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
       result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
     });
     for (const Group& group : groups) {

@@ -76,8 +76,8 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
         }};
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
     result.stopped_early = until_stopped([&] {
-      run_cells(*ops, cells, corpus, kept, progress,
-                [&](TrainedCell cell) { result.cells.push_back(std::move(cell)); });
+      train_cells(*ops, cells, corpus, kept, progress,
+                  [&](TrainedCell cell) { result.cells.push_back(std::move(cell)); });
     });
     return result;
   };
@@ -92,10 +92,13 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
     if (!states.empty()) std::filesystem::remove_all(states);
     return code;
   };
-  return periscope::run_cells(
-      options,
-      train_need(config, static_cast<double>(config.placements.size()) * config.run.seeds, omp_get_max_threads()),
-      "train", config.run.out, all, run, publish_result);
+  Need need =
+      train_need(config, static_cast<double>(config.placements.size()) * config.run.seeds, omp_get_max_threads());
+  if (dump) {  // writes all batches at once
+    const double tokens = static_cast<double>(config.train.batch) * (config.base.input.tokens + 1);
+    need.add(sizeof(int) * tokens * config.train.steps, "train.steps");
+  }
+  return run_cells(options, need, "train", config.run.out, all, run, publish_result);
 }
 
 }  // namespace

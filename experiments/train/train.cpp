@@ -105,8 +105,8 @@ Need train_need(const TrainConfig& config, double cells, int threads) {
   return all;
 }
 
-void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus, const KeptStates& states,
-               Progress& progress, const std::function<void(TrainedCell)>& use) {
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
   InOrder results(use);
   bool told = false;

@@ -37,8 +37,8 @@ struct KeptStates {
 
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
-void run_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus, const KeptStates& states,
-               Progress& progress, const std::function<void(TrainedCell)>& use);
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use);
 
 /// Weights, gradients and what the optimizer remembers, the signals of a micro-batch, of all of so many cells that run
 /// at one time.
