@@ -20,7 +20,7 @@ void Progress::begin(const std::string& what, std::int64_t steps) {
   clear();
   what_ = what;
   steps_ = steps;
-  done_ = 0;
+  done_ = kept_ = 0;
   label_.clear();
   next_line_ = 0;
   start_ = last_draw_ = Clock::now();
@@ -32,6 +32,11 @@ void Progress::step(const std::string& label, int count) {
   if (!quiet_) draw(label, 0.0);
 }
 
+void Progress::kept(const std::string& label, int count) {
+  kept_ += count;
+  step(label, count);
+}
+
 void Progress::part(double share) {
   if (!quiet_ && steps_ > 0) draw(label_, share);
 }
@@ -40,21 +45,22 @@ void Progress::draw(const std::string& label, double share) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double done = static_cast<double>(done_) + share;
-  const double rate = done / elapsed;
+  const double fresh = done - static_cast<double>(kept_);
+  const double rate = fresh / elapsed;
   const double left = (static_cast<double>(steps_) - done) / rate;
+  const std::string pace = fresh > 0.0 ? fmt::format(", {:.2g}/s, {:.0f} s left", rate, left) : "";
   const int digits = share > 0.0 ? 2 : 0;
   if (terminal_) {
     if (now - last_draw_ < std::chrono::milliseconds(100) && done_ < steps_) return;
     last_draw_ = now;
     constexpr int width = 24;
     const int filled = static_cast<int>(width * done / static_cast<double>(steps_));
-    print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {:.{}f}/{}  {:.2g}/s  {:.0f} s left  {}", what_, "", filled,
-                              "", width - filled, done, digits, steps_, rate, left, label));
+    print_message(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {:.{}f}/{}{}  {}", what_, "", filled, "", width - filled,
+                              done, digits, steps_, pace, label));
   } else if (const int tenth = static_cast<int>(10.0 * done / static_cast<double>(steps_)); tenth >= next_line_) {
     next_line_ = tenth + 1;
     const std::string of = label.empty() ? "" : fmt::format(" ({})", label);
-    print_message(
-        fmt::format("{}: {:.{}f}/{}{}, {:.2g}/s, {:.0f} s left\n", what_, done, digits, steps_, of, rate, left));
+    print_message(fmt::format("{}: {:.{}f}/{}{}{}\n", what_, done, digits, steps_, of, pace));
   }
 }
 

@@ -41,6 +41,8 @@ class Progress {
   void begin(const std::string& what, std::int64_t steps);
   /// `count` steps are done; `label` says what they belonged to.
   void step(const std::string& label, int count = 1);
+  /// `count` steps had been done by an earlier run: they are behind, but say nothing about the rate.
+  void kept(const std::string& label, int count);
   /// This share of the next step is done, for steps that take long. One thread at a time.
   void part(double share);
 
@@ -65,7 +67,8 @@ class Progress {
   std::string what_;
   std::int64_t steps_ = 0;
   std::int64_t done_ = 0;
-  std::string label_;  // of the step that was done last
+  std::int64_t kept_ = 0;  // of done_
+  std::string label_;      // of the step that was done last
   int next_line_ = 0;
   Clock::time_point start_, last_draw_;
 };

@@ -56,10 +56,6 @@ bool is_over(const TrainCell& cell, int steps, const CellHistory& history) {
   return steps >= cell.train.steps || !history.is_finite();
 }
 
-void tell_steps(const CellCallbacks& callbacks, int steps) {
-  for (int step = 0; step < steps && callbacks.on_step; ++step) callbacks.on_step();
-}
-
 }  // namespace
 
 TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus, const StateFile* state,
@@ -69,7 +65,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
   if (auto kept = state != nullptr ? state->read(ops, trainer.state()) : std::nullopt) {
     if (callbacks.on_state) callbacks.on_state();
     history = std::move(kept->history);
-    tell_steps(callbacks, kept->state.steps);
+    if (callbacks.on_kept) callbacks.on_kept(kept->state.steps);
     if (is_over(cell, kept->state.steps, history)) {
       return {.cell = cell, .history = std::move(history), .parameters = std::move(kept->state.parameters)};
     }

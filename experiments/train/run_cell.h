@@ -9,9 +9,10 @@ namespace periscope::train {
 
 /// Whom a run tells what it does, and asks. Any may be empty.
 struct CellCallbacks {
-  std::function<bool()> stop_requested;  ///< whether to stop early
-  std::function<void()> on_step;         ///< a step was done, or read from the state file
-  std::function<void()> on_state;        ///< there is a state from which the run can go on
+  std::function<bool()> stop_requested;    ///< whether to stop early
+  std::function<void()> on_step;           ///< a step was done
+  std::function<void(int steps)> on_kept;  ///< so many steps were read from the state file
+  std::function<void()> on_state;          ///< there is a state from which the run can go on
   /// Adds to the last record of a run that came to its end what is to be known of the trained weights.
   std::function<void(const ResidentWeights&, RecordedValues&)> at_end = {};
   bool forgets_weights = false;  ///< the state of a run that is over, and its result, have no parameters

@@ -123,6 +123,11 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                                   const std::lock_guard lock(mutex);
                                   progress.step(cell.name);
                                 },
+                            .on_kept =
+                                [&](int steps) {
+                                  const std::lock_guard lock(mutex);
+                                  progress.kept(cell.name, steps);
+                                },
                             .on_state =
                                 [&] {
                                   const std::lock_guard lock(mutex);

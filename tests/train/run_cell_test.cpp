@@ -52,14 +52,17 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
     for (int stops = 0;; ++stops) {
       REQUIRE(stops < 20);
       int told = 0;
+      int read = 0;
       int kept = 0;
       int asked = 0;
       const CellCallbacks callbacks{.stop_requested = [&] { return ++asked > 1 + stops % 3; },
                                     .on_step = [&] { ++told; },
+                                    .on_kept = [&](int steps) { read += steps; },
                                     .on_state = [&] { ++kept; }};
       try {
         const TrainedCell trained = train::run_cell(ops, cell, synthetic_language(), &state, callbacks);
-        CHECK(told == 12);
+        CHECK(told + read == 12);
+        CHECK(read > 0);
         CHECK(stops >= 5);
         check_same_run(ops, trained, whole);
         break;
@@ -68,7 +71,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
       }
     }
     // What is finished is read, not computed.
-    const CellCallbacks never{.stop_requested = [] { return true; }, .on_step = {}, .on_state = {}};
+    const CellCallbacks never{.stop_requested = [] { return true; }, .on_step = {}, .on_kept = {}, .on_state = {}};
     check_same_run(ops, train::run_cell(ops, cell, synthetic_language(), &state, never), whole);
   }
 }
