@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -36,15 +37,28 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   }
 }
 
-/// y = φ'(x).
+/// How many elements the ops that need a second pass take at a time.
+constexpr Index in_cache = 1024;
+
+/// y = φ'(x) of silu; y may be x's memory, so the exponentials go elsewhere.
+template <class T>
+void silu_derivative_chunk(const ConstRow<T>& x, Row<T>& y) {
+  T exponentials[in_cache];
+  for (Index i = 0; i < x.size(); i += in_cache) {
+    const Index count = std::min(in_cache, x.size() - i);
+    const ConstRow<T> at(x.data() + i, count);
+    Row<T> e(exponentials, count);
+    e = (-at).exp();
+    Row<T>(y.data() + i, count) = silu_derivative<T>(at, e, T(1) / (T(1) + e));
+  }
+}
+
+/// y = φ'(x); y may be x's memory.
 template <class T>
 void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu: y = x.unaryExpr([](T v) { return v <= T(0) ? T(0) : T(1); }); return;
-    case Activation::silu:
-      y = (-x).exp();
-      y = silu_derivative<T>(x, y, T(1) / (T(1) + y));
-      return;
+    case Activation::silu: silu_derivative_chunk<T>(x, y); return;
     case Activation::gelu:
       y = x.unaryExpr([](T v) {
         constexpr T peak = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
@@ -110,7 +124,6 @@ void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index si
 /// those of the two ops alone.
 template <class T>
 void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
-  constexpr Index in_cache = 1024;
   const auto chunk = [&](Index first, Index count) {
     const ConstRow<T> x(gate + first, count);
     const ConstRow<T> d(dy + first, count);

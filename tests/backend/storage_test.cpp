@@ -116,24 +116,44 @@ TEST_CASE("tensors return their buffers to the process's pool, and get them back
   CHECK(elements<double>(z) == memory);
 }
 
+using NamedOps = std::vector<std::pair<std::string, std::function<Tensor(Tensor)>>>;
+
+/// Every op of an activation that takes x [3, 4] by value, for every activation.
+NamedOps activations(const Backend& ops, const Tensor& y) {
+  constexpr std::pair<Activation, const char*> kinds[] = {{Activation::relu, "relu"},
+                                                          {Activation::gelu, "gelu"},
+                                                          {Activation::silu, "silu"},
+                                                          {Activation::gelu_tanh, "gelu_tanh"}};
+  NamedOps all;
+  for (const auto& kind_and_name : kinds) {
+    const Activation kind = kind_and_name.first;
+    const std::string name = kind_and_name.second;
+    all.emplace_back(name, [&ops, kind](Tensor x) { return ops.activate(kind, std::move(x)); });
+    all.emplace_back(name + " backward",
+                     [&ops, kind, y](Tensor x) { return ops.activate_backward(kind, std::move(x), y); });
+    all.emplace_back(name + " gated", [&ops, kind, y](Tensor x) { return ops.gated(kind, std::move(x), y); });
+  }
+  return all;
+}
+
 /// Elementwise ops that take x [3, 4] by value, with whatever else they need.
-std::vector<std::pair<std::string, std::function<Tensor(Tensor)>>> elementwise_ops(const Target& target) {
+NamedOps elementwise_ops(const Target& target) {
   const Backend& ops = *target.backend;
   const Tensor y = normal_twin(target, 3, 4, 2).here;
   const Tensor row = normal_twin(target, 1, 4, 3).here;
-  return {
+  NamedOps all{
       {"axpby, first", [&ops, y](Tensor x) { return ops.axpby(0.3, std::move(x), 0.7, y); }},
       {"axpby, second", [&ops, y](Tensor x) { return ops.axpby(0.3, y, 0.7, std::move(x)); }},
       {"scale", [&ops](Tensor x) { return ops.scale(0.3, std::move(x)); }},
       {"multiply, first", [&ops, y](Tensor x) { return ops.multiply(std::move(x), y); }},
       {"multiply, second", [&ops, y](Tensor x) { return ops.multiply(y, std::move(x)); }},
       {"add_row", [&ops, row](Tensor x) { return ops.add_row(std::move(x), row); }},
-      {"activate", [&ops](Tensor x) { return ops.activate(Activation::gelu_tanh, std::move(x)); }},
-      {"activate_backward", [&ops, y](Tensor x) { return ops.activate_backward(Activation::gelu, std::move(x), y); }},
-      {"gated", [&ops, y](Tensor x) { return ops.gated(Activation::silu, std::move(x), y); }},
+      {"replace_rows", [&ops, row](Tensor x) { return ops.replace_rows(std::move(x), 1, row); }},
       {"soft_cap", [&ops](Tensor x) { return ops.soft_cap(1.5, std::move(x)); }},
       {"soft_cap_backward", [&ops, y](Tensor x) { return ops.soft_cap_backward(1.5, std::move(x), y); }},
   };
+  for (auto& op : activations(ops, y)) all.push_back(std::move(op));
+  return all;
 }
 
 TEST_CASE("an elementwise op writes into an input that nobody else holds, and never into a shared one") {
