@@ -28,23 +28,35 @@ void for_all(const Gradients& a, const Gradients& b, const Body& body) {
   body("loss", std::vector<double>{a.loss}, std::vector<double>{b.loss});
 }
 
+void check_against_reference(const std::string& name, StackSpec spec) {
+  spec.input.kind = InputKind::tokens;
+  const LossProblem problem = loss_problem(spec, 7);
+  const Gradients expected = gradients_of(truth_target(), problem);
+  for (const Target& target : targets()) {
+    const Gradients actual = gradients_of(target, problem);
+    // every sublayer is passed forward and back, and rounding the parameters comes on top
+    const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
+    for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
+      check_close_to_scale(target.name() + " " + name + ", " + what, a, b, relative);
+    });
+  }
+}
+
 TEST_CASE("every backend's gradients are the reference's, in every placement") {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
     spec.model.qk_norm = QkNorm::head;
     spec.model.norm = NormKind::layer;
-    spec.input.kind = InputKind::tokens;
     spec.model.embedding_norm = true;
-    const LossProblem problem = loss_problem(spec, 7);
-    const Gradients expected = gradients_of(truth_target(), problem);
-    for (const Target& target : targets()) {
-      const Gradients actual = gradients_of(target, problem);
-      // every sublayer is passed forward and back, and rounding the parameters comes on top
-      const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
-      for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
-        check_close_to_scale(target.name() + " " + std::string(placement.name) + ", " + what, a, b, relative);
-      });
-    }
+    check_against_reference(std::string(placement.name), spec);
+  }
+}
+
+TEST_CASE("every backend's gradients are the reference's, in every MLP") {
+  for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
+    StackSpec spec = placed(tiny_stack(), "pre");
+    spec.model.mlp = static_cast<MlpKind>(kind);
+    check_against_reference(std::string(mlp_kind_names[kind]), spec);
   }
 }
 
