@@ -25,7 +25,12 @@ TextTable::TextTable(const std::vector<std::string>& titles) {
   rows_.push_back(std::move(header));
 }
 
-void TextTable::add(std::vector<std::string> cells) { rows_.push_back({std::move(cells), false}); }
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    for (std::size_t at = cell.find("-nan"); at != std::string::npos; at = cell.find("-nan", at)) cell.erase(at, 1);
+  }
+  rows_.push_back({std::move(cells), false});
+}
 
 void TextTable::add_note(std::string first, std::string words) {
   rows_.push_back({{std::move(first), std::move(words)}, true});

@@ -11,7 +11,8 @@ namespace periscope {
 class TextTable {
  public:
   explicit TextTable(const std::vector<std::string>& titles);
-  /// Cells that are missing at the end stay empty. Cells may hold UTF-8, and colours as fmt writes them.
+  /// Cells that are missing at the end stay empty. Cells may hold UTF-8, and colours as fmt writes them. The sign of a
+  /// NaN says nothing and is left out.
   void add(std::vector<std::string> cells);
   /// A title of its own for one row: `words` begin in the second column and widen none.
   void add_note(std::string first, std::string words);
