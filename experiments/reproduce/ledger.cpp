@@ -80,7 +80,10 @@ void test_positive(Claim& claim) {
   if (claim.values.size() < 2 || !std::isfinite(claim.mean) || !(claim.standard_error > least)) {
     claim.verdict = ClaimVerdict::not_shown;
     claim.p = claim.seen = std::numeric_limits<double>::quiet_NaN();
-    claim.reason += claim.values.size() < 2 ? "too few seeds to tell a spread" : "no spread over seeds, or not finite";
+    if (!claim.reason.empty()) claim.reason += "; ";
+    claim.reason += claim.values.size() < 2      ? "too few seeds to tell a spread"
+                    : !std::isfinite(claim.mean) ? "a seed's value is not finite"
+                                                 : "no spread over seeds";
     return;
   }
   const boost::math::students_t law(static_cast<double>(claim.values.size() - 1));

@@ -31,7 +31,7 @@ std::vector<std::string> swept(const Ledger& ledger, const Sweep& sweep, const s
   std::vector<std::string> names;
   for (const auto& [rate, name] : found) names.push_back(name);
   // One rate is no sweep: it was not run.
-  return names.size() > 1 ? names : std::vector{placement + ", " + sweep.prefix};
+  return names.size() > 1 ? names : std::vector{fmt::format("{} at several rates{}", placement, sweep.words)};
 }
 
 template <class Runs>

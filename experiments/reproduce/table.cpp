@@ -40,7 +40,11 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       "each claim is one number that it says is positive, over {} seeds (twins): one-sided t test at 5 %; fails: the "
       "opposite is significant.\n",
       config.run.seeds);
-  if (not_run > 0) text += fmt::format("{} claims not run{}.\n", not_run, config.quick ? " in --quick" : "");
+  if (not_run > 0)
+    text += fmt::format("{} claims not run{}.\n", not_run,
+                        !config.figures.empty() ? ": they need the runs of other figures"
+                        : config.quick          ? " in --quick"
+                                                : "");
   return text;
 }
 

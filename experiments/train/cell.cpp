@@ -22,16 +22,15 @@ std::optional<int> divergence_step(const CellHistory& history) {
   for (std::size_t i = 0; i < loss.size(); ++i) {
     if (!std::isfinite(loss[i]) || !std::isfinite(history.grad_norm[i])) return static_cast<int>(i) + 1;
   }
-  constexpr std::ptrdiff_t enough = 20;
   const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
   const std::ptrdiff_t above = last_below - loss.rbegin();
-  if (above < enough) return std::nullopt;
-  if (last_below == loss.rend()) {
-    constexpr double worse = 1.05;
-    const double last = std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) / static_cast<double>(enough);
-    return last > worse * loss.front() ? std::optional(2) : std::nullopt;
-  }
-  return static_cast<int>(loss.size() - static_cast<std::size_t>(above)) + 1;
+  constexpr std::ptrdiff_t enough = 20;
+  constexpr double worse = 1.05;  // that luck in the first batch does not count
+  constexpr double lost = 10.0;
+  const bool stays_above =
+      above >= enough && std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) > worse * enough * loss.front();
+  if (!stays_above && !(above > 0 && loss.back() > lost * loss.front())) return std::nullopt;
+  return std::max(2, static_cast<int>(static_cast<std::ptrdiff_t>(loss.size()) - above) + 1);
 }
 
 double mean_of_last_tenth(const CellHistory& history, int steps) {

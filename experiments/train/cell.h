@@ -35,10 +35,9 @@ struct CellHistory {
   [[nodiscard]] bool is_finite() const;
 };
 
-/// The first step whose loss or gradient is not finite, or else the first step from which on the loss never again comes
-/// below that of step 1, if there are at least 20 such steps: what has been learned is lost for good. A run that never
-/// came below counts, from step 2 on, if its last 20 losses are above that of step 1 by 5 % on average: it has learned
-/// nothing and got worse. Nothing for any other run.
+/// The first step whose loss or gradient is not finite, or else the first step (2 or later) from which on the loss
+/// never again comes below that of step 1, if there are at least 20 such steps and the last 20 are above it by 5 % on
+/// average, or if the last loss is ten times as large: what was learned is lost for good. Nothing for any other run.
 [[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
 
 /// Mean loss of the last tenth of `steps`; NaN if the run ended before [nat].

@@ -74,8 +74,8 @@ std::vector<ColumnSpec> all_columns() {
        cell_path + "last_layer_grad_norm"},
       {"lr", on_step, "1", "learning rate", cell_path + "lr"},
       {"diverged_at", on_cell, "1",
-       "first step whose loss or gradient is not finite, or from which on the loss stays above that of step 1 for 20 "
-       "steps or more and to the end; 2 if it was never below and the last 20 are 5 % above",
+       "first step whose loss or gradient is not finite, or from which on (2 or later) the loss is never below that of "
+       "step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last loss of ten times it",
        cell_path + "diverged_at"},
       {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps", cell_path + "final_loss"},
       {"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known", "loss_floor"},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "experiments/command/cell_journal.h"
 #include "experiments/command/command.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/results/standard_streams.h"
@@ -14,6 +15,7 @@
 #include "experiments/train/export.h"
 #include "experiments/train/train.h"
 #include "sim/backends.h"
+#include "sim/files/folder_lock.h"
 #include "sim/spec/printable.h"
 
 namespace periscope::train {
@@ -27,24 +29,62 @@ struct TrainFlags {
   bool fail_on_divergence = false;
 };
 
-void export_all(const std::string& folder, const Backend& ops, const TrainResult& result,
-                const CommonOptions& options) {
-  for (const TrainedCell& trained : result.cells) {
-    const std::string model = folder + "/" + trained.cell.name;
-    const std::string layout = export_model(model, ops, trained, options.force);
-    if (!options.quiet) print_message(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+/// What a run writes besides its result: --dump and --export. Both places are tried before anything is trained.
+class Extras {
+ public:
+  /// `again`: this very run was writing these files when it ended, so they may be there. Throws ConfigError if a file
+  /// or a model is there otherwise, unless --force; and as FolderLock does.
+  Extras(const TrainFlags& own, const TrainConfig& config, const CommonOptions& options, bool again)
+      : options_(options), overwrite_(options.force || again) {
+    if (!own.dump.empty()) dump_.emplace(config, own.dump, overwrite_);
+    if (!own.models.empty()) models_.emplace(own.models);
+    for (const TrainCell& cell : models_ && !overwrite_ ? cells_of(config) : std::vector<TrainCell>()) {
+      const std::string model = path_of(cell);
+      if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
+        throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+      }
+    }
+  }
+  [[nodiscard]] bool empty() const { return !dump_ && !models_; }
+
+  void write(const Backend& ops, const TrainResult& result, const Corpus& corpus) {
+    if (dump_) dump_->write(ops, result.cells.front(), corpus);
+    for (std::size_t i = 0; models_ && i < result.cells.size(); ++i) {
+      const std::string model = path_of(result.cells[i].cell);
+      const std::string layout = export_model(model, ops, result.cells[i], overwrite_);
+      if (!options_.quiet) print_message(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string path_of(const TrainCell& cell) const { return models_->folder() + "/" + cell.name; }
+
+  const CommonOptions& options_;
+  bool overwrite_;
+  std::optional<Dump> dump_;
+  std::optional<FolderLock> models_;
+};
+
+/// Throws ConfigError if the folder that `flag` names is, or is in, what will be the result file.
+void check_apart(const char* flag, const std::string& folder, const std::string& out) {
+  if (folder.empty() || out.empty()) return;
+  const std::filesystem::path result = std::filesystem::weakly_canonical(std::filesystem::path(out) / "train.nc");
+  for (std::filesystem::path at = std::filesystem::weakly_canonical(folder); at.has_relative_path();
+       at = at.parent_path()) {
+    if (at == result) {
+      throw ConfigError(
+          fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
+    }
   }
 }
 
-/// Before anything is trained: models are written last. Throws if the folder of one is there.
-void check_export(const std::string& folder, const TrainConfig& config, bool overwrite) {
-  if (overwrite) return;
-  for (const TrainCell& cell : cells_of(config)) {
-    const std::string model = folder + "/" + cell.name;
-    if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
-      throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
-    }
+/// The states of runs go when all is written; what else is in their folder stays.
+void remove_states(const std::string& folder) {
+  if (folder.empty()) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") std::filesystem::remove(entry.path());
   }
+  if (std::filesystem::is_empty(folder)) std::filesystem::remove(folder);
 }
 
 ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
@@ -55,20 +95,22 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
         "code, and does not say what else was written");
   }
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
-  std::optional<Dump> dump;
-  if (!own.dump.empty()) dump.emplace(config, own.dump, options.force);
-  if (!own.models.empty()) check_export(own.models, config, options.force);
+  check_apart("--dump", own.dump, config.run.out);
+  check_apart("--export", own.models, config.run.out);
   const Corpus corpus = corpus_of(config);
   const Resolved all = resolved(config, corpus);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   std::string states;
   std::optional<Resumable> resumable;
+  CellJournal* journal = nullptr;
+  std::optional<Extras> extras;
+  const std::string writing = "dump and export have begun";
   const auto run = [&](Progress& progress) {
     TrainResult result{.cells = {}, .loss_floor = corpus.loss_floor(config.base.input.tokens), .stopped_early = false};
     const std::vector<TrainCell> cells = cells_of(config);
-    if (progress.journal() != nullptr) {
-      states = std::filesystem::path(progress.journal()->path()).replace_extension("states").string();
-    }
+    journal = progress.journal();
+    if (journal != nullptr) states = std::filesystem::path(journal->path()).replace_extension("states").string();
+    extras.emplace(own, config, options, journal != nullptr && journal->find(writing));
     const KeptStates kept{
         .folder = states, .identity = identity_of_runs(config, all), .on_first = [&] {
           resumable.emplace(
@@ -82,19 +124,19 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
     return result;
   };
   const auto publish_result = [&](const TrainResult& result) {
-    if (dump) dump->write(*ops, result.cells.front(), corpus);
-    if (!own.models.empty()) export_all(own.models, *ops, result, options);
     const bool diverged =
         std::ranges::any_of(result.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
     const ExitCode code =
         publish("train", options, config.run.out, columns(config, result, provenance(config, all)), table(result),
                 diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok);
-    if (!states.empty()) std::filesystem::remove_all(states);
+    if (journal != nullptr && !extras->empty() && !journal->find(writing)) journal->keep(writing, true);
+    extras->write(*ops, result, corpus);
+    remove_states(states);
     return code;
   };
   Need need =
       train_need(config, static_cast<double>(config.placements.size()) * config.run.seeds, omp_get_max_threads());
-  if (dump) {  // writes all batches at once
+  if (!own.dump.empty()) {  // writes all batches at once
     const double tokens = static_cast<double>(config.train.batch) * (config.base.input.tokens + 1);
     need.add(sizeof(int) * tokens * config.train.steps, "train.steps");
   }

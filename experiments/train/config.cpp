@@ -37,6 +37,9 @@ TrainConfig load(const CommonOptions& options, const std::string& corpus) {
   if (config.was_given("input.kind") && config.inputs != std::vector{InputKind::tokens}) {
     throw ConfigError("input.kind: expected \"tokens\", which training reads from train.corpus");
   }
+  if (!config.base.model.unembedding) {
+    throw ConfigError("model.unembedding = false: expected true, as training predicts tokens");
+  }
   config.inputs = {InputKind::tokens};
   config.base.input.kind = InputKind::tokens;
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 1;

@@ -120,7 +120,9 @@ void StateFile::write(const Backend& ops, const TrainingState& state, const Cell
 }
 
 std::optional<StateFile::Content> StateFile::read(const Backend& ops, const TrainingState& like) const {
-  if (!std::filesystem::exists(path_)) return std::nullopt;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
+  if (!std::filesystem::exists(status)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(status)) refuse_file(path_, "expected a regular file");
   const SafetensorsFile file(path_);
   const auto metadata = [&](const std::string& key) {
     const auto it = file.metadata().find(key);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/files/folder_lock.h"
 #include "sim/files/output_file.h"
 
 namespace periscope {
@@ -18,20 +19,13 @@ class OutputFolder {
   /// ConfigError if another process is writing into the folder, and if one of the files is there already unless
   /// `overwrite`; otherwise as OutputFile.
   OutputFolder(std::string folder, const std::vector<std::string>& names, bool overwrite);
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-  ~OutputFolder();
-
   /// The file of the i-th name.
   [[nodiscard]] OutputFile& file(std::size_t i) { return *files_.at(i); }
   /// Throws Error (run-time failure).
   void commit();
 
  private:
-  void lock();
-
-  std::string folder_;
-  int descriptor_;
+  FolderLock lock_;  // outlives the files, so that a folder without any goes too
   std::vector<std::unique_ptr<OutputFile>> files_;
 };
 

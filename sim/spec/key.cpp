@@ -25,7 +25,7 @@ std::string limits(const Range& range, std::string_view number) {
 
 /// "a whole number from 1 to 10000"
 std::string expected(const Range& range, bool whole, bool list) {
-  const bool finite = !whole && !std::isfinite(range.low);
+  const bool finite = !whole && !(std::isfinite(range.low) && std::isfinite(range.high));
   const std::string_view number = whole ? "whole number" : finite ? "finite number" : "number";
   if (list) return limits(range, fmt::format("a list of {}s", number));
   return (range.or_zero ? "0 (automatic) or " : "") + limits(range, fmt::format("a {}", number));

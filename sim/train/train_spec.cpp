@@ -28,7 +28,7 @@ constexpr Key<TrainSpec> train_keys[] = {
     {.name = "schedule", .field = word_field<&TrainSpec::schedule, schedule_names>(), .meaning = "after the warm-up: cosine down to lr/10, or constant"},
     {.name = "beta1", .field = &TrainSpec::beta1, .range = from_to(0, 0.999999), .meaning = "of adamw's mean gradient"},
     {.name = "beta2", .field = &TrainSpec::beta2, .range = from_to(0, 0.999999999), .meaning = "of adamw's mean square"},
-    {.name = "eps", .field = &TrainSpec::eps, .range = above(0), .meaning = "of adamw, added to the root of the mean square"},
+    {.name = "eps", .field = &TrainSpec::eps, .range = at_least(1e-37), .meaning = "of adamw, added to the root of the mean square"},
     {.name = "momentum", .field = &TrainSpec::momentum, .range = from_to(0, 0.999999), .meaning = "of sgd"},
     {.name = "weight_decay", .field = &TrainSpec::weight_decay, .range = at_least(0), .meaning = "times the step's rate, on matrices and tables"},
     {.name = "clip", .field = &TrainSpec::clip, .range = at_least(0), .meaning = "largest norm of all gradients together; 0: none"},

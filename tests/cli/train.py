@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import subprocess
+import time
 import unittest
 
-from periscope_process import contents, run, run_json
+from periscope_process import BINARY, contents, run, run_json
 from safetensors_file import read_safetensors
 from small_training import BATCH, LAYERS, ONE, SMALL, STEPS, TOKENS, VOCAB, WIDTH, TrainTest, sets
 
@@ -199,6 +201,34 @@ class Dumps(TrainTest):
         self.assertEqual(contents(self.folder / "dump"), before)
 
 
+    def test_places_that_cannot_be_are_refused_before_training(self):
+        out = self.folder / "out"
+        long = ("--quiet", *sets("train.steps=100000000"))
+        for flag in ("--dump", "--export"):
+            for place in (out / "train.nc", out / "train.nc" / "models"):
+                with self.subTest(flag=flag, place=place):
+                    self.refused(2, [flag, place, "the result file has that name"], *ONE, *long, flag, place, "--out", out)
+            (self.folder / "file").touch()
+            self.refused(2, [self.folder / "file", "expected a folder"], *ONE, *long, flag, self.folder / "file")
+        self.refused(2, ["model.unembedding = false", "expected true"], *ONE, *long, *sets("model.unembedding=false"))
+        self.assertFalse(out.exists())
+
+    def test_one_writer_of_models_at_a_time(self):
+        models = self.folder / "models"
+        flags = (*ONE, *sets("train.steps=100000000"), "--quiet", "--export", models)
+        with subprocess.Popen([str(BINARY), *self.command(*flags)], stderr=subprocess.DEVNULL) as first:
+            deadline = time.monotonic() + 60
+            while not models.exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            time.sleep(0.1)  # from the folder to its lock
+            second = run(*self.command(*flags))
+            first.terminate()
+        self.assertEqual(second.returncode, 2, second.stderr)
+        self.assertIn(f"{models}: another process is writing", second.stderr)
+        self.assertFalse(models.exists(), "a folder that stayed empty goes")
+
+
 class Corpora(TrainTest):
     BYTES = bytes((i * i + 3 * i) % 251 for i in range(1500))
 
@@ -272,7 +302,7 @@ class Corpora(TrainTest):
                                ("train.steps=0", ["train.steps = 0", "from 1"]), ("train.batch=0", ["train.batch = 0"]),
                                ("train.lr=-1", ["train.lr = -1", "at least 0"]), ("train.lr=nan", ["train.lr"]),
                                ("train.warmup=1.5", ["train.warmup = 1.5", "from 0 to 1"]),
-                               ("train.beta2=1", ["train.beta2 = 1"]), ("train.eps=0", ["train.eps = 0", "greater than 0"]),
+                               ("train.beta2=1", ["train.beta2 = 1"]), ("train.eps=0", ["train.eps = 0", "at least 1e-37"]),
                                ("train.validation=0", ["train.validation = 0"]),
                                ("train.validation=1", ["train.validation = 1"]),
                                ("train.optimizer=adam", ["adam", "nearest is \"adamw\""]),

@@ -45,7 +45,8 @@ TEST_CASE("a loss or a gradient that is not finite is a divergence at its step")
 TEST_CASE("a loss that stays above the first one for twenty steps and to the end is a divergence where that begins") {
   CHECK(train::divergence_step(history_of(run(10, 20, 3.5))) == 12);
   CHECK(train::divergence_step(history_of(run(10, 19, 3.5))) == std::nullopt);
-  CHECK(train::divergence_step(history_of(run(10, 20, 3.0))) == 12);  // not below is enough
+  CHECK(train::divergence_step(history_of(run(10, 20, 3.0 * 1.0501))) == 12);
+  CHECK(train::divergence_step(history_of(run(10, 20, 3.0 * 1.0499))) == std::nullopt);
   std::vector<double> recovers = run(10, 40, 3.5);
   recovers.push_back(2.9);
   CHECK(train::divergence_step(history_of(recovers)) == std::nullopt);
@@ -56,19 +57,22 @@ TEST_CASE("a loss that stays above the first one for twenty steps and to the end
 }
 
 TEST_CASE("a run that never learned diverged if its last twenty losses are 5 % above the first one on average") {
-  const auto stays = [](double after, std::size_t steps) {
-    std::vector<double> loss(steps, after);
-    loss.front() = 3.0;
-    return train::divergence_step(history_of(loss));
-  };
-  CHECK(stays(3.0 * 1.0501, 40) == 2);
-  CHECK(stays(3.0 * 1.0499, 40) == std::nullopt);
-  CHECK(stays(3.0 * 1.2, 20) == 2);
-  CHECK(stays(3.0 * 1.2, 19) == std::nullopt);
-  std::vector<double> late(60, 3.1);
-  late.front() = 3.0;
+  CHECK(train::divergence_step(history_of(run(0, 39, 3.0 * 1.0501))) == 2);
+  CHECK(train::divergence_step(history_of(run(0, 39, 3.0 * 1.0499))) == std::nullopt);
+  CHECK(train::divergence_step(history_of(run(0, 19, 3.5))) == 2);  // step 1 is not below itself
+  CHECK(train::divergence_step(history_of(run(0, 18, 3.5))) == std::nullopt);
+  std::vector<double> late = run(0, 59, 3.1);
   late.insert(late.end(), 20, 3.2);  // the average is of the last twenty alone
   CHECK(train::divergence_step(history_of(late)) == 2);
+}
+
+TEST_CASE("a short run diverged if it ends at more than ten times its first loss") {
+  CHECK(train::divergence_step(history_of(run(5, 2, 30.1))) == 7);
+  CHECK(train::divergence_step(history_of(run(0, 2, 30.1))) == 2);
+  CHECK(train::divergence_step(history_of(run(5, 2, 29.9))) == std::nullopt);
+  std::vector<double> recovers = run(5, 2, 300.0);
+  recovers.push_back(2.0);
+  CHECK(train::divergence_step(history_of(recovers)) == std::nullopt);
 }
 
 }  // namespace
