@@ -40,10 +40,11 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
 /// How many elements the ops that need a second pass take at a time.
 constexpr Index in_cache = 1024;
 
-/// y = φ'(x) of silu; y may be x's memory, so the exponentials go elsewhere.
+/// y = φ'(x) of silu; y may be x's memory, so the exponentials go elsewhere. Eigen computes what lies before the first
+/// aligned address with another exp, so that the buffer is aligned: the bits would depend on the stack's place.
 template <class T>
 void silu_derivative_chunk(const ConstRow<T>& x, Row<T>& y) {
-  T exponentials[in_cache];
+  alignas(64) T exponentials[in_cache];
   for (Index i = 0; i < x.size(); i += in_cache) {
     const Index count = std::min(in_cache, x.size() - i);
     const ConstRow<T> at(x.data() + i, count);
