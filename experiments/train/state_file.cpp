@@ -59,7 +59,7 @@ class Checksum {
 };
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& reason) {
-  throw InputError(fmt::format("{}: {}; without this file its run begins again", path, reason));
+  throw InputError(fmt::format("{}: {}", path, reason));
 }
 
 int number_in(const std::string& text, const std::string& path) {
@@ -122,8 +122,16 @@ void StateFile::write(const Backend& ops, const TrainingState& state, const Cell
 std::optional<StateFile::Content> StateFile::read(const Backend& ops, const TrainingState& like) const {
   const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
   if (!std::filesystem::exists(status)) return std::nullopt;
-  if (!std::filesystem::is_regular_file(status)) refuse_file(path_, "expected a regular file");
-  const SafetensorsFile file(path_);
+  try {
+    if (!std::filesystem::is_regular_file(status)) refuse_file(path_, "expected a regular file");
+    return content_of(SafetensorsFile(path_), ops, like);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}; without this file its run begins again", error.what()));
+  }
+}
+
+StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Backend& ops,
+                                         const TrainingState& like) const {
   const auto metadata = [&](const std::string& key) {
     const auto it = file.metadata().find(key);
     return it == file.metadata().end() ? std::string() : it->second;

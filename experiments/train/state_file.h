@@ -5,6 +5,10 @@
 
 #include "experiments/train/cell.h"
 
+namespace periscope {
+class SafetensorsFile;
+}
+
 namespace periscope::train {
 
 /// Where a run keeps all that it goes on from, to the last bit: a safetensors file with the parameters, what the
@@ -27,6 +31,8 @@ class StateFile {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
+  [[nodiscard]] Content content_of(const SafetensorsFile& file, const Backend& ops, const TrainingState& like) const;
+
   std::string path_;
   std::string identity_;
 };

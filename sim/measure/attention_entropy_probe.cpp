@@ -4,55 +4,96 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
-#include "sim/measure/running_moments.h"
+#include "sim/spec/first_exception.h"
 
 namespace periscope {
 namespace {
 
 using Index = Tensor::Index;
 
-/// −Σ p ln p of softmax(scores), which are overwritten. With p = eᶻ/Z it is ln Z − Σ p z, z counted from the largest.
-double entropy_of(std::span<double> scores) {
+/// −Σ p ln p of softmax(scores). With p = eᶻ/Z it is ln Z − Σ p z, z counted from the largest.
+double entropy_of(std::span<const double> scores) {
   const double largest = *std::ranges::max_element(scores);
   double total = 0.0;
   double weighted = 0.0;
   for (const double score : scores) {
     const double z = score - largest;
-    total += std::exp(z);
-    weighted += z * std::exp(z);
+    const double e = std::exp(z);
+    total += e;
+    weighted += z * e;
   }
   return std::log(total) - weighted / total;
 }
 
-double mean_entropy(const std::vector<double>& q, const std::vector<double>& k, const AttentionShape& shape) {
-  const Index width = static_cast<Index>(shape.heads) * shape.head_dim;
-  const Index key_width = static_cast<Index>(shape.kv_heads) * shape.head_dim;
-  const Index tokens = static_cast<Index>(q.size()) / width / shape.sequences;
-  std::vector<double> scores;
-  RunningMoments mean;
-  for (Index s = 0; s < shape.sequences; ++s) {
-    for (Index h = 0; h < shape.heads; ++h) {
-      const Index kv = h / (shape.heads / shape.kv_heads);
-      for (Index t = 0; t < tokens; ++t) {
-        const Index first = shape.first_seen(t);
-        const Index end = shape.end_seen(t, tokens);
-        if (end - first < 2) continue;
-        const double* query = q.data() + (s * tokens + t) * width + h * shape.head_dim;
-        scores.clear();
-        for (Index other = first; other < end; ++other) {
-          const double* key = k.data() + (s * tokens + other) * key_width + kv * shape.head_dim;
-          double dot = 0.0;
-          for (Index i = 0; i < shape.head_dim; ++i) dot += query[i] * key[i];
-          const double z = dot * shape.scale();
-          const double cap = shape.scores.soft_cap;
-          scores.push_back(cap > 0.0 ? cap * std::tanh(z / cap) : z);
-        }
-        mean.add(entropy_of(scores));
-      }
-    }
+/// Queries and keys of one pass, [sequences·tokens, heads·head_dim] and [sequences·tokens, kv_heads·head_dim].
+struct Pattern {
+  std::vector<double> q;
+  std::vector<double> k;
+  AttentionShape shape;
+
+  [[nodiscard]] Index tokens() const {
+    return static_cast<Index>(q.size()) / (static_cast<Index>(shape.heads) * shape.head_dim) / shape.sequences;
   }
-  return mean.mean();
+
+  /// The keys of one head, [head_dim, tokens]: a loop over keys then reads what lies side by side.
+  [[nodiscard]] std::vector<double> keys_of(Index sequence, Index kv_head) const {
+    const Index n = tokens();
+    std::vector<double> keys(static_cast<std::size_t>(shape.head_dim * n));
+    for (Index t = 0; t < n; ++t) {
+      const double* key = k.data() + ((sequence * n + t) * shape.kv_heads + kv_head) * shape.head_dim;
+      for (Index i = 0; i < shape.head_dim; ++i) keys[static_cast<std::size_t>(i * n + t)] = key[i];
+    }
+    return keys;
+  }
+
+  /// The sum of the entropies of a head's tokens that see at least two, and how many these are.
+  [[nodiscard]] std::pair<double, Index> entropies(Index sequence, Index head) const {
+    const Index n = tokens();
+    const std::vector<double> keys = keys_of(sequence, head / (shape.heads / shape.kv_heads));
+    std::vector<double> scores(static_cast<std::size_t>(n));
+    double sum = 0.0;
+    Index count = 0;
+    for (Index t = 0; t < n; ++t) {
+      const Index first = shape.first_seen(t);
+      const Index seen = shape.end_seen(t, n) - first;
+      if (seen < 2) continue;
+      const double* query = q.data() + ((sequence * n + t) * shape.heads + head) * shape.head_dim;
+      std::fill_n(scores.begin(), seen, 0.0);
+      for (Index i = 0; i < shape.head_dim; ++i) {
+        const double factor = query[i] * shape.scale();
+        const double* key = keys.data() + i * n + first;
+        for (Index other = 0; other < seen; ++other) scores[static_cast<std::size_t>(other)] += factor * key[other];
+      }
+      const std::span<double> row(scores.data(), static_cast<std::size_t>(seen));
+      if (const double cap = shape.scores.soft_cap; cap > 0.0) {
+        for (double& score : row) score = cap * std::tanh(score / cap);
+      }
+      sum += entropy_of(row);
+      ++count;
+    }
+    return {sum, count};
+  }
+};
+
+/// Heads are shared between the threads and added up in their order, so that their number changes no bit.
+double mean_entropy(const Pattern& pattern) {
+  const Index heads = pattern.shape.heads;
+  std::vector<std::pair<double, Index>> by_head(static_cast<std::size_t>(heads * pattern.shape.sequences));
+  FirstException failure;
+#pragma omp parallel for schedule(static)
+  for (Index i = 0; i < static_cast<Index>(by_head.size()); ++i) {
+    failure.run([&] { by_head[static_cast<std::size_t>(i)] = pattern.entropies(i / heads, i % heads); });
+  }
+  failure.rethrow();
+  double sum = 0.0;
+  Index count = 0;
+  for (const auto& [entropies, tokens] : by_head) {
+    sum += entropies;
+    count += tokens;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace
@@ -68,8 +109,9 @@ void AttentionEntropyProbe::on_signal(const Emission& at, const Tensor& x) {
   const ModelSpec& m = context_.model;
   const int layer = at.sublayer / 2;
   entropies_[static_cast<std::size_t>(layer)] =
-      mean_entropy(context_.ops.to_host(queries_), context_.ops.to_host(x),
-                   {m.heads, m.kv_heads, m.head_dim, context_.sequences, m.causal, m.scores_at(layer), 0});
+      mean_entropy({context_.ops.to_host(queries_),
+                    context_.ops.to_host(x),
+                    {m.heads, m.kv_heads, m.head_dim, context_.sequences, m.causal, m.scores_at(layer), 0}});
   queries_ = {};
 }
 
