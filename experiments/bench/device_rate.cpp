@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "experiments/bench/measure.h"
 #include "sim/backends.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/probe.h"
@@ -17,7 +17,7 @@
 
 /// What share of a device's rate of matrix products a stack reaches, forward and with the way back, statistics at every
 /// site and weights that are drawn anew included. Prints a row of a Markdown table.
-namespace periscope {
+namespace periscope::bench {
 namespace {
 
 struct Shape {
@@ -63,13 +63,8 @@ double whole_operations(const Shape& s) {
 double median_seconds(int repeats, const std::function<void()>& work) {
   work();
   std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  std::ranges::nth_element(seconds, seconds.begin() + repeats / 2);
-  return seconds[static_cast<std::size_t>(repeats / 2)];
+  for (int i = 0; i < repeats; ++i) seconds.push_back(seconds_of(work));
+  return quantile(seconds, 0.5);
 }
 
 /// Operations a second of the largest product of the shape, and of a square one: the better of the two.
@@ -134,14 +129,14 @@ void measure(const std::string& device, const std::string& dtype_name, const Sha
 }
 
 }  // namespace
-}  // namespace periscope
+}  // namespace periscope::bench
 
 int main(int argc, char** argv) {
   CLI::App app(
       "A stack's share of a device's rate of matrix products, as a row of a table: device, dtype, tokens, rate; "
       "of a layer forward time and share, with the way back time and share");
   std::string device, dtype;
-  periscope::Shape shape;
+  periscope::bench::Shape shape;
   app.add_option("device", device, "cpu, cuda or cuda-tf32")->required();
   app.add_option("dtype", dtype, "f64, f32, bf16 or f16")->required();
   app.add_option("--tokens", shape.tokens);
@@ -155,7 +150,7 @@ int main(int argc, char** argv) {
   app.add_option("--keep-mib", shape.keep_mib, "Signals kept for the way back; the rest is computed again");
   CLI11_PARSE(app, argc, argv);
   try {
-    periscope::measure(device, dtype, shape);
+    periscope::bench::measure(device, dtype, shape);
   } catch (const periscope::Error& error) {
     fmt::print(stderr, "device_rate: {}\n", error.what());
     return static_cast<int>(error.code());

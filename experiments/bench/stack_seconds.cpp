@@ -4,14 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <fstream>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "experiments/bench/measure.h"
 #include "experiments/common/at_width.h"
 #include "experiments/common/stacks.h"
 #include "experiments/common/weights_choice.h"
@@ -23,10 +21,9 @@
 /// The time and the memory of stacks of a preset's shape, as `propagate` measures them, without theory: Peri-LN with a
 /// final norm, Gaussian input, f32, statistics read at every site. With --parts also, in the same run, what a large
 /// product and a normal number cost alone. Prints one line of JSON.
-namespace periscope {
+namespace periscope::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
 struct Work {
@@ -52,18 +49,6 @@ double processor_seconds() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
-}
-
-/// The most memory that this process had resident, in bytes. getrusage's figure would include what the process that
-/// started this one had.
-double peak_memory() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    double kib = 0.0;
-    if (word == "VmHWM:" && status >> kib) return 1024.0 * kib;
-  }
-  return std::numeric_limits<double>::quiet_NaN();
 }
 
 StackSpec spec_of(const Work& work) {
@@ -110,9 +95,7 @@ struct Times {
 
   void add(const std::function<void()>& f) {
     const double before = processor_seconds();
-    const auto start = Clock::now();
-    f();
-    wall.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    wall.push_back(seconds_of(f));
     processor.push_back(processor_seconds() - before);
   }
 };
@@ -139,11 +122,10 @@ class Parts {
   }
   [[nodiscard]] ordered_json json() const {
     const double operations = 2.0 * static_cast<double>(x_.rows()) * static_cast<double>(w_.size());
-    std::vector<double> drawing = drawing_.processor;
-    std::ranges::sort(drawing);
     return {{"product_gflops", 1e-9 * operations / *std::ranges::min_element(product_.wall)},
             {"product_gflops_per_processor_second", 1e-9 * operations / *std::ranges::min_element(product_.processor)},
-            {"normal_ns_of_a_core", 1e9 * drawing[drawing.size() / 2] / static_cast<double>(pieces * numbers_.size())}};
+            {"normal_ns_of_a_core",
+             1e9 * quantile(drawing_.processor, 0.5) / static_cast<double>(pieces * numbers_.size())}};
   }
 
  private:
@@ -196,11 +178,11 @@ void print_line(const Work& work) {
 }
 
 }  // namespace
-}  // namespace periscope
+}  // namespace periscope::bench
 
 int main(int argc, char** argv) {
   CLI::App app("Time and memory of stacks as propagate measures them, without theory: one line of JSON");
-  periscope::Work work;
+  periscope::bench::Work work;
   app.add_option("--preset", work.preset, "The shape")->capture_default_str();
   app.add_option("--width", work.width, "Another width; heads and the MLP's width go in proportion");
   app.add_option("--tokens", work.tokens)->capture_default_str();
@@ -219,7 +201,7 @@ int main(int argc, char** argv) {
   app.add_flag("--parts", work.parts, "Measure a product and the price of a normal number too");
   CLI11_PARSE(app, argc, argv);
   try {
-    periscope::print_line(work);
+    periscope::bench::print_line(work);
   } catch (const periscope::Error& error) {
     fmt::print(stderr, "stack_seconds: {}\n", error.what());
     return static_cast<int>(error.code());

@@ -2,14 +2,11 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
-#include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "experiments/bench/measure.h"
 #include "experiments/train/record.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
@@ -17,10 +14,8 @@
 
 /// How many tokens a second `train` trains on, what a record costs beside that, and the memory of both: Peri-LN with
 /// SwiGLU and RoPE, f32, on the synthetic language. Prints one line of JSON.
-namespace periscope {
+namespace periscope::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Work {
   int layers = 12;
@@ -32,29 +27,6 @@ struct Work {
   int warm_up = 10;
   int threads = omp_get_num_procs();
 };
-
-template <class F>
-double seconds_of(const F& f) {
-  const auto start = Clock::now();
-  f();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-}
-
-/// The most memory that this process had resident, in bytes.
-double peak_memory() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    double kib = 0.0;
-    if (word == "VmHWM:" && status >> kib) return 1024.0 * kib;
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 StackSpec spec_of(const Work& work) {
   StackSpec spec;
@@ -100,11 +72,11 @@ void print_line(const Work& work) {
 }
 
 }  // namespace
-}  // namespace periscope
+}  // namespace periscope::bench
 
 int main(int argc, char** argv) {
   CLI::App app("Tokens per second of training, and what a record costs: one line of JSON");
-  periscope::Work work;
+  periscope::bench::Work work;
   app.add_option("--layers", work.layers)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--width", work.width)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--heads", work.heads)->check(CLI::PositiveNumber)->capture_default_str();
@@ -115,7 +87,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
-    periscope::print_line(work);
+    periscope::bench::print_line(work);
   } catch (const periscope::Error& error) {
     fmt::print(stderr, "training_rate: {}\n", error.what());
     return static_cast<int>(error.code());

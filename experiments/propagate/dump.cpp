@@ -18,17 +18,6 @@ namespace {
 
 using Entries = std::vector<SafetensorsEntry>;
 
-/// Every parameter that the stack has, matrices first.
-std::vector<ParameterId> parameters_of(const StackSpec& spec) {
-  std::vector<ParameterId> all = matrices_of(spec);
-  for (const ParameterId& gain : gains_of(spec.model)) {
-    all.push_back(gain);
-    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
-    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
-  }
-  return all;
-}
-
 /// Gains and biases are vectors.
 std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
   if (is_norm(id.weight)) return {norm_width(model, id.weight)};
@@ -50,11 +39,11 @@ class GradientDump final : public GradientRecorder {
 
 void write_model(const StackContext& c, const StackSpec& spec, OutputFile& output) {
   Entries entries;
-  for (const ParameterId& id : parameters_of(spec)) {
+  for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
   TensorFile file(c.ops, output, entries);
-  for (const ParameterId& id : parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
+  for (const ParameterId& id : all_parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
   file.close();
 }
 
@@ -69,7 +58,7 @@ Entries activation_entries(const StackSpec& spec, bool backward) {
   entries.push_back({"loss", SafetensorsType::f64, {1}});
   if (!backward) return entries;
   add_stream_entries(m, tokens, "grad.", entries);
-  for (const ParameterId& id : parameters_of(spec)) {
+  for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
   return entries;

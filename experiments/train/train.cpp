@@ -12,6 +12,7 @@
 
 #include "experiments/results/json_text.h"
 #include "experiments/results/sha256.h"
+#include "sim/model/parameters.h"
 #include "sim/spec/first_exception.h"
 
 namespace periscope::train {
@@ -84,7 +85,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
 Need train_need(const TrainConfig& config, double cells, int threads) {
   const StackSpec spec = config.stacks().front();
   double parameters = 0.0;
-  for (const ParameterId& id : trained_parameters(spec)) {
+  for (const ParameterId& id : all_parameters_of(spec)) {
     if (is_norm(id.weight)) continue;
     const WeightShape shape = shape_of(spec.model, id.weight);
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;

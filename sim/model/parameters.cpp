@@ -73,6 +73,16 @@ std::vector<ParameterId> gains_of(const ModelSpec& m) {
   return all;
 }
 
+std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
+  std::vector<ParameterId> all = matrices_of(spec);
+  for (const ParameterId& gain : gains_of(spec.model)) {
+    all.push_back(gain);
+    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
+    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
+  }
+  return all;
+}
+
 std::string name_of(const ParameterId& id) {
   std::string name(name_of(id.weight));
   if (is_of_layer(id.weight)) {

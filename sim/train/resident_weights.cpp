@@ -4,18 +4,8 @@
 
 namespace periscope {
 
-std::vector<ParameterId> trained_parameters(const StackSpec& spec) {
-  std::vector<ParameterId> all = matrices_of(spec);
-  for (const ParameterId& gain : gains_of(spec.model)) {
-    all.push_back(gain);
-    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
-    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
-  }
-  return all;
-}
-
 ResidentWeights::ResidentWeights(const StackSpec& spec, const WeightSource& source) : spec_(spec) {
-  for (const ParameterId& id : trained_parameters(spec)) parameters_[id] = parameter_of(source, spec.model, id);
+  for (const ParameterId& id : all_parameters_of(spec)) parameters_[id] = parameter_of(source, spec.model, id);
 }
 
 Tensor ResidentWeights::bias(const ParameterId& id) const {

@@ -1,15 +1,10 @@
 #pragma once
 
 #include <map>
-#include <vector>
 
 #include "sim/model/weights.h"
 
 namespace periscope {
-
-/// Every parameter that training changes: matrices first, from the stack's input to its output, then gains, each
-/// followed by its bias if the norm has one. QK-norms, which are RMSNorms, have none.
-[[nodiscard]] std::vector<ParameterId> trained_parameters(const StackSpec& spec);
 
 /// Parameters that are held whole and may be replaced between two passes.
 class ResidentWeights final : public WeightSource {

@@ -14,7 +14,7 @@ using Names = std::vector<std::string>;
 
 Names names_of(const StackSpec& spec) {
   Names names;
-  for (const ParameterId& id : trained_parameters(spec)) names.push_back(name_of(id));
+  for (const ParameterId& id : all_parameters_of(spec)) names.push_back(name_of(id));
   return names;
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("resident weights answer as the source does whose weights they hold") 
 TEST_CASE("a parameter that is replaced is what the next pass reads") {
   const StackSpec spec = token_stack(NormKind::layer);
   ResidentWeights resident(spec, GeneratedWeights(truth(), spec, DType::f64, 4));
-  for (const ParameterId& id : trained_parameters(spec)) {
+  for (const ParameterId& id : all_parameters_of(spec)) {
     Tensor& parameter = resident.parameters().at(id);
     const Tensor other = truth().constant(parameter.rows(), parameter.cols(), DType::f64, 7.0);
     parameter = other;

@@ -84,7 +84,7 @@ TEST_CASE("the trainer's gradient is that of its loss, for every parameter, over
   const TrainingState state = random_state(target, spec, train);
   StepOutcome outcome{};
   const NamedNumbers gradient = taken_away(target, spec, train, state, &outcome);
-  CHECK(gradient.size() == trained_parameters(spec).size());
+  CHECK(gradient.size() == all_parameters_of(spec).size());
   for (const auto& entry : state.parameters) {
     const ParameterId id = entry.first;
     const Tensor& x = entry.second;

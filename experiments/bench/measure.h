@@ -1,0 +1,38 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace periscope::bench {
+
+/// How long f takes, in seconds.
+template <class F>
+double seconds_of(const F& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The q-quantile of values: the largest of which at most that share is smaller, without interpolation.
+inline double quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+/// The most memory that this process had resident, in bytes. getrusage's figure would include what the process that
+/// started this one had.
+inline double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    double kib = 0.0;
+    if (word == "VmHWM:" && status >> kib) return 1024.0 * kib;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace periscope::bench
