@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -92,8 +93,17 @@ Json Columns::json() const {
       const auto at = std::ranges::find(schema_->dimensions(), name, &DimensionSpec::name);
       open.push_back(length[static_cast<std::size_t>(at - schema_->dimensions().begin())]);
     }
+    if (open.size() < 2 || entry.values.empty()) {
+      *node = entry.values;
+      continue;
+    }
+    const std::size_t size = std::accumulate(open.begin(), open.end(), std::size_t{1}, std::multiplies());
+    if (entry.values.size() != size) {
+      throw std::logic_error(
+          fmt::format("column {}: {} values where its dimensions have {}", column.name, entry.values.size(), size));
+    }
     std::size_t next = 0;
-    *node = open.size() > 1 && !entry.values.empty() ? nested(entry.values, open, 0, next) : entry.values;
+    *node = nested(entry.values, open, 0, next);
   }
   json["provenance"].update(origin_);
   return json;

@@ -86,6 +86,9 @@ TEST_CASE("several open dimensions: a flat row is nested in JSON") {
   columns.put("m", {1, 2, 3, 4, 5, std::nan("")});
   CHECK(columns.json()["m"].dump() == "[[1,2,3],[4,5,null]]");
   CHECK(std::get<std::vector<double>>(columns.dataset().find("b")->values) == std::vector<double>{1.0, 2.0, 3.0});
+  columns.put("m", {1, 2, 3, 4});
+  CHECK_THROWS_WITH_AS(static_cast<void>(columns.json()), "column m: 4 values where its dimensions have 6",
+                       std::logic_error);
 }
 
 TEST_CASE("what is not declared is refused, and so is a bad declaration") {

@@ -45,7 +45,17 @@ def markers(axes):
     return [np.array(line.get_xydata()) for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
 
 
+def bars(axes):
+    """From where to where the horizontal error bars of each series reach: [[from, to], ...]."""
+    return [np.array([[part[0][0], part[1][0]] for part in bar.get_segments()])
+            for bar in axes.collections if hasattr(bar, "get_segments")]
+
+
 class TrainingPlots(FolderTest):
+    def assert_drawn(self, axes, expected, what):
+        lines = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
+        self.assertTrue(any(len(y) == len(expected) and np.allclose(y, expected, equal_nan=True) for y in lines), what)
+
     def test_reproduce(self):
         result = made(self.folder, "reproduce", *EXHIBITS)
         for kind in KINDS:
@@ -59,6 +69,9 @@ class TrainingPlots(FolderTest):
         self.verdicts(result)
         self.rates(result)
         self.identity(result)
+        self.runs(result)
+        self.parts(result)
+        self.losses(result)
 
     def variance(self, result):
         ((_, figure),) = growth_over_depth.draw(result)
@@ -102,6 +115,40 @@ class TrainingPlots(FolderTest):
             self.assertTrue(any(len(y) == len(result["depth"]) and np.allclose(y, result["eq4_mean"][g, r])
                                 for y in lines), r)
 
+    def runs(self, result):
+        """What figures 5, 7, 9 and 11 draw of every run or group, at the beginning and at the end."""
+        figures = {name: figure for kind in (extremes, layer_gradients, redundancy, stability)
+                   for name, figure in kind.draw(result)}
+        for row, g in enumerate(groups.rows(result)):
+            for r in (0, -1):
+                self.assert_drawn(figures["figure-7-gradients"].axes[row], result["layer_gradient_mean"][g, r], (g, r))
+        for g in groups.rows(result, placements=groups.MAIN):
+            for norms in result["last_layer_grad_norm"][g]:
+                self.assert_drawn(figures["figure-5-last-layer"].axes[0], norms, g)
+        for g in groups.rows(result, placements=("pre", "peri")):
+            for name in ("top_first", "top_last"):
+                for magnitudes in result[name][g]:
+                    self.assert_drawn(figures["figure-11-extremes"].axes[0], magnitudes, (name, g))
+        for row, g in enumerate(groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")):
+            for r in groups.records(result, redundancy.SHARES):
+                self.assert_drawn(figures["figure-9-gains"].axes[row], result["gain_b_mean"][g, r], (g, r))
+
+    def parts(self, result):
+        panel = dict(growth_identity.draw(result))["growth-parts"].axes[0]
+        drawn = [line.get_xdata() for line in panel.get_lines()]
+        for g in groups.rows(result):
+            for name in ("growth_from_scales", "growth_from_alignment"):
+                self.assertTrue(any(np.shape(x) == result[name][g].shape and np.allclose(x, result[name][g], equal_nan=True)
+                                    for x in drawn), (name, g))
+
+    def losses(self, result):
+        """Table 5's bars are two standard errors to each side."""
+        drawn = bars(dict(final_losses.draw(result))["table-5-losses"].axes[0])
+        for g in groups.rows(result):
+            mean, error = result["final_loss_mean"][g], result["final_loss_stderr"][g]
+            ends = [[mean - 2 * error, mean + 2 * error]]
+            self.assertTrue(any(bar.shape == (1, 2) and np.allclose(bar, ends) for bar in drawn), g)
+
     def test_diverged_runs_are_named(self):
         """A rate at which every run fails: the figures are drawn all the same, and say which runs were lost."""
         result = made(self.folder, "reproduce", "--figure", "1", "--set", "train.lr=1e30")
@@ -118,6 +165,12 @@ class TrainingPlots(FolderTest):
         drawn = [line.get_ydata() for line in loss.get_lines()]
         for cell in result["loss"].reshape(-1, 12):
             self.assertTrue(any(len(y) == 12 and np.array_equal(y, cell) for y in drawn))
+        gradient, top, depth = figure.axes[1:4]
+        for run_of in np.ndindex(result["loss"].shape[:-1]):
+            self.assert_drawn(loss, result["validation_loss"][run_of], run_of)
+            self.assert_drawn(gradient, result["grad_norm"][run_of], run_of)
+            self.assert_drawn(top, result["variance_measured"][run_of][:, -1], run_of)
+            self.assert_drawn(depth, result["variance_measured"][run_of][-1], run_of)
         floor = result.attributes["loss_floor"]
         self.assertTrue(any(len(y) == 2 and y[0] == floor for y in drawn))
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/reproduce/claims.h"
+#include "experiments/reproduce/readings.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"
 
@@ -221,6 +222,33 @@ TEST_CASE("claims say which runs ended early") {
   };
   const auto claims = reproduce::judge_claims({group_of("pre", 1.0, short_run), group_of("peri", 1.0, loss(2))});
   CHECK(claim(claims, "F4a").reason.starts_with("3 of 3 runs of pre ended early"));
+}
+
+TEST_CASE("the last layer's gradient is that of the second half of the steps") {
+  train::TrainedCell run = run_with_loss(3.0);
+  for (std::size_t i = 0; i < 20; ++i) run.history.last_layer_norm[i] = 1000.0;
+  for (std::size_t i = 20; i < 40; ++i) run.history.last_layer_norm[i] = i % 2 == 0 ? 1.0 : std::exp(2.0);
+  CHECK(reproduce::last_layer_gradient(run) == doctest::Approx(1.0));
+}
+
+TEST_CASE("spikes of a run that ended early count for all steps at the rate of those done") {
+  train::TrainedCell run = spikes(2, 0)(0);
+  run.history.loss.resize(30);
+  run.history.grad_norm.resize(30);
+  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 40.0 / 30.0));
+}
+
+TEST_CASE("without the cosine Eq. 4 keeps alpha^2 of the stream, and norm C scales the sum") {
+  // alpha^2 = 1/4, branch 1, norm C makes the measured sums 3 and 5 into 6 and 1.
+  const train::RecordedValues record{{"second_moment.x_out", {4.0, 6.0, 1.0}},
+                                     {"growth_stream", {1.0, 1.5}},
+                                     {"growth_branch", {1.0, 1.0}},
+                                     {"growth_sum", {3.0, 5.0}}};
+  const Values eq4 = reproduce::without_cosine(record);
+  REQUIRE(eq4.size() == 3);
+  CHECK(eq4[1] == doctest::Approx((0.25 * 4.0 + 1.0) * 2.0));
+  CHECK(eq4[2] == doctest::Approx((0.25 * 4.0 + 1.0) * 0.2));
+  CHECK(reproduce::cosine_share(record) == doctest::Approx(std::log(1.0 / 0.4)));
 }
 
 TEST_CASE("two seeds say nothing of a spread") {

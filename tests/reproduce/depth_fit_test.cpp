@@ -39,6 +39,16 @@ TEST_CASE("the laws' parameters are found") {
   CHECK(exponential[2].parameters[1] == doctest::Approx(0.25).epsilon(0.01));
 }
 
+TEST_CASE("the criterion is AICc of normal errors, whose size is a parameter too") {
+  const auto fits = fit_growth(sampled([](double d) { return 2.0 + 0.5 * d + 0.1 * d * d; }));
+  constexpr double n = 25.0;
+  for (std::size_t law = 0; law < 3; ++law) {
+    const double k = law == 1 ? 4.0 : 3.0;  // coefficients, and the spread
+    const double expected = 2.0 * n * std::log(fits[law].spread) + 2.0 * k * n / (n - k - 1.0);
+    CHECK(fits[law].criterion == doctest::Approx(expected).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("what cannot be fitted has no numbers") {
   for (const std::vector<double>& values :
        {std::vector<double>{1, 2, 3, 4, 5}, {1, 2, 3, 0, 5, 6, 7}, {1, 2, 3, NAN, 5, 6, 7}}) {

@@ -59,6 +59,9 @@ TEST_CASE("groups differ from the shared setting by what they are named after") 
   CHECK(find("b-only, QK-norm (OLMo 2)").spec.model.qk_norm == QkNorm::full);
   CHECK(find("post, SGD, rate 0.3").train.optimizer == OptimizerKind::sgd);
   CHECK(find("post, no warm-up, rate x 1").train.warmup == 0.0);
+  CHECK(find("peri, warm-up x 3, rate x 1").train.warmup == doctest::Approx(3.0 * config.train.warmup));
+  CHECK(find("peri, warm-up x 3, rate x 1").train.lr == doctest::Approx(config.train.lr));
+  CHECK(find("pre, Xavier").spec.init.scheme == InitScheme::xavier);
   const Group half = find("pre, half the length, rate x 1");
   CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
 }

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -22,6 +23,14 @@ std::vector<double> run(int good, int bad, double after) {
   loss.insert(loss.end(), static_cast<std::size_t>(good), 2.0);
   loss.insert(loss.end(), static_cast<std::size_t>(bad), after);
   return loss;
+}
+
+TEST_CASE("the final loss is the mean of the last tenth of the steps, rounded down, and of one at least") {
+  std::vector<double> loss(39, 0.0);
+  for (std::size_t i = 0; i < loss.size(); ++i) loss[i] = static_cast<double>(i * i);
+  CHECK(train::mean_of_last_tenth(history_of(loss), 39) == doctest::Approx((36.0 * 36 + 37.0 * 37 + 38.0 * 38) / 3));
+  CHECK(train::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 3) == 3.0);
+  CHECK(std::isnan(train::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 4)));
 }
 
 TEST_CASE("a run that learns did not diverge") {

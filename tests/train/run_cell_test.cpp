@@ -1,6 +1,8 @@
 #include "experiments/train/run_cell.h"
 
 #include "experiments/command/progress.h"
+#include "experiments/results/provenance.h"
+#include "experiments/train/train.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
@@ -36,6 +38,20 @@ void check_same_run(const Backend& ops, const TrainedCell& actual, const Trained
     return parameters_of(ops, {.steps = 0, .parameters = cell.parameters, .memory = {}});
   };
   check_same_numbers("parameters", parameters(actual), parameters(expected));
+}
+
+TEST_CASE("kept states are of one corpus, one device and one program") {
+  const auto identity = [](const std::string& corpus, const std::string& device) {
+    train::TrainConfig config;
+    config.run.device = device;
+    Resolved resolved;
+    resolved.hashed["train"]["corpus"] = corpus;
+    return train::identity_of_runs(config, resolved);
+  };
+  CHECK(identity("a", "cpu") == identity("a", "cpu"));
+  CHECK(identity("a", "cpu") != identity("b", "cpu"));
+  CHECK(identity("a", "cpu") != identity("a", "reference"));
+  CHECK(identity("a", "cpu").ends_with(program_sha256()));
 }
 
 TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {

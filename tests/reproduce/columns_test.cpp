@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/reproduce/reproduce.h"
+#include "tests/reproduce/made_up_runs.h"
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("columns: geometric means have the standard error of the mean logarithm; the last of the top magnitudes") {
+  reproduce::ReproduceConfig config;
+  config.base.model.layers = 3;
+  config.run.seeds = 3;
+  config.train.steps = 40;
+  config.train.record_every = 40;
+  reproduce::ReproduceResult result;
+  result.groups.push_back(group_of("pre", 1.0, [](int seed) {
+    train::TrainedCell run = run_with_loss(3.0);
+    for (auto& [step, record] : run.history.records) {
+      record.at("variance.x_out").assign(7, 50.0 * std::exp(static_cast<double>(seed)));
+      record.at("top_magnitudes") = {9.0, 8.0, 7.0, 6.0};
+      record["angular_distance"] = std::vector<double>(7UL * 7UL, 0.0);
+      record["validation_loss"] = {3.0};
+      record["scaled_second_moment_stderr"] = std::vector<double>(7, 0.0);
+    }
+    return run;
+  }));
+  const auto json = reproduce::columns(config, result, {}).json();
+  const auto& group = json["groups"][0];
+  CHECK(group["variance"]["mean"].front().front() == doctest::Approx(50.0 * std::exp(1.0)));
+  CHECK(group["variance"]["stderr"].front().front() == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
+  CHECK(group["seeds"][0]["top_first"].front() == 9.0);
+  CHECK(group["seeds"][0]["top_last"].front() == 6.0);
+}
+
+TEST_CASE("theory before training has the tokens and the labels of every recorded window") {
+  reproduce::ReproduceConfig config;
+  static_cast<train::TrainConfig&>(config) = train::load({}, "");
+  ModelSpec& model = config.base.model;
+  model.layers = model.heads = model.kv_heads = 1;
+  model.width = model.head_dim = model.mlp_width = 8;
+  model.vocab = 32;
+  config.base.input.kind = InputKind::tokens;
+  config.base.input.tokens = 6;
+  config.train.steps = 2;
+  config.train.batch = 1;
+  config.train.record_sequences = 2;
+  config.run.seeds = 1;
+  config.figures = {"1"};
+  const Corpus corpus(config.train.corpus, config.train.validation, config.base.input.tokens + 1,
+                      config.base.model.vocab);
+  Progress silent;
+  const reproduce::ReproduceResult result = reproduce::run(config, corpus, {.folder = {}, .identity = {}}, silent);
+  const auto pre = std::ranges::find(result.groups, "pre", [](const auto& runs) { return runs.group.name; });
+  REQUIRE(pre != result.groups.end());
+  const Windows windows = held_out(corpus, config.base.input.tokens + 1, 2);
+  REQUIRE(windows.count() == 2);
+  const theory::PredictionOptions options{.tolerance = 0.01,
+                                          .gradient_tolerance = 0.05,
+                                          .most_samples = 1 << 12,
+                                          .seed = config.run.seed,
+                                          .labels = {windows.labels(0, 1), windows.labels(1, 1)}};
+  const theory::Prediction expected =
+      theory::predict(pre->group.spec, {windows.inputs(0, 1), windows.inputs(1, 1)}, options);
+  const Curve* found = result.initial.at("pre").profile.find(Statistic::grad_sq, Weight::q);
+  const Curve* wanted = expected.profile.find(Statistic::grad_sq, Weight::q);
+  REQUIRE(found != nullptr);
+  REQUIRE(wanted != nullptr);
+  check_same_bits("q", found->value, wanted->value);
+}
+
+}  // namespace
+}  // namespace periscope::testing
