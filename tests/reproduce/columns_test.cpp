@@ -43,7 +43,7 @@ TEST_CASE("theory before training has the tokens and the labels of every recorde
   model.width = model.head_dim = model.mlp_width = 8;
   model.vocab = 32;
   config.base.input.kind = InputKind::tokens;
-  config.base.input.tokens = 6;
+  config.base.input.tokens = 24;  // labels enter by how often they repeat
   config.train.steps = 2;
   config.train.batch = 1;
   config.train.record_sequences = 2;
