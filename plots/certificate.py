@@ -46,7 +46,8 @@ PANELS = {
     ),
 }
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8_e4m3": "FP8 E4M3", "fp8_e5m2": "FP8 E5M2", "fp32": "FP32"}
-ALWAYS = 65504.0  # limits up to FP16's are drawn in every figure
+FP16 = 65504.0  # the largest finite number
+ALWAYS = FP16  # limits up to this are drawn in every figure
 # What a run does in an arithmetic, its format in braces; for a caption.
 ARITHMETICS = {
     "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32 (T24)",

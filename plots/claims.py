@@ -1,4 +1,4 @@
-"""Every tested claim of the paper as one number that it says is positive, in units of what would have been seen."""
+"""Every tested claim of the paper as one number that it says is positive, in units of what would have been found."""
 
 import textwrap
 from functools import partial
@@ -12,9 +12,10 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("claim", "claim_exhibit", "claim_statement", "claim_verdict", "claim_mean", "claim_stderr", "claim_seen")
+NEEDS = ("claim", "claim_exhibit", "claim_statement", "claim_verdict", "claim_mean", "claim_stderr", "claim_p",
+         "claim_detectable")  # fmt: skip
 MARKERS = {"holds": "o", "fails": "X", "not-shown": "s"}
-DECIDED = 0.5  # claim_seen is twice the mean at which a one-sided test of 5 % decides
+DECIDED = 0.5  # claim_detectable is twice the mean at which a one-sided test decides
 LEAST = 2.0  # the axis reaches that far on either side
 
 
@@ -26,7 +27,7 @@ def draw(result: Result) -> Figures:
 def _figure(result: Result, shown: list[int]) -> Figure:
     figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.215 * len(shown), style.PAGE)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, error = (result[n] / result["claim_seen"] for n in ("claim_mean", "claim_stderr"))
+        mean, error = (result[n] / result["claim_detectable"] for n in ("claim_mean", "claim_stderr"))
     axes.axvspan(-DECIDED, DECIDED, color="0.93", zorder=0)
     axes.axvline(0, color=style.INK, linewidth=0.7, zorder=1)
     axes.axvline(1, color=style.INK, linewidth=0.7, linestyle=":", zorder=1)
@@ -39,8 +40,8 @@ def _figure(result: Result, shown: list[int]) -> Figure:
                   color=colour)  # fmt: skip
         if not np.isfinite(mean[c]):
             axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK)
-    seen = np.abs(mean[shown])
-    far = 1.3 * max(LEAST, np.max(seen, initial=0.0, where=np.isfinite(seen)))
+    sizes = np.abs(mean[shown])
+    far = 1.3 * max(LEAST, np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
     axes.set_xscale("symlog", linthresh=1.0, linscale=1.2)
     ticks = [t for t in (0.5, 1, 2, 5, 20, 100, 1000) if t <= far]
     axes.xaxis.set_major_locator(FixedLocator([-t for t in ticks[::-1]] + [0] + ticks))
@@ -48,7 +49,7 @@ def _figure(result: Result, shown: list[int]) -> Figure:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_yticks(range(len(shown)), [name(result, c) for c in shown], fontsize=6)
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
-             xlabel="Mean over seeds / mean that would be seen with 95 % probability")  # fmt: skip
+             xlabel="Mean over seeds / mean that would be found with 95 % probability")  # fmt: skip
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="",
                    label=f"{groups.SPELT.get(verdict, verdict)} ({count(result, verdict)})")

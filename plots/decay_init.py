@@ -14,7 +14,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("group", "depth", "decay", "init_std", "variance_mean", "final_loss_mean", "final_loss_stderr",
+NEEDS = ("group", "depth", "weight_decay", "init_std", "variance_mean", "final_loss_mean", "final_loss_stderr",
          "claim_exhibit")  # fmt: skip
 TWO = ("pre", "peri")
 STUDIES = {"decay": "weight decay", "init": "initialisation"}
@@ -28,7 +28,7 @@ def draw(result: Result) -> Figures:
 
 def variants(result: Result, study: str) -> list[tuple[str, list[int]]]:
     """What was varied, in its order, with the groups of Pre-LN and Peri-LN."""
-    key = "decay" if study == "decay" else "init_std"
+    key = "weight_decay" if study == "decay" else "init_std"
     found: dict[str, list[int]] = {}
     for g in groups.rows(result, study, TWO):
         found.setdefault(str(result["group"][g]).split(", ", 1)[1], []).append(g)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from plots import groups, style
-from plots.certificate import ALWAYS as FP16
+from plots.certificate import FP16
 from plots.figures import Figures
 from plots.results import Result
 

@@ -11,7 +11,8 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("group", "layer", "layer_gradient_mean", "layer_gradient_stderr", "theory_layer_gradient", "claim_exhibit")
+NEEDS = ("group", "record", "layer", "layer_gradient_mean", "layer_gradient_stderr", "theory_layer_gradient",
+         "claim_exhibit")  # fmt: skip
 
 
 def draw(result: Result) -> Figures:

@@ -13,7 +13,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("group", "rate", "final_loss_mean", "final_loss_stderr", "diverged_at", "claim_exhibit")
+NEEDS = ("group", "lr", "final_loss_mean", "final_loss_stderr", "diverged_at", "claim_exhibit")
 # A study, its title, the claims' exhibit, and whether the base study has its rate of factor 1.
 SWEEPS = (
     ("rates", "Warm-up of the base", "3", True),
@@ -40,7 +40,7 @@ def _figure(result: Result, present: list[tuple[str, str, str, bool]]) -> Figure
             looks[look.label] = look
             _line(axes, result, look, swept)
         axes.set(title=title, xscale="log")
-        rates = np.unique(result["rate"][[g for _, swept in _swept(result, study, with_base) for g in swept]])
+        rates = np.unique(result["lr"][[g for _, swept in _swept(result, study, with_base) for g in swept]])
         axes.set_xticks(rates)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.2g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -63,11 +63,11 @@ def _swept(result: Result, study: str, with_base: bool) -> Iterator[tuple[style.
     for placement in dict.fromkeys(result["placement"][of_study]):
         rows = groups.rows(result, study, [placement])
         rows += groups.rows(result, "base", [placement]) if with_base else []
-        yield style.looks([placement])[0], sorted(rows, key=lambda g: result["rate"][g])
+        yield style.looks([placement])[0], sorted(rows, key=lambda g: result["lr"][g])
 
 
 def _line(axes: Axes, result: Result, look: style.Look, swept: list[int]) -> None:
-    rate, mean, error = (result[n][swept] for n in ("rate", "final_loss_mean", "final_loss_stderr"))
+    rate, mean, error = (result[n][swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
     axes.errorbar(rate, mean, 2 * error, color=look.colour, linestyle=look.dash, linewidth=0.9, marker=look.marker,
                   markersize=look.size, elinewidth=0.9)  # fmt: skip
     lost = np.isfinite(result["diverged_at"][swept]).any(axis=1)

@@ -1,7 +1,6 @@
 """What `train` recorded: loss, gradient norm, and the variance of the stream over training and depth."""
 
 from functools import partial
-from pathlib import PurePath
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -52,13 +51,8 @@ def _figure(result: Result) -> Figure:
 
 
 def caption(result: Result) -> str:
-    train = result.config["train"]
     counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
-    optimizer = groups.OPTIMIZERS.get(train["optimizer"], train["optimizer"])
-    return (
-        f"{words}{optimizer}, rate {train['lr']:g}, {train['steps']} steps of {train['batch']} "
-        f"sequences, {result.seeds_in_words}, corpus {PurePath(train['corpus']).name}. {result.setting()}"
-    )
+    return words + groups.run(result)

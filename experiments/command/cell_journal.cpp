@@ -35,29 +35,30 @@ std::string path_of(const std::string& folder, const Json& header) {
                      sha256_hex(header.dump()).substr(0, hash_digits), ending);
 }
 
-/// Says on standard error which files beside `own` have its name but for the hash: they hold what another
-/// configuration, or another build of the program, had finished when it was stopped.
+/// Says on standard error which journals, and folders of states, beside `own` have its name but for the hash: they hold
+/// what another configuration, or another build of the program, had done when it was stopped.
 void name_others(const std::string& own) {
   const std::filesystem::path path(own);
   const std::string name = path.filename().string();
-  const std::size_t tail = hash_digits + ending.size();
-  const std::string_view beginning = std::string_view(name).substr(0, name.size() - tail);
+  const std::string_view stem = std::string_view(name).substr(0, name.size() - ending.size());
+  const std::string_view beginning = stem.substr(0, stem.size() - hash_digits);
   std::vector<std::string> others;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(path.parent_path(), error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string other = entry->path().filename().string();
-    if (other == name || other.size() != name.size() || !other.starts_with(beginning) || !other.ends_with(ending)) {
-      continue;
+    const std::string other = entry->path().stem().string();
+    const std::string extension = entry->path().extension().string();
+    if (extension != ending && extension != ".states") continue;
+    if (other == stem || other.size() != stem.size() || !other.starts_with(beginning)) continue;
+    if (other.find_first_not_of("0123456789abcdef", beginning.size()) == std::string::npos) {
+      others.push_back(entry->path().string());
     }
-    const std::string hash = other.substr(beginning.size(), hash_digits);
-    if (hash.find_first_not_of("0123456789abcdef") == std::string::npos) others.push_back(entry->path().string());
   }
   std::ranges::sort(others);
   for (const std::string& other : others) {
     print_message(
         fmt::format("{}: a stopped run of another configuration or program; it stays until that is repeated. If "
-                    "nobody will, delete the file\n",
+                    "nobody will, delete it\n",
                     printable(other)));
   }
 }

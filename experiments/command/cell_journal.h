@@ -22,8 +22,8 @@ namespace periscope {
 class CellJournal {
  public:
   /// From the first finished cell on a stopped process is one that can be gone on from (Resumable). Unless `quiet` it
-  /// says so, and standard error names the journals of NAME in the folder that are of other runs: they stay until
-  /// somebody repeats those or deletes them. Throws InputError for a record that is no cell.
+  /// says so, and standard error names the journals and folders of states of NAME in the folder that are of other runs:
+  /// they stay until somebody repeats those or deletes them. Throws InputError for a record that is no cell.
   CellJournal(const std::string& folder, const std::string& name, const Resolved& resolved, bool quiet = true);
   /// Removes a file without cells.
   ~CellJournal();

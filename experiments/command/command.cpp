@@ -72,7 +72,7 @@ ExitCode telling_of(const std::optional<CellJournal>& journal, const std::functi
 void print_json(const nlohmann::ordered_json& json) { print_result(json_text(json) + "\n"); }
 
 ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
-                 const std::string& table, ExitCode code, bool json_file) {
+                 const std::string& table, ExitCode code, bool json_file, const std::function<void()>& write_more) {
   nlohmann::ordered_json json;
   if (options.json || json_file) json = result.json();
   // A result with --theory-set says so at the top level too, not only in its provenance.
@@ -92,6 +92,7 @@ ExitCode publish(const std::string& name, const CommonOptions& options, const st
       wrote(result_file(out, name, "json"));
     }
   }
+  if (write_more) write_more();
   if (!options.quiet) print_message(table);
   if (options.json) print_json(json);
   return code;

@@ -85,9 +85,10 @@ void print_json(const nlohmann::ordered_json& json);
 
 /// What a command does with its result: NAME.nc in the folder `out` unless that is "", the table for people on standard
 /// error without --quiet, and JSON on standard output with --json, in this order: nothing that is only shown can cost
-/// the files. `json_file`: NAME.json too. `code`, which is returned, says what the result means; the file keeps it
-/// (add_outcome).
+/// the files. `json_file`: NAME.json too. `write_more` writes other files of the result, behind these. `code`, which is
+/// returned, says what the result means; the file keeps it (add_outcome).
 ExitCode publish(const std::string& name, const CommonOptions& options, const std::string& out, const Columns& result,
-                 const std::string& table, ExitCode code, bool json_file = false);
+                 const std::string& table, ExitCode code, bool json_file = false,
+                 const std::function<void()>& write_more = {});
 
 }  // namespace periscope

@@ -19,7 +19,7 @@ using Values = std::vector<double>;
 /// How much better an exponential describes the variance over depth at the end than a straight line or a parabola.
 double exponential_lead(const TrainedCell& run) {
   const auto fits = fit_growth(at_end(run, "variance.x_out"));
-  return std::min(fits[0].criterion, fits[1].criterion) - fits[2].criterion;
+  return std::min(fits[0].aicc, fits[1].aicc) - fits[2].aicc;
 }
 
 double gradient_slope(const TrainedCell& run, bool end) {
@@ -37,16 +37,6 @@ Values differences(const std::vector<TrainedCell>& first, const std::vector<Trai
   return values;
 }
 
-/// By seed: half of a difference, with the sign of its mean, less another's magnitude. Positive if the other is small.
-Values half_beyond(const Values& large, const Values& small) {
-  double sum = 0.0;
-  for (const double value : large) sum += value;
-  Values values;
-  for (std::size_t seed = 0; seed < large.size(); ++seed)
-    values.push_back(std::copysign(0.5, sum) * large[seed] - std::abs(small[seed]));
-  return values;
-}
-
 void add_forward(Ledger& ledger) {
   ledger.larger({"F4a", "1", "in training Pre-LN's variance surges and Peri-LN's stays moderate",
                  "ln(variance at the end / at initialisation) at the top: Pre - Peri"},
@@ -57,25 +47,27 @@ void add_forward(Ledger& ledger) {
   ledger.larger({"F9a", "11", "Pre-LN's largest activations are larger than Peri-LN's",
                  "ln(largest |x| of the stream at the end): Pre - Peri"},
                 "pre", "peri", largest_activation);
-  ledger.add({"F9b", "11", "Pre-LN's largest activations are at least ten times Peri-LN's", "the same, less ln 10"},
+  ledger.add({"F9b", "11", "Pre-LN's largest activations are at least ten times Peri-LN's",
+              "ln(largest |x| of the stream at the end): Pre - Peri - ln 10"},
              {"pre", "peri"},
              [](const auto& r) { return largest_activation(*r[0]) - largest_activation(*r[1]) - std::log(10.0); });
   ledger.add({"F9c", "11", "Pre-LN passes FP16's largest number", "ln(largest |x| of any signal / 65504)"}, {"pre"},
              [](const auto& r) { return std::log(std::ranges::max(at_end(*r[0], "largest")) / 65504.0); });
   ledger.larger({"F10a", "9", "after training Pre-LN's states are more alike from depth to depth than Peri-LN's",
                  "mean angular distance of neighbouring depths: Peri - Pre"},
-                "peri", "pre", [](const TrainedCell& run) { return mean_step(at_end(run, "angular_distance")); });
-  ledger.add_of_groups({"F10b", "9", "at initialisation Pre-LN's and Peri-LN's states are about equally alike",
-                        "mean angular distance of neighbouring depths, Peri - Pre: half of that at the end, signed as "
-                        "its mean, less |that at initialisation|"},
-                       {"pre", "peri"}, [](const auto& groups) {
-                         const auto apart = [&](const auto& when) {
-                           return differences(groups[1]->cells, groups[0]->cells, [&](const TrainedCell& run) {
-                             return mean_step(when(run, "angular_distance"));
-                           });
-                         };
-                         return half_beyond(apart(at_end), apart(at_start));
-                       });
+                "peri", "pre",
+                [](const TrainedCell& run) { return mean_distance_of_neighbours(at_end(run, "angular_distance")); });
+  ledger.alike({"F10b", "9", "at initialisation Pre-LN's and Peri-LN's states are about equally alike",
+                "mean angular distance of neighbouring depths: |Peri - Pre| at the end / 2, less |Peri - Pre| at "
+                "initialisation, of means over seeds"},
+               {"pre", "peri"}, [](const auto& groups) -> Ledger::Differences {
+                 const auto apart = [&](const auto& when) {
+                   return differences(groups[1]->cells, groups[0]->cells, [&](const TrainedCell& run) {
+                     return mean_distance_of_neighbours(when(run, "angular_distance"));
+                   });
+                 };
+                 return {.large = apart(at_end), .small = apart(at_start)};
+               });
   ledger.larger({"F11b", "9", "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains",
                  "mean over sublayers of what q keeps of q+: learnable - frozen"},
                 "peri", "peri, output gains frozen", main_path_share);
@@ -136,20 +128,18 @@ void add_gradients(Ledger& ledger) {
                 "pre", "peri", spikes);
 }
 
-/// That two groups end alike: their losses differ by less than half of what Pre-LN's and Peri-LN's do on average. The
-/// difference of the two counts with each seed's own sign taken off, which errs towards "not shown"; that of the
-/// placements with the sign of its mean.
+/// That two groups end alike: their losses differ by less than half of what Pre-LN's and Peri-LN's do.
 void add_alike(Ledger& ledger, const std::string& id, const std::string& exhibit, const std::string& statement,
                const std::string& first, const std::string& second) {
-  ledger.add_of_groups({id, exhibit, statement,
-                        fmt::format("final loss: (Pre - Peri) / 2, signed as its mean, less |{} - {}|", first, second)},
-                       {"pre", "peri", first, second}, [](const auto& groups) {
-                         return half_beyond(differences(groups[0]->cells, groups[1]->cells, final_loss),
-                                            differences(groups[2]->cells, groups[3]->cells, final_loss));
-                       });
+  ledger.alike({id, exhibit, statement,
+                fmt::format("final loss: |Pre - Peri| / 2 less |{} - {}|, of means over seeds", first, second)},
+               {"pre", "peri", first, second}, [](const auto& groups) -> Ledger::Differences {
+                 return {.large = differences(groups[0]->cells, groups[1]->cells, final_loss),
+                         .small = differences(groups[2]->cells, groups[3]->cells, final_loss)};
+               });
 }
 
-/// The distances of each seed's final loss from their mean, for R9 by Levene's test.
+/// The distances of each seed's final loss from their mean, as in Levene's test.
 Values deviations(const GroupRuns& runs) {
   RunningMoments moments;
   for (const TrainedCell& cell : runs.cells) moments.add(final_loss(cell));
@@ -206,10 +196,10 @@ void add_outcomes(Ledger& ledger) {
 
 void add_decay_and_init(Ledger& ledger) {
   ledger.larger({"F13a", "10", "stronger weight decay lowers Pre-LN's variance",
-                 "ln(variance at the end) at the top: decay 0.033 - decay 0.33"},
+                 "ln(variance at the end) at the top: shared weight decay - 0.33"},
                 "pre", "pre, weight decay 0.33", final_variance);
   ledger.add({"F13b", "10", "stronger weight decay lowers Peri-LN's variance less than Pre-LN's",
-              "that of Pre-LN, less that of Peri-LN"},
+              "ln(variance at the end) at the top, shared weight decay - 0.33: Pre - Peri"},
              {"pre", "pre, weight decay 0.33", "peri", "peri, weight decay 0.33"}, [](const auto& r) {
                return final_variance(*r[0]) - final_variance(*r[1]) - final_variance(*r[2]) + final_variance(*r[3]);
              });

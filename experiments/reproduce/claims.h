@@ -1,7 +1,8 @@
 #pragma once
 
-#include <map>
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/reproduce/study.h"
@@ -29,9 +30,9 @@ struct Claim {
   std::vector<double> values;  ///< by seed; twins, so that differences are of pairs
   double mean = 0.0;
   double standard_error = 0.0;
-  double p = 1.0;      ///< chance of such a mean or a larger one if the true one were 0 (Student's t, one-sided)
-  double seen = 0.0;   ///< the smallest true mean that would have been seen with 95 % probability
-  std::string reason;  ///< why it was not run, or what else is to be known
+  double p = 1.0;           ///< chance of such a mean or a larger one if the true one were 0 (Student's t, one-sided)
+  double detectable = 0.0;  ///< the smallest true mean that would have been found with 95 % probability
+  std::string reason;       ///< why it was not run, or what else is to be known
 };
 
 /// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails

@@ -56,8 +56,8 @@ std::vector<ColumnSpec> all_columns() {
   std::vector<ColumnSpec> all{
       {"placement", "group", "", "normalization placement (T1)", group + "placement"},
       {"study", "group", "", "what the group belongs to", group + "study"},
-      {"rate", "group", "1", "highest learning rate", group + "lr"},
-      {"decay", "group", "1", "weight decay", group + "weight_decay"},
+      {"lr", "group", "1", "highest learning rate", group + "lr"},
+      {"weight_decay", "group", "1", "weight decay", group + "weight_decay"},
       {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal",
        group + "init_std"},
       {"final_loss_mean", "group", "nat", "mean over seeds of final_loss", group + "final_loss/mean"},
@@ -73,7 +73,7 @@ std::vector<ColumnSpec> all_columns() {
        seeds + "spikes"},
       {"growth_law", "group seed", "", "law that describes the variance over depth at the end best",
        seeds + "growth_law"},
-      {"growth_criterion", "group seed law", "1", "AICc of a law of growth over depth", seeds + "growth_criterion"},
+      {"growth_aicc", "group seed law", "1", "AICc of a law of growth over depth", seeds + "growth_aicc"},
       {"scaled_second_moment", "group seed depth", "1",
        "mean square of the stream of random weights with the trained ones' scales, at the end",
        seeds + "scaled/second_moment"},
@@ -100,7 +100,8 @@ std::vector<ColumnSpec> all_columns() {
       {"claim_mean", "claim", "1", "mean over seeds of that number", "claims/[claim]/mean"},
       {"claim_stderr", "claim", "1", "its standard error", "claims/[claim]/stderr"},
       {"claim_p", "claim", "1", "chance of such a mean or a larger one if the true one were 0", "claims/[claim]/p"},
-      {"claim_seen", "claim", "1", "mean that would have been seen with 95 % probability", "claims/[claim]/seen"},
+      {"claim_detectable", "claim", "1", "mean that would have been found with 95 % probability",
+       "claims/[claim]/detectable"},
       {"claim_reason", "claim", "", "why it was not run, or a remark", "claims/[claim]/reason"},
       {"claim_value", "claim seed", "1", "that number of every seed", "claims/[claim]/values"},
       json_only("group_name", group + "name", "name of the group", "files have the coordinate group"),
@@ -147,8 +148,8 @@ class GroupWriter {
     row_.put("group_name", g.name);
     row_.put("placement", placement_label(g.spec));
     row_.put("study", g.study);
-    row_.put("rate", g.train.lr);
-    row_.put("decay", g.train.weight_decay);
+    row_.put("lr", g.train.lr);
+    row_.put("weight_decay", g.train.weight_decay);
     if (g.spec.init.scheme == InitScheme::normal) row_.put("init_std", g.spec.init.std);
     RunningMoments loss;
     for (std::size_t s = 0; s < runs_.cells.size(); ++s) {
@@ -220,9 +221,9 @@ class GroupWriter {
       row.put("growth_from_scales", from_scales(cell));
       row.put("growth_from_alignment", from_alignment(cell));
     }
-    if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].criterion)) {
+    if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].aicc)) {
       row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);
-      row.put("growth_criterion", Values{fits[0].criterion, fits[1].criterion, fits[2].criterion});
+      row.put("growth_aicc", Values{fits[0].aicc, fits[1].aicc, fits[2].aicc});
     }
     const auto by_record = [&](const std::function<double(const RecordedValues&)>& read) {
       Values values;
@@ -254,7 +255,7 @@ void put_claim(const Claim& claim, const Columns::Row& row) {
   row.put("claim_mean", claim.mean);
   row.put("claim_stderr", claim.standard_error);
   row.put("claim_p", claim.p);
-  row.put("claim_seen", claim.seen);
+  row.put("claim_detectable", claim.detectable);
   row.put("claim_value", claim.values);
 }
 

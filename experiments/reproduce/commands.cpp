@@ -25,7 +25,8 @@ ReproduceConfig load(const CommonOptions& options, const ReproduceFlags& own) {
   static_cast<train::TrainConfig&>(config) = train::load(options, own.corpus);
   config.figures = own.figures;
   config.quick = own.quick;
-  if (config.was_given("model.placement")) throw ConfigError("model.placement: expected none; figures say which");
+  if (config.was_given("model.placement"))
+    throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
   set_proxy(config, own.quick);
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 3;
   for (const Group& group : groups_of(config)) {

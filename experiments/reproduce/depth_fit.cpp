@@ -15,7 +15,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// Akaike's criterion for normal errors of one unknown size, which is a parameter too, corrected for few points
 /// (Hurvich and Tsai 1989).
-double criterion_of(double mean_square, std::size_t points, std::size_t parameters) {
+double aicc_of(double mean_square, std::size_t points, std::size_t parameters) {
   const auto n = static_cast<double>(points);
   const auto k = static_cast<double>(parameters) + 1.0;
   return n * std::log(mean_square) + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0);
@@ -69,10 +69,10 @@ VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
 
 DepthFit fit_of(const VectorXd& logs, const VectorXd& parameters, const VectorXd& log_law) {
   const double mean_square = (logs - log_law).squaredNorm() / static_cast<double>(logs.size());
-  return {.parameters = {parameters.data(), parameters.data() + parameters.size()},
-          .spread = std::sqrt(mean_square),
-          .criterion = criterion_of(mean_square, static_cast<std::size_t>(logs.size()),
-                                    static_cast<std::size_t>(parameters.size()))};
+  return {
+      .parameters = {parameters.data(), parameters.data() + parameters.size()},
+      .rms_residual = std::sqrt(mean_square),
+      .aicc = aicc_of(mean_square, static_cast<std::size_t>(logs.size()), static_cast<std::size_t>(parameters.size()))};
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ std::array<DepthFit, 3> fit_growth(const std::vector<double>& values) {
       values.size() >= 6 && std::ranges::all_of(values, [](double v) { return v > 0.0 && std::isfinite(v); });
   if (!fitted) {
     const double nothing = std::numeric_limits<double>::quiet_NaN();
-    const DepthFit none{.parameters = {}, .spread = nothing, .criterion = nothing};
+    const DepthFit none{.parameters = {}, .rms_residual = nothing, .aicc = nothing};
     return {none, none, none};
   }
   const VectorXd logs =
@@ -102,7 +102,7 @@ std::array<DepthFit, 3> fit_growth(const std::vector<double>& values) {
 }
 
 GrowthLaw best_law(const std::array<DepthFit, 3>& fits) {
-  const auto best = std::ranges::min_element(fits, {}, &DepthFit::criterion);
+  const auto best = std::ranges::min_element(fits, {}, &DepthFit::aicc);
   return static_cast<GrowthLaw>(best - fits.begin());
 }
 

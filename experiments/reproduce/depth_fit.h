@@ -13,15 +13,15 @@ inline constexpr std::array<std::string_view, 3> growth_law_names{"linear", "qua
 /// The fit of one law to positive values, by least squares of their logarithms.
 struct DepthFit {
   std::vector<double> parameters;  ///< a, b and c
-  double spread;                   ///< root mean square of ln(value) − ln(law)
-  double criterion;                ///< Akaike's, corrected for few points; infinite for a law that cannot be fitted
+  double rms_residual;             ///< root mean square of ln(value) − ln(law)
+  double aicc;  ///< Akaike's criterion, corrected for few points; −∞ for a law that is met exactly
 };
 
-/// Every law's fit, in the order of GrowthLaw. NaN everywhere for fewer than six values, too few for the criterion, and
-/// if one is not positive and finite.
+/// Every law's fit, in the order of GrowthLaw. NaN everywhere for fewer than six values, too few for the correction,
+/// and if one is not positive and finite.
 [[nodiscard]] std::array<DepthFit, 3> fit_growth(const std::vector<double>& values);
 
-/// The law with the smallest criterion.
+/// The law with the smallest AICc.
 [[nodiscard]] GrowthLaw best_law(const std::array<DepthFit, 3>& fits);
 
 }  // namespace periscope::reproduce

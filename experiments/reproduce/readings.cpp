@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "sim/spec/weight.h"
 #include "sim/train/spikes.h"
@@ -33,7 +34,7 @@ double variance_surge(const TrainedCell& run) {
 
 double largest_activation(const TrainedCell& run) { return std::log(at_end(run, "top_magnitudes").front()); }
 
-double mean_step(const std::vector<double>& angular_distance) {
+double mean_distance_of_neighbours(const std::vector<double>& angular_distance) {
   const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
   double sum = 0.0;
   for (std::size_t i = 0; i + 1 < depths; ++i) sum += angular_distance[i * depths + i + 1];
@@ -49,7 +50,12 @@ double main_path_share(const TrainedCell& run) {
 }
 
 double spikes(const TrainedCell& run) {
-  const auto found = robust_spikes(run.history.loss).size() + robust_spikes(run.history.grad_norm).size();
+  // A number that is not finite ends a run: that is its divergence, which is told elsewhere.
+  const auto finite = [](const std::vector<double>& series) {
+    return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
+  };
+  const auto found =
+      robust_spikes(finite(run.history.loss)).size() + robust_spikes(finite(run.history.grad_norm)).size();
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
   return static_cast<double>(found) / done;
 }

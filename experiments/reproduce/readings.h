@@ -24,7 +24,7 @@ using train::TrainedCell;
 /// ln of the largest |x| of the stream at the end.
 [[nodiscard]] double largest_activation(const TrainedCell& run);
 /// Mean of the angular distances between neighbouring depths.
-[[nodiscard]] double mean_step(const std::vector<double>& angular_distance);
+[[nodiscard]] double mean_distance_of_neighbours(const std::vector<double>& angular_distance);
 /// What the stream that a sublayer hands on has of the one that it got, T15's α²q/q⁺ at the end, mean over the upper
 /// half of the sublayers.
 [[nodiscard]] double main_path_share(const TrainedCell& run);

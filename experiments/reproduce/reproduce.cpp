@@ -66,7 +66,14 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 }
 
 Need reproduce_need(const ReproduceConfig& config, int threads) {
-  return train::train_need(config, static_cast<double>(groups_of(config).size()) * config.run.seeds, threads);
+  const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
+  const StackSpec spec = config.stacks().front();
+  Need need = train::train_need(config, cells, 0.0, threads);
+  const Need at_scales = scaled_limit_need(spec, threads);  // beside the runs that are not at their end
+  need.add(at_scales.bytes, "input.tokens");
+  need.operations += cells * at_scales.operations;
+  need.then(limit_need(spec, true, config.train.record_sequences, threads));
+  return need;
 }
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states, Progress& progress) {

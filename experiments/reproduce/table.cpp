@@ -24,7 +24,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
                 fmt::format("{:.3g}", std::exp(variance.mean())), fmt::format("{:.1f}", spike.mean()),
                 fmt::format("{} of {}", diverged, runs.cells.size())});
   }
-  TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">would be seen", "statement"});
+  TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">would be found", "statement"});
   std::size_t not_run = 0;
   for (const Claim& claim : result.claims) {
     if (claim.verdict == ClaimVerdict::not_run) {
@@ -33,7 +33,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
     }
     claims.add({claim.id, std::string(claim_verdict_names[static_cast<std::size_t>(claim.verdict)]),
                 fmt::format("{:.3g} ± {:.2g}", claim.mean, claim.standard_error), fmt::format("{:.3f}", claim.p),
-                fmt::format("{:.2g}", claim.seen), claim.statement});
+                fmt::format("{:.2g}", claim.detectable), claim.statement});
   }
   std::string text = groups.text() + "\n" + claims.text();
   text += fmt::format(

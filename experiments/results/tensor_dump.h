@@ -21,8 +21,9 @@ class TensorFile {
   void put(const std::string& name, const Tensor& x) { writer_.put(name, ops_.to_host(x)); }
   void put(const std::string& name, const std::vector<double>& x) { writer_.put(name, x); }
   void put(const std::string& name, double x) { writer_.put(name, std::span<const double>(&x, 1)); }
+  void put(const std::string& name, const std::vector<std::int64_t>& ids) { writer_.put(name, ids); }
   void put(const std::string& name, const std::vector<int>& ids) {
-    writer_.put(name, std::vector<std::int64_t>(ids.begin(), ids.end()));
+    put(name, std::vector<std::int64_t>(ids.begin(), ids.end()));
   }
   void close() { writer_.close(); }
 

@@ -78,6 +78,11 @@ void check_apart(const char* flag, const std::string& folder, const std::string&
   }
 }
 
+/// So that another place is another key of the journal, whatever the working folder.
+std::string absolute_or_none(const std::string& path) {
+  return path.empty() ? "none" : std::filesystem::absolute(path).lexically_normal().string();
+}
+
 /// The states of runs go when all is written; what else is in their folder stays.
 void remove_states(const std::string& folder) {
   if (folder.empty()) return;
@@ -104,7 +109,8 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   std::optional<Resumable> resumable;
   CellJournal* journal = nullptr;
   std::optional<Extras> extras;
-  const std::string writing = "dump and export have begun";
+  const std::string writing = fmt::format("writing of dump {} and export {} has begun", absolute_or_none(own.dump),
+                                          absolute_or_none(own.models));
   const auto run = [&](Progress& progress) {
     TrainResult result{.cells = {}, .loss_floor = corpus.loss_floor(config.base.input.tokens), .stopped_early = false};
     const std::vector<TrainCell> cells = cells_of(config);
@@ -126,19 +132,20 @@ ExitCode run_train(const CommonOptions& options, const TrainFlags& own) {
   const auto publish_result = [&](const TrainResult& result) {
     const bool diverged =
         std::ranges::any_of(result.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
-    const ExitCode code =
-        publish("train", options, config.run.out, columns(config, result, provenance(config, all)), table(result),
-                diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok);
-    if (journal != nullptr && !extras->empty() && !journal->find(writing)) journal->keep(writing, true);
-    extras->write(*ops, result, corpus);
-    remove_states(states);
-    return code;
+    const auto write_extras = [&] {
+      if (journal != nullptr && !extras->empty() && !journal->find(writing)) journal->keep(writing, true);
+      extras->write(*ops, result, corpus);
+      remove_states(states);
+    };
+    return publish("train", options, config.run.out, columns(config, result, provenance(config, all)), table(result),
+                   diverged && own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok, false, write_extras);
   };
-  Need need =
-      train_need(config, static_cast<double>(config.placements.size()) * config.run.seeds, omp_get_max_threads());
-  if (!own.dump.empty()) {  // writes all batches at once
+  const double cells = static_cast<double>(config.placements.size()) * config.run.seeds;
+  // The weights of finished cells stay until all are written.
+  Need need = train_need(config, cells, cells, omp_get_max_threads());
+  if (!own.dump.empty()) {  // all batches are written at once
     const double tokens = static_cast<double>(config.train.batch) * (config.base.input.tokens + 1);
-    need.add(sizeof(int) * tokens * config.train.steps, "train.steps");
+    need.add(sizeof(std::int64_t) * tokens * config.train.steps, "train.steps");
   }
   return run_cells(options, need, "train", config.run.out, all, run, publish_result);
 }

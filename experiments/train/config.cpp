@@ -1,6 +1,7 @@
 #include "experiments/train/config.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "experiments/results/sha256.h"
@@ -35,7 +36,11 @@ TrainConfig load(const CommonOptions& options, const std::string& corpus) {
   }
   validate(config.train);
   if (config.was_given("input.kind") && config.inputs != std::vector{InputKind::tokens}) {
-    throw ConfigError("input.kind: expected \"tokens\", which training reads from train.corpus");
+    std::string found;
+    for (const InputKind kind : config.inputs) {
+      found += (found.empty() ? "" : ", ") + std::string(input_kind_names[static_cast<std::size_t>(kind)]);
+    }
+    throw ConfigError(fmt::format("input.kind = {}: expected tokens, which training reads from train.corpus", found));
   }
   if (!config.base.model.unembedding) {
     throw ConfigError("model.unembedding = false: expected true, as training predicts tokens");

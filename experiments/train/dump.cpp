@@ -27,7 +27,9 @@ void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corp
   const TrainSpec& train = cell.train;
   const int length = cell.spec.input.tokens + 1;
   TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
-  std::vector<int> all;
+  std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(train.steps) * static_cast<std::size_t>(train.batch) *
+              static_cast<std::size_t>(length));
   for (int step = 1; step <= train.steps; ++step) {
     const Windows batch = training_batch(corpus, length, train.batch, cell.seed, step);
     all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());

@@ -59,7 +59,7 @@ void add_extremes(const ModelReading& reading, RecordedValues& values) {
   }
 }
 
-/// Mean and root mean square of what was measured of a parameter.
+/// Mean and root mean square of a parameter's entries.
 struct Sizes {
   double mean, root_mean_square;
 };

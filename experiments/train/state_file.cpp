@@ -12,6 +12,7 @@
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
 #include "sim/spec/error.h"
+#include "sim/spec/printable.h"
 
 namespace periscope::train {
 namespace {
@@ -66,7 +67,8 @@ int number_in(const std::string& text, const std::string& path) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    refuse_file(path, "not a state of training");
+    refuse_file(path,
+                fmt::format("found \"{}\" as a number of steps, expected a whole number from 0 on", shortened(text)));
   return value;
 }
 
@@ -123,7 +125,9 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
   const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
   if (!std::filesystem::exists(status)) return std::nullopt;
   try {
-    if (!std::filesystem::is_regular_file(status)) refuse_file(path_, "expected a regular file");
+    if (std::filesystem::is_symlink(status)) {
+      refuse_file(path_, "this is a symbolic link, expected a regular file");
+    }
     return content_of(SafetensorsFile(path_), ops, like);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}; without this file its run begins again", error.what()));
@@ -136,7 +140,10 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
     const auto it = file.metadata().find(key);
     return it == file.metadata().end() ? std::string() : it->second;
   };
-  if (metadata("identity") != identity_) refuse_file(path_, "the state of another run, or damaged");
+  if (metadata("identity") != identity_) {
+    refuse_file(path_, fmt::format("the state of another run, or damaged: it is of {}, expected {}",
+                                   shortened(metadata("identity")), identity_));
+  }
   Content content{.state = like, .history = {}};
   content.state.steps = number_in(metadata("steps"), path_);
   Checksum sum;

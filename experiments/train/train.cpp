@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <limits>
 #include <map>
@@ -82,7 +81,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
   return cells;
 }
 
-Need train_need(const TrainConfig& config, double cells, int threads) {
+Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
   const StackSpec spec = config.stacks().front();
   double parameters = 0.0;
   for (const ParameterId& id : all_parameters_of(spec)) {
@@ -101,8 +100,7 @@ Need train_need(const TrainConfig& config, double cells, int threads) {
   one.operations *= 0.75;  // nothing is computed again
   Need all = one.times(at_once);
   all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
-  // The weights of finished cells stay until they are written.
-  all.add(cells * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
+  all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }
 
@@ -111,6 +109,7 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
   std::mutex mutex;
   InOrder results(use);
   bool told = false;
+  FirstException failure;
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
     std::optional<StateFile> state;
@@ -118,7 +117,8 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
       const std::string identity = sha256_hex(states.identity + identity_of(cell));
       state.emplace(fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity);
     }
-    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested(); },
+    // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.
+    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
                             .on_step =
                                 [&] {
                                   const std::lock_guard lock(mutex);
@@ -148,7 +148,6 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
   };
   const auto threads = static_cast<std::size_t>(omp_get_max_threads());
   const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
-  FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::size_t i = 0; i < beside; ++i) failure.run([&] { run(i); });
   failure.rethrow();

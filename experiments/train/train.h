@@ -40,9 +40,9 @@ struct KeptStates {
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
                  const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use);
 
-/// Weights, gradients and what the optimizer remembers, the signals of a micro-batch, of all of so many cells that run
-/// at one time.
-[[nodiscard]] Need train_need(const TrainConfig& config, double cells, int threads);
+/// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
+/// at one time; and the weights of `weights_kept` cells that are done.
+[[nodiscard]] Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
 
 [[nodiscard]] std::string table(const TrainResult& result);
 [[nodiscard]] const Schema& schema();

@@ -18,9 +18,9 @@ int fetched_with(const ModelSpec& model, const ParameterId& id);
 std::vector<ParameterId> matrices_of(const StackSpec& spec);
 /// The gain of every norm that the stack uses.
 std::vector<ParameterId> gains_of(const ModelSpec& model);
-/// Every parameter that generated weights have, which are those that training changes: matrices first, from the stack's
-/// input to its output, then gains, each followed by its bias if the norm has one. QK-norms, which are RMSNorms, have
-/// none.
+/// Every parameter that training changes: matrices first, from the stack's input to its output, then gains, each
+/// followed by its bias if the norm has one. QK-norms, which are RMSNorms, have none, and neither have matrices: theirs
+/// exist in checkpoints and in weights of given scales (WeightScales) alone.
 std::vector<ParameterId> all_parameters_of(const StackSpec& spec);
 
 /// Names as in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight",

@@ -51,11 +51,21 @@ MappedFile opened(const std::string& corpus, const std::string& path) {
   }
 }
 
-void append_file(const std::string& corpus, const std::string& path, std::vector<std::uint8_t>& tokens) {
+/// `file`: which of the corpus's files the tokens are from, "" for the only one.
+void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::string& corpus,
+                   const std::string& file) {
+  const auto wrong = std::ranges::find_if(tokens, [&](std::uint8_t token) { return token >= vocab; });
+  if (wrong == tokens.end()) return;
+  refuse(corpus, fmt::format("{}byte {} at {}: expected tokens below model.vocab = {}", file.empty() ? "" : file + ": ",
+                             *wrong, wrong - tokens.begin(), vocab));
+}
+
+void append_file(const std::string& corpus, const std::string& path, int vocab, std::vector<std::uint8_t>& tokens) {
   const MappedFile file = opened(corpus, path);
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() > Corpus::most - tokens.size()) {
-    refuse(corpus, fmt::format("expected at most {} bytes, found more", Corpus::most));
+    refuse(corpus, fmt::format("expected at most {} bytes, found {} up to the end of {}", Corpus::most,
+                               tokens.size() + bytes.size(), path));
   }
   const auto at = tokens.size();
   tokens.resize(at + bytes.size());
@@ -67,6 +77,7 @@ void append_file(const std::string& corpus, const std::string& path, std::vector
                            [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
   }
   file.check_unchanged();
+  require_below(vocab, std::span(tokens).subspan(at), corpus, path == corpus ? "" : path);
 }
 
 Windows windows_at(std::span<const std::uint8_t> tokens, int length, std::span<const int> places) {
@@ -95,8 +106,9 @@ Corpus::Corpus(const std::string& path, double validation, int window, int vocab
   synthetic_ = path == synthetic_corpus;
   if (synthetic_) {
     tokens_ = SyntheticLanguage().text(synthetic_length);
+    require_below(vocab, tokens_, path, "");
   } else {
-    for (const std::string& file : files_of(path)) append_file(path, file, tokens_);
+    for (const std::string& file : files_of(path)) append_file(path, file, vocab, tokens_);
   }
   const auto held = static_cast<std::size_t>(validation * static_cast<double>(tokens_.size()));
   training_ = tokens_.size() - held;
@@ -106,11 +118,6 @@ Corpus::Corpus(const std::string& path, double validation, int window, int vocab
            fmt::format("too short: {} bytes to train on and {} for validation; expected at least input.tokens + 1 "
                        "= {} of each",
                        training_, held, window));
-  }
-  const auto wrong = std::ranges::find_if(tokens_, [&](std::uint8_t token) { return token >= vocab; });
-  if (wrong != tokens_.end()) {
-    refuse(path, fmt::format("byte {} at {}: expected tokens below model.vocab = {}", *wrong, wrong - tokens_.begin(),
-                             vocab));
   }
 }
 

@@ -44,7 +44,8 @@ struct TrainSpec {
 
 extern const Section<TrainSpec> train_section;
 
-/// Throws ConfigError for a batch that does not fall into the micro-batches, and for frozen weights that there are not.
+/// Throws ConfigError for a batch that the number of micro-batches does not divide, and for unknown names of frozen
+/// weights.
 void validate(const TrainSpec& train);
 
 /// The learning rate of step s = 1 … steps. With W = max(1, round(warmup·steps)): s/W·lr up to s = W; then lr, or for

@@ -38,8 +38,8 @@ struct TrainingState {
 /// itself, but f32 where passes are in BF16 or FP16, whose spacing would swallow small steps.
 [[nodiscard]] constexpr DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Trains one stack on one corpus. Weights, batches and so every result depend on specification, corpus and seed alone:
-/// twins differ in their placement and in nothing else.
+/// Trains one stack on one corpus. Weights and batches depend on specification, corpus and seed alone, results on
+/// backend and dtype too: twins differ in their placement and in nothing else.
 class Trainer {
  public:
   /// A fresh stack: the random weights of the seed. Passes compute in `dtype`; weights are kept as master_dtype(dtype).

@@ -323,11 +323,11 @@ class Journals(FolderTest):
         other = ("propagate", "--config", self.config, "--set", "model.gamma=0.5", "--out", out)
         done = run(*other)
         self.assertEqual(done.returncode, 0, done.stderr)
-        named = [line for line in done.stderr.splitlines() if "delete the file" in line]
+        named = [line for line in done.stderr.splitlines() if "nobody will, delete it" in line]
         self.assertEqual(len(named), 1, done.stderr)
         self.assertIn(str(journal), named[0])
         self.assertTrue(journal.exists())
-        self.assertNotIn("delete the file", run(*other, "--quiet").stderr)
+        self.assertNotIn("nobody will, delete it", run(*other, "--quiet").stderr)
 
 
 if __name__ == "__main__":

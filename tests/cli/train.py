@@ -200,10 +200,18 @@ class Dumps(TrainTest):
         self.refused(2, [self.folder / "dump", "--force"], *ONE, "--dump", self.folder / "dump", "--quiet")
         self.assertEqual(contents(self.folder / "dump"), before)
 
+    def test_a_result_that_nobody_takes_costs_no_dump(self):
+        self.dump("train.steps=1")
+        command = [str(BINARY), *self.command(*ONE, *sets("train.steps=1"), "--quiet", "--json", "--dump")]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*command, str(self.folder / "again")], stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(contents(self.folder / "again"), contents(self.folder / "dump"))
 
     def test_places_that_cannot_be_are_refused_before_training(self):
         out = self.folder / "out"
-        long = ("--quiet", *sets("train.steps=100000000"))
+        long = ("--quiet", *sets("train.steps=10000000"))
         for flag in ("--dump", "--export"):
             for place in (out / "train.nc", out / "train.nc" / "models"):
                 with self.subTest(flag=flag, place=place):

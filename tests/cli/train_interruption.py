@@ -169,6 +169,23 @@ class Interrupted(TrainTest):
         other = sets("train.steps=20", "train.lr=0.01")
         self.assertEqual(self.cells(*ONE, *other, "--out", out), self.cells(*ONE, *other))
         self.assertTrue(self.states(out), "the other run's state stays")
+        told = run(*self.command(*ONE, *other, "--out", out)).stderr
+        self.assertIn(f"{self.states(out)[0].parent}: a stopped run of another configuration or program", told)
+
+    def test_a_failure_stops_the_runs_beside_it(self):
+        flags = sets("train.steps=3000")
+        out = self.folder / "out"
+        with self.start(*flags, "--out", out, "--threads", "2") as process:
+            self.wait_for(process, lambda: list(out.glob("*.journal")))
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        pre, = out.glob("*.states/pre-*")
+        pre.write_bytes(b"damaged")
+        done = run(*self.command(*flags, "--out", out, "--quiet", "--threads", "2"))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(str(pre), done.stderr)
+        peri, = out.glob("*.states/peri-*")
+        self.assertLess(kept_steps(peri), 3000)
 
     def test_two_processes_in_one_folder(self):
         out = self.folder / "out"
@@ -229,6 +246,22 @@ class Interrupted(TrainTest):
                 self.assertEqual(sorted(os.listdir(models / name)), ["config.json", "model.safetensors"])
         self.assertEqual(done.returncode, 0, "it was as much as is needed")
         self.assertGreater(written, 0)
+
+    def test_models_that_another_command_wrote_are_not_overwritten(self):
+        """The leave to overwrite what a full disk cut short is for that folder alone."""
+        flags = (*ONE, *sets("train.steps=3"), "--quiet")
+        begun, other = self.folder / "begun", self.folder / "other"
+        self.cells(*flags, "--export", other, *sets("train.lr=0.5"))
+        before = {file: file.read_bytes() for file in other.rglob("*.*") if file.is_file()}
+        out = self.folder / "out"
+        for room in range(0, 1_000_000, 10_000):
+            done = self.on_a_full_disk(room, *flags, "--out", out, "--export", begun)
+            self.assertEqual(done.returncode, 1, "no room was enough for the result and too small for the model")
+            if list(out.glob("*.journal")):
+                break
+        self.refused(2, [other, "--force"], *flags, "--out", out, "--export", other)
+        self.assertEqual({file: file.read_bytes() for file in before}, before)
+        self.cells(*flags, "--out", out, "--export", begun)
 
     def test_a_dump_on_a_full_disk(self):
         out = self.folder / "dump"

@@ -97,12 +97,12 @@ class TrainingPlots(FolderTest):
         points = [series[0] for series in markers(figure.axes[0])]
         for x, row in points:
             c = tested[round(row)]
-            np.testing.assert_allclose(x, result["claim_mean"][c] / result["claim_seen"][c])
+            np.testing.assert_allclose(x, result["claim_mean"][c] / result["claim_detectable"][c])
 
     def rates(self, result):
         ((_, figure),) = rate_sweeps.draw(result)
         peri = groups.rows(result, "rates", ["peri"]) + groups.rows(result, "base", ["peri"])
-        expected = sorted((result["rate"][g], result["final_loss_mean"][g]) for g in peri)
+        expected = sorted((result["lr"][g], result["final_loss_mean"][g]) for g in peri)
         self.assertTrue(any(len(series) == len(expected) and np.allclose(series, expected)
                             for series in markers(figure.axes[0])))
 

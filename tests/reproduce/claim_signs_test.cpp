@@ -221,7 +221,9 @@ TEST_CASE("claims say which runs ended early") {
     return run;
   };
   const auto claims = reproduce::judge_claims({group_of("pre", 1.0, short_run), group_of("peri", 1.0, loss(2))});
-  CHECK(claim(claims, "F4a").reason.starts_with("3 of 3 runs of pre ended early"));
+  CHECK(claim(claims, "F4a").reason ==
+        "3 of 3 runs of pre ended early: their final loss counts as ln V, all else as far as they came; no spread over "
+        "seeds");
 }
 
 TEST_CASE("the last layer's gradient is that of the second half of the steps") {
@@ -236,6 +238,14 @@ TEST_CASE("spikes of a run that ended early count for all steps at the rate of t
   run.history.loss.resize(30);
   run.history.grad_norm.resize(30);
   CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 40.0 / 30.0));
+}
+
+TEST_CASE("the end of a run that diverged is no spike, in its loss or its gradient") {
+  train::TrainedCell run = spikes(0, 0)(0);
+  run.history.loss.resize(10);
+  run.history.grad_norm.resize(10);
+  run.history.loss.back() = run.history.grad_norm.back() = std::nan("");
+  CHECK(reproduce::spikes(run) == 0.0);
 }
 
 TEST_CASE("without the cosine Eq. 4 keeps alpha^2 of the stream, and norm C scales the sum") {

@@ -1,7 +1,9 @@
 #include "experiments/reproduce/ledger.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <random>
 #include <set>
 
 #include "tests/reproduce/made_up_runs.h"
@@ -42,7 +44,7 @@ TEST_CASE("a claim's test is Student's, one-sided") {
   CHECK(holds.mean == doctest::Approx(2.0));
   CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == doctest::Approx(0.5 - 0.5 * std::sqrt(12.0 / 14.0)));
-  CHECK(holds.seen == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));
+  CHECK(holds.detectable == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));
   CHECK(holds.verdict == ClaimVerdict::holds);
   CHECK(tested({-1.0, -2.0, -3.0}).verdict == ClaimVerdict::fails);
   CHECK(tested({-1.0, 0.5, 1.0}).verdict == ClaimVerdict::not_shown);
@@ -148,6 +150,44 @@ TEST_CASE("two groups are alike only within half of what the placements differ b
   CHECK(claim(same, "R7a").verdict == ClaimVerdict::holds);
   const auto other = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.1, 2.2, 2.3})});
   CHECK(claim(other, "R7a").verdict == ClaimVerdict::fails);
+}
+
+/// How often test_alike says `verdict` of normal differences of these means and standard deviations.
+double frequency(ClaimVerdict verdict, int seeds, double large, double large_std, double small, double small_std) {
+  constexpr int draws = 4000;
+  std::mt19937 generator(7);
+  std::normal_distribution<double> normal;
+  int found = 0;
+  for (int i = 0; i < draws; ++i) {
+    Claim claim;
+    std::vector<double> a, b;
+    for (int s = 0; s < seeds; ++s) {
+      a.push_back(large + large_std * normal(generator));
+      b.push_back(small + small_std * normal(generator));
+    }
+    reproduce::test_alike(claim, a, b);
+    if (claim.verdict == verdict) ++found;
+  }
+  return static_cast<double>(found) / draws;
+}
+
+TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the truth is at its border") {
+  const double most = 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / 4000.0);
+  for (const int seeds : {3, 5, 10}) {
+    CAPTURE(seeds);
+    // Nothing differs; half of the large difference is the small one, of either sign; only one of them has noise.
+    for (const auto& [large, large_std, small, small_std] :
+         {std::array{0.0, 1.0, 0.0, 1.0}, std::array{0.0, 1.0, 0.0, 0.01}, std::array{0.0, 0.01, 0.0, 1.0},
+          std::array{2.0, 1.0, 1.0, 1.0}, std::array{-20.0, 1.0, 10.0, 1.0}, std::array{20.0, 1.0, -10.0, 1.0}}) {
+      CAPTURE(large);
+      CAPTURE(large_std);
+      CAPTURE(small_std);
+      CHECK(frequency(ClaimVerdict::holds, seeds, large, large_std, small, small_std) < most);
+      CHECK(frequency(ClaimVerdict::fails, seeds, large, large_std, small, small_std) < most);
+    }
+    CHECK(frequency(ClaimVerdict::holds, seeds, 20.0, 1.0, 0.0, 0.5) > 0.95);
+    CHECK(frequency(ClaimVerdict::fails, seeds, 0.5, 0.5, -10.0, 1.0) > 0.95);
+  }
 }
 
 TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best is") {

@@ -33,7 +33,7 @@ TEST_CASE("the laws' parameters are found") {
   CHECK(fits[1].parameters[0] == doctest::Approx(2.0).epsilon(0.02));
   CHECK(fits[1].parameters[1] == doctest::Approx(0.5).epsilon(0.05));
   CHECK(fits[1].parameters[2] == doctest::Approx(0.1).epsilon(0.02));
-  CHECK(fits[1].spread == doctest::Approx(0.007).epsilon(0.3));
+  CHECK(fits[1].rms_residual == doctest::Approx(0.007).epsilon(0.3));
   const auto exponential = fit_growth(sampled([](double d) { return 3.0 * std::exp(0.25 * d); }));
   CHECK(exponential[2].parameters[0] == doctest::Approx(3.0).epsilon(0.01));
   CHECK(exponential[2].parameters[1] == doctest::Approx(0.25).epsilon(0.01));
@@ -44,15 +44,15 @@ TEST_CASE("the criterion is AICc of normal errors, whose size is a parameter too
   constexpr double n = 25.0;
   for (std::size_t law = 0; law < 3; ++law) {
     const double k = law == 1 ? 4.0 : 3.0;  // coefficients, and the spread
-    const double expected = 2.0 * n * std::log(fits[law].spread) + 2.0 * k * n / (n - k - 1.0);
-    CHECK(fits[law].criterion == doctest::Approx(expected).epsilon(1e-12));
+    const double expected = 2.0 * n * std::log(fits[law].rms_residual) + 2.0 * k * n / (n - k - 1.0);
+    CHECK(fits[law].aicc == doctest::Approx(expected).epsilon(1e-12));
   }
 }
 
 TEST_CASE("what cannot be fitted has no numbers") {
   for (const std::vector<double>& values :
        {std::vector<double>{1, 2, 3, 4, 5}, {1, 2, 3, 0, 5, 6, 7}, {1, 2, 3, NAN, 5, 6, 7}}) {
-    for (const auto& fit : fit_growth(values)) CHECK(std::isnan(fit.criterion));
+    for (const auto& fit : fit_growth(values)) CHECK(std::isnan(fit.aicc));
   }
 }
 

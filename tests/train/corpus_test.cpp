@@ -152,8 +152,10 @@ TEST_CASE("a byte that is no token is named with its place") {
   folder.write("corpus/b", std::string("ab\xc3\xa9zzzz"));
   CHECK(refusal(folder.path("corpus"), 0.5, 2, 256).empty());
   CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc4).empty());
-  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc3).find("byte 195 at 10: expected tokens below model.vocab = 195") !=
+  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc3)
+            .find(folder.path("corpus/b") + ": byte 195 at 2: expected tokens below model.vocab = 195") !=
         std::string::npos);
+  CHECK(refusal(folder.path("corpus/b"), 0.5, 2, 0xc3).find("corpus/b: byte 195 at 2: expected") != std::string::npos);
 }
 
 TEST_CASE("what is no file of bytes is refused by its name, at once") {
