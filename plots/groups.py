@@ -1,4 +1,4 @@
-"""What the figures of `train` and `reproduce` share: which groups, records and claims they show, and how they say so."""
+"""What figures of `train` and `reproduce` share: which groups, records and claims they show, and how they say so."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
