@@ -30,8 +30,7 @@ void write_random_checkpoint(const Config& config, const std::string& name, bool
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype;
   const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
-  write_checkpoint(config.run.out, layout, *backend, weights,
-                   dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32, overwrite);
+  write_checkpoint(config.run.out, layout, *backend, weights, written_type(dtype), overwrite);
 }
 
 }  // namespace periscope::checkpoint

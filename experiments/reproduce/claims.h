@@ -30,7 +30,9 @@ struct Claim {
   std::vector<double> values;  ///< by seed; twins, so that differences are of pairs
   double mean = 0.0;
   double standard_error = 0.0;
-  double p = 1.0;           ///< chance of such a mean or a larger one if the true one were 0 (Student's t, one-sided)
+  /// Chance of such a mean or a larger one if the true one were 0 (Student's t, one-sided); 0.5 where nothing says of
+  /// which sign it is.
+  double p = 1.0;
   double detectable = 0.0;  ///< the smallest true mean that would have been found with 95 % probability
   std::string reason;       ///< why it was not run, or what else is to be known
 };

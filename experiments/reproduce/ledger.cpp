@@ -66,7 +66,8 @@ void decide(Claim& claim, double positive, double negative, double level_of_each
                                                    : "no spread over seeds");
     return;
   }
-  claim.p = positive;
+  // Tests of likeness may find neither sign likelier than the other.
+  claim.p = positive < 0.5 ? positive : negative < 0.5 ? 1.0 - negative : 0.5;
   const double critical = boost::math::quantile(boost::math::complement(MeanTest::law(claim.values), level_of_each));
   claim.detectable = 2.0 * critical * claim.standard_error;  // so that the power is as large as the confidence
   if (positive <= level) claim.verdict = ClaimVerdict::holds;

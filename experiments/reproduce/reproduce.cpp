@@ -1,8 +1,7 @@
 #include "experiments/reproduce/reproduce.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <iterator>
 
 #include "experiments/common/weight_scales_of.h"
 #include "sim/backends.h"
@@ -13,14 +12,9 @@ namespace {
 std::vector<train::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
   std::vector<train::TrainCell> cells;
   for (const Group& group : groups) {
-    for (int s = 0; s < config.run.seeds; ++s) {
-      const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(s);
-      cells.push_back({.spec = group.spec,
-                       .train = group.train,
-                       .seed = seed,
-                       .dtype = config.run.dtype,
-                       .name = fmt::format("{}-seed{}", group.spec.model.placement.name, seed)});
-    }
+    std::ranges::move(
+        train::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(cells));
   }
   return cells;
 }

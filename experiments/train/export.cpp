@@ -56,8 +56,7 @@ std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const M
 
 void write_plain(const std::string& folder, const Backend& ops, const TrainedCell& trained, bool overwrite) {
   OutputFolder files(folder, {"model.safetensors", "config.json"}, overwrite);
-  const bool wide = trained.cell.dtype == DType::f64;
-  write_weights(ops, trained.parameters, wide ? SafetensorsType::f64 : SafetensorsType::f32, files.file(0));
+  write_weights(ops, trained.parameters, written_type(trained.cell.dtype), files.file(0));
   nlohmann::ordered_json json{{"model_type", "periscope"}};
   json.update(resolved_json(trained.cell.spec));
   json["train"] = section_json(train_section, trained.cell.train);
@@ -75,8 +74,7 @@ std::string export_model(const std::string& folder, const Backend& ops, const Tr
   }
   const ResidentWeights weights(trained.cell.spec, trained.parameters);
   const DividedTable divided(ops, weights, layout->second.model.embedding.scale);
-  write_checkpoint(folder, layout->second, ops, divided,
-                   trained.cell.dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32, overwrite);
+  write_checkpoint(folder, layout->second, ops, divided, written_type(trained.cell.dtype), overwrite);
   return layout->first;
 }
 

@@ -33,7 +33,7 @@ constexpr std::pair<std::string_view, Numbers CellHistory::*> series[] = {
 template <class Visit>
 void visit_tensors(const TrainingState& state, const Visit& visit) {
   for (const auto& [id, x] : state.parameters) visit("parameter." + name_of(id), x);
-  for (const auto& [id, x] : state.memory) {
+  for (const auto& [id, x] : state.optimizer) {
     visit("mean." + name_of(id), x.mean);
     if (!x.square.empty()) visit("square." + name_of(id), x.square);
   }
@@ -95,7 +95,7 @@ void StateFile::write(const Backend& ops, const TrainingState& state, const Cell
     }
   }
   visit_tensors(state, [&](const std::string& name, const Tensor& x) {
-    entries.push_back({name, x.dtype() == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32, shape(x)});
+    entries.push_back({name, written_type(x.dtype()), shape(x)});
   });
   entries.push_back({std::string(checksum), SafetensorsType::u8, {static_cast<std::int64_t>(checksum_length)}});
   OutputFile file(path_);
@@ -169,8 +169,8 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
   for (auto& [id, x] : content.state.parameters) {
     const std::string name = name_of(id);
     x = ops.from_host(x.rows(), x.cols(), x.dtype(), file.values("parameter." + name));
-    const Remembered remembered{.mean = stored("mean." + name, x), .square = stored("square." + name, x)};
-    if (!remembered.mean.empty()) content.state.memory[id] = remembered;
+    const GradientMoments moments{.mean = stored("mean." + name, x), .square = stored("square." + name, x)};
+    if (!moments.mean.empty()) content.state.optimizer[id] = moments;
   }
   return content;
 }

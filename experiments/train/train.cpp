@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -62,6 +63,17 @@ std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved
   return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + program_sha256();
 }
 
+std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
+                                     const std::string& word) {
+  std::vector<TrainCell> cells;
+  for (int s = 0; s < run.seeds; ++s) {
+    const std::uint64_t seed = run.seed + static_cast<std::uint64_t>(s);
+    cells.push_back(
+        {.spec = spec, .train = train, .seed = seed, .dtype = run.dtype, .name = fmt::format("{}-seed{}", word, seed)});
+  }
+  return cells;
+}
+
 std::vector<TrainCell> cells_of(const TrainConfig& config) {
   std::vector<TrainCell> cells;
   std::map<std::string, int> seen;
@@ -69,14 +81,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
     std::string word = file_word(placement_label(spec));
     // Placements of one's own may differ in what a file's name does not show.
     if (const int before = seen[word]++; before > 0) word += fmt::format("-{}", before + 1);
-    for (int s = 0; s < config.run.seeds; ++s) {
-      const std::uint64_t seed = config.run.seed + static_cast<std::uint64_t>(s);
-      cells.push_back({.spec = spec,
-                       .train = config.train,
-                       .seed = seed,
-                       .dtype = config.run.dtype,
-                       .name = fmt::format("{}-seed{}", word, seed)});
-    }
+    std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
   }
   return cells;
 }

@@ -19,6 +19,9 @@ struct TrainResult {
   bool stopped_early = false;
 };
 
+/// One run of a stack for every seed, named "<word>-seed<seed>".
+[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
+                                                   const std::string& word);
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 

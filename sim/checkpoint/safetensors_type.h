@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "sim/core/tensor.h"
+
 namespace periscope {
 
 /// The element types of the format, all of them, so that every valid file can be opened. Only those up to
@@ -41,6 +43,11 @@ enum class SafetensorsType {
 
 /// All names, separated by commas, for messages.
 [[nodiscard]] std::string safetensors_type_names();
+
+/// In which tensors of that format are written: f64 as they are, narrower ones as f32.
+[[nodiscard]] constexpr SafetensorsType written_type(DType dtype) {
+  return dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32;
+}
 
 /// Bits of one element: 4, 6, 8, 16, 32 or 64.
 [[nodiscard]] int bits_of(SafetensorsType type);

@@ -9,9 +9,9 @@
 
 namespace periscope {
 
-/// What an optimizer remembers of a parameter's gradients, each like the parameter: AdamW's running means of the
+/// Moments of a parameter's gradients that an optimizer keeps, each like the parameter: AdamW's running means of the
 /// gradient and of its square, or the momentum of SGD, whose `square` is empty.
-struct Remembered {
+struct GradientMoments {
   Tensor mean;
   Tensor square;
 };
@@ -20,7 +20,7 @@ struct Remembered {
 /// m = 0. The decay is that of matrices and tables; gains and biases have none.
 class Optimizer {
  public:
-  using Memory = std::map<ParameterId, Remembered>;
+  using State = std::map<ParameterId, GradientMoments>;
 
   /// For these parameters. The backend outlives this.
   Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters);
@@ -28,14 +28,14 @@ class Optimizer {
   /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`. Several threads may each update others.
   [[nodiscard]] Tensor updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step);
 
-  [[nodiscard]] const Memory& memory() const { return memory_; }
-  /// Goes on from what was remembered.
-  void set_memory(Memory memory) { memory_ = std::move(memory); }
+  [[nodiscard]] const State& state() const { return state_; }
+  /// Goes on from what was moments.
+  void set_state(State state) { state_ = std::move(state); }
 
  private:
   const Backend& ops_;
   TrainSpec train_;
-  Memory memory_;
+  State state_;
 };
 
 }  // namespace periscope

@@ -182,12 +182,12 @@ StepOutcome Trainer::step() {
   return outcome;
 }
 
-TrainingState Trainer::state() const { return {steps_, masters_.parameters(), optimizer_.memory()}; }
+TrainingState Trainer::state() const { return {steps_, masters_.parameters(), optimizer_.state()}; }
 
 void Trainer::restore(TrainingState state) {
   steps_ = state.steps;
   masters_.parameters() = std::move(state.parameters);
-  optimizer_.set_memory(std::move(state.memory));
+  optimizer_.set_state(std::move(state.optimizer));
   round_masters();
 }
 

@@ -25,7 +25,7 @@ struct StepOutcome {
 struct TrainingState {
   int steps = 0;  ///< that were done
   ResidentWeights::Parameters parameters;
-  Optimizer::Memory memory;
+  Optimizer::State optimizer;
 };
 
 /// Into how many parts of equal size a micro-batch falls, which are passed through the stack beside each other, each on

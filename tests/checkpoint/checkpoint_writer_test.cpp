@@ -72,8 +72,7 @@ TEST_CASE("a random stack written in every family's layout comes back to the bit
                                         .input = {.kind = InputKind::tokens, .path = {}}},
                                        target.dtype, 7);
         const TemporaryFolder folder;
-        write_checkpoint(folder.path(), layout, *target.backend, weights,
-                         target.dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32);
+        write_checkpoint(folder.path(), layout, *target.backend, weights, written_type(target.dtype));
         const Checkpoint again(folder.path());
         CHECK(&again.family() == &family);
         CHECK(again.model().unembedding == head);

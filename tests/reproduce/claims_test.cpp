@@ -150,6 +150,11 @@ TEST_CASE("two groups are alike only within half of what the placements differ b
   CHECK(claim(same, "R7a").verdict == ClaimVerdict::holds);
   const auto other = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.1, 2.2, 2.3})});
   CHECK(claim(other, "R7a").verdict == ClaimVerdict::fails);
+  CHECK(claim(same, "R7a").p <= 0.05);
+  CHECK(claim(other, "R7a").p >= 0.95);
+  const auto noise = judge_claims({with_losses("pre", {3.0, 3.2, 2.81}), with_losses("peri", {3.0, 3.0, 3.0}),
+                                   with_losses("peri, LayerNorm", {3.1, 2.8, 3.05})});
+  CHECK(claim(noise, "R7a").p == 0.5);
 }
 
 /// How often test_alike says `verdict` of normal differences of these means and standard deviations.

@@ -78,7 +78,7 @@ void check_parameter(const Target& target, const TrainSpec& train, const Paramet
   CHECK(target.backend->to_host(start.here) == before);
   check_close(target.name(), target.backend->to_host(parameter), by_hand(train, before, gradients, is_matrix),
               allowed(target.dtype, 4.0));
-  CHECK(optimizer.memory().at(id).square.empty() == (train.optimizer == OptimizerKind::sgd));
+  CHECK(optimizer.state().at(id).square.empty() == (train.optimizer == OptimizerKind::sgd));
 }
 
 TEST_CASE("AdamW and SGD follow their formulas; matrices decay, gains and biases do not") {
@@ -126,7 +126,7 @@ TEST_CASE("an optimizer that gets another's memory goes on as that one does, to 
       };
       Tensor x = step(first, step(first, start.here, 1), 2);
       Optimizer second(*target.backend, train, {{matrix, start.here}});
-      second.set_memory(first.memory());
+      second.set_state(first.state());
       const Numbers after = target.backend->to_host(step(first, x, 3));
       check_same_bits(target.name(), target.backend->to_host(step(second, x, 3)), after);
       Optimizer forgetful(*target.backend, train, {{matrix, start.here}});

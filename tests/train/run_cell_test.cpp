@@ -35,7 +35,7 @@ void check_same_run(const Backend& ops, const TrainedCell& actual, const Trained
     check_same_numbers("record", actual.history.records.at(step), values);
   }
   const auto parameters = [&](const TrainedCell& cell) {
-    return parameters_of(ops, {.steps = 0, .parameters = cell.parameters, .memory = {}});
+    return parameters_of(ops, {.steps = 0, .parameters = cell.parameters, .optimizer = {}});
   };
   check_same_numbers("parameters", parameters(actual), parameters(expected));
 }

@@ -36,7 +36,7 @@ NamedNumbers parameters_of(const Backend& ops, const TrainingState& state) {
 
 NamedNumbers memory_of(const Backend& ops, const TrainingState& state) {
   NamedNumbers numbers;
-  for (const auto& [id, x] : state.memory) {
+  for (const auto& [id, x] : state.optimizer) {
     numbers["mean." + name_of(id)] = ops.to_host(x.mean);
     if (!x.square.empty()) numbers["square." + name_of(id)] = ops.to_host(x.square);
   }
