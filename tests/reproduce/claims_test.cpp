@@ -1,7 +1,6 @@
 #include "experiments/reproduce/ledger.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <random>
 #include <set>
@@ -157,8 +156,13 @@ TEST_CASE("two groups are alike only within half of what the placements differ b
   CHECK(claim(noise, "R7a").p == 0.5);
 }
 
-/// How often test_alike says `verdict` of normal differences of these means and standard deviations.
-double frequency(ClaimVerdict verdict, int seeds, double large, double large_std, double small, double small_std) {
+/// Means and standard deviations of two normal differences.
+struct Differences {
+  double large, large_std, small, small_std;
+};
+
+/// How often test_alike says `verdict` of them.
+double frequency(ClaimVerdict verdict, int seeds, const Differences& d) {
   constexpr int draws = 4000;
   std::mt19937 generator(7);
   std::normal_distribution<double> normal;
@@ -167,8 +171,8 @@ double frequency(ClaimVerdict verdict, int seeds, double large, double large_std
     Claim claim;
     std::vector<double> a, b;
     for (int s = 0; s < seeds; ++s) {
-      a.push_back(large + large_std * normal(generator));
-      b.push_back(small + small_std * normal(generator));
+      a.push_back(d.large + d.large_std * normal(generator));
+      b.push_back(d.small + d.small_std * normal(generator));
     }
     reproduce::test_alike(claim, a, b);
     if (claim.verdict == verdict) ++found;
@@ -181,17 +185,17 @@ TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the tru
   for (const int seeds : {3, 5, 10}) {
     CAPTURE(seeds);
     // Nothing differs; half of the large difference is the small one, of either sign; only one of them has noise.
-    for (const auto& [large, large_std, small, small_std] :
-         {std::array{0.0, 1.0, 0.0, 1.0}, std::array{0.0, 1.0, 0.0, 0.01}, std::array{0.0, 0.01, 0.0, 1.0},
-          std::array{2.0, 1.0, 1.0, 1.0}, std::array{-20.0, 1.0, 10.0, 1.0}, std::array{20.0, 1.0, -10.0, 1.0}}) {
-      CAPTURE(large);
-      CAPTURE(large_std);
-      CAPTURE(small_std);
-      CHECK(frequency(ClaimVerdict::holds, seeds, large, large_std, small, small_std) < most);
-      CHECK(frequency(ClaimVerdict::fails, seeds, large, large_std, small, small_std) < most);
+    for (const Differences& d :
+         {Differences{0.0, 1.0, 0.0, 1.0}, Differences{0.0, 1.0, 0.0, 0.01}, Differences{0.0, 0.01, 0.0, 1.0},
+          Differences{2.0, 1.0, 1.0, 1.0}, Differences{-20.0, 1.0, 10.0, 1.0}, Differences{20.0, 1.0, -10.0, 1.0}}) {
+      CAPTURE(d.large);
+      CAPTURE(d.large_std);
+      CAPTURE(d.small_std);
+      CHECK(frequency(ClaimVerdict::holds, seeds, d) < most);
+      CHECK(frequency(ClaimVerdict::fails, seeds, d) < most);
     }
-    CHECK(frequency(ClaimVerdict::holds, seeds, 20.0, 1.0, 0.0, 0.5) > 0.95);
-    CHECK(frequency(ClaimVerdict::fails, seeds, 0.5, 0.5, -10.0, 1.0) > 0.95);
+    CHECK(frequency(ClaimVerdict::holds, seeds, {20.0, 1.0, 0.0, 0.5}) > 0.95);
+    CHECK(frequency(ClaimVerdict::fails, seeds, {0.5, 0.5, -10.0, 1.0}) > 0.95);
   }
 }
 
