@@ -41,3 +41,11 @@ function(periscope_compile_as kind)
     endif()
   endforeach()
 endfunction()
+
+# With PERISCOPE_UNITY a target is compiled so many files at a time. None of `sim` is among them, so that there a file that
+# forgets an include fails, and the backends' loops are compiled as they stand alone.
+function(periscope_unity target files)
+  if(PERISCOPE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+  endif()
+endfunction()

@@ -11,17 +11,20 @@
 namespace periscope::theory {
 namespace {
 
-double squared(double x) { return x * x; }
+double variance_of(const StackSpec& spec, int layer, Weight weight) {
+  const double sigma = stddev_of(spec, layer, weight);
+  return sigma * sigma;
+}
 
 /// T4: variance that W_v and W_o give attention-weighted values, per unit of their kernel.
 double value_gain(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
-  return squared(stddev_of(spec, layer, Weight::v)) * m.width * squared(stddev_of(spec, layer, Weight::o)) *
-         m.query_width();
+  return variance_of(spec, layer, Weight::v) * m.width * variance_of(spec, layer, Weight::o) * m.query_width();
 }
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
-  return squared(bias_stddev_of(spec, matrix_id(layer, weight)));
+  const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));
+  return sigma * sigma;
 }
 
 /// What a layer's QK-norm multiplies by, or nothing where that is 1.
@@ -45,8 +48,8 @@ ChannelKernel input_of(const StackSpec& spec, const std::vector<int>& ids) {
 
 PatternLaw pattern_law(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
-  return {.query_variance = squared(stddev_of(spec, layer, Weight::q)) * m.width,
-          .key_variance = squared(stddev_of(spec, layer, Weight::k)) * m.width,
+  return {.query_variance = variance_of(spec, layer, Weight::q) * m.width,
+          .key_variance = variance_of(spec, layer, Weight::k) * m.width,
           .head_dim = m.head_dim,
           .query_heads = m.heads,
           .key_heads = m.kv_heads,
@@ -71,11 +74,11 @@ StackAttention::StackAttention(const StackSpec& spec) {
 TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated) {
   const ModelSpec& m = spec.model;
   const auto mapped = [&](Weight weight) {
-    Matrix k = squared(stddev_of(spec, layer, weight)) * m.width * input.product;
+    Matrix k = variance_of(spec, layer, weight) * m.width * input.product;
     if (const double bias = bias_variance(spec, layer, weight); bias > 0.0) k.array() += bias;
     return k;
   };
-  const double down = squared(stddev_of(spec, layer, Weight::down)) * m.mlp_width;
+  const double down = variance_of(spec, layer, Weight::down) * m.mlp_width;
   const Matrix up = mapped(Weight::up);
   const Activation activation = activation_of(m.mlp);
   const bool gated = is_gated(m.mlp);
@@ -104,7 +107,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
     Matrix k = gain * attention.at(layer).head_output_kernel(input.product, chain.samples, stream);
     if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
-      k.array() += squared(stddev_of(spec, layer, Weight::o)) * m.query_width() * bias;
+      k.array() += variance_of(spec, layer, Weight::o) * m.query_width() * bias;
     }
     return TokenKernel::of_independent_features(k, m.width);
   };

@@ -11,7 +11,7 @@
 namespace periscope::formats {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where nothing is rounded, or no law is known
 
 using Values = std::vector<double>;
 
@@ -168,7 +168,7 @@ NoiseBudget noise_budget(const StackSpec& spec, const TruthKeeper& truth, const 
 
 std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& budget, const Holding& holding) {
   const std::size_t depths = budget.stream.size();
-  if (holding.sums) return std::vector<double>(depths, nan);
+  if (holding.sums) return std::vector<double>(depths, no_ratio);
   const double entries = static_cast<double>(spec.input.tokens) * spec.model.width;
   std::vector<double> sqnr;
   double injected = 0.0;
@@ -191,13 +191,13 @@ std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& bud
       }
     }
     sqnr.push_back(10.0 * std::log10(budget.stream[depth] * budget.gradient[depth] / (injected * entries)));
-    if (injected == 0.0) sqnr.back() = nan;
+    if (injected == 0.0) sqnr.back() = no_ratio;
   }
   return sqnr;
 }
 
 double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) {
-  if (q.keeps_f32()) return nan;
+  if (q.keeps_f32()) return no_ratio;
   const double noise =
       q.format.is_integer()
           ? theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale))
