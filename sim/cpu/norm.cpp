@@ -14,23 +14,26 @@ struct PartMoments {
   double inverse;
 };
 
-/// The mean of term(i) over i < n, in double.
-template <class Term>
-double mean_over(Index n, const Term& term) {
+// Sums are written as plain loops: gcc 12 gathers what a lambda captured, entry by entry, in some of its loops.
+
+template <class T>
+double mean_of(const T* x, Index n) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < n; ++i) sum += term(i);
+  for (Index i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
   return sum / static_cast<double>(n);
 }
 
 template <class T>
 PartMoments moments_of(NormKind kind, const T* x, Index n, double eps) {
-  const double mean = kind == NormKind::layer ? mean_over(n, [&](Index i) { return static_cast<double>(x[i]); }) : 0.0;
-  const double square = mean_over(n, [&](Index i) {
+  const double mean = kind == NormKind::layer ? mean_of(x, n) : 0.0;
+  double squares = 0.0;
+#pragma omp simd reduction(+ : squares)
+  for (Index i = 0; i < n; ++i) {
     const double centred = static_cast<double>(x[i]) - mean;
-    return centred * centred;
-  });
-  const double rms = std::sqrt(square + eps);
+    squares += centred * centred;
+  }
+  const double rms = std::sqrt(squares / static_cast<double>(n) + eps);
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
 
@@ -47,6 +50,28 @@ void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T
   }
 }
 
+/// What a part's gradients are made of, by entry: its normalised x and g = gain·dy.
+struct PartTerms {
+  double *hat, *g;
+};
+
+/// Writes the terms and returns the mean of g·hat.
+template <class T>
+double part_terms(const T* x, const T* gain, const T* dy, const PartMoments& m, const PartTerms& to, Index n) {
+  const double mean = m.mean;
+  const double inverse = m.inverse;
+  double* const hat = to.hat;
+  double* const g = to.g;
+  double products = 0.0;
+#pragma omp simd reduction(+ : products)
+  for (Index i = 0; i < n; ++i) {
+    hat[i] = (static_cast<double>(x[i]) - mean) * inverse;
+    g[i] = static_cast<double>(gain[i]) * static_cast<double>(dy[i]);
+    products += g[i] * hat[i];
+  }
+  return products / static_cast<double>(n);
+}
+
 /// Parts are taken in groups, whose sums over parts are added up in their order.
 constexpr Index group_size = 64;
 
@@ -54,27 +79,26 @@ template <class T>
 void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain, T* dbias,
                    Index parts, Index n) {
   const Index groups = (parts + group_size - 1) / group_size;
-  const Scratch<double> sums(groups * 2 * n);
+  const Scratch<double> sums(groups * 2 * n), terms(groups * 2 * n);
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index group = 0; group < groups; ++group) {
+    double* const hat = terms.data() + group * 2 * n;
+    double* const g = hat + n;
     double* const gain_sum = sums.data() + group * 2 * n;
     double* const bias_sum = gain_sum + n;
     std::fill_n(gain_sum, 2 * n, 0.0);
     for (Index part = group * group_size; part < std::min(parts, (group + 1) * group_size); ++part) {
-      const T* const in = x + part * n;
       const T* const dout = dy + part * n;
       T* const din = dx + part * n;
-      const PartMoments m = moments_of(kind, in, n, eps);
-      const auto normalised = [&](Index i) { return (static_cast<double>(in[i]) - m.mean) * m.inverse; };
-      const auto g = [&](Index i) { return static_cast<double>(gain[i]) * static_cast<double>(dout[i]); };
-      const double mean_g = kind == NormKind::layer ? mean_over(n, g) : 0.0;
-      const double mean_gx = mean_over(n, [&](Index i) { return g(i) * normalised(i); });
+      const PartMoments m = moments_of(kind, x + part * n, n, eps);
+      const double inverse = m.inverse;
+      const double mean_gx = part_terms(x + part * n, gain, dout, m, {hat, g}, n);
+      const double mean_g = kind == NormKind::layer ? mean_of(g, n) : 0.0;
 #pragma omp simd
       for (Index i = 0; i < n; ++i) {
-        const double hat = normalised(i);
-        gain_sum[i] += static_cast<double>(dout[i]) * hat;
+        gain_sum[i] += static_cast<double>(dout[i]) * hat[i];
         bias_sum[i] += static_cast<double>(dout[i]);
-        din[i] = static_cast<T>((g(i) - mean_g - hat * mean_gx) * m.inverse);
+        din[i] = static_cast<T>((g[i] - mean_g - hat[i] * mean_gx) * inverse);
       }
     }
   }
