@@ -57,9 +57,54 @@ std::string no_number(const Profile& profile) {
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
 }
 
+/// QK-norm divides the gradients of queries and keys by the rms of its n features, and E[1/rms²] = n/(n − 2) of n
+/// normal numbers is infinite for n ≤ 2.
+std::string few_normed_features(const ModelSpec& m) {
+  if (m.qk_norm == QkNorm::none) return {};
+  const int features = m.head_dim * (m.qk_norm == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
+  if (features > 2) return {};
+  return fmt::format(
+      "QK-norm over {} feature{}: the mean square of a gradient behind it, which goes with the mean of 1/rms^2, is "
+      "finite from 3 on",
+      features, features == 1 ? "" : "s");
+}
+
 std::string gradient_refusal(const StackSpec& spec) {
-  if (spec.scales == nullptr) return loss_refusal(spec.model);
-  return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
+  if (spec.scales != nullptr)
+    return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
+  const std::string reason = loss_refusal(spec.model);
+  return reason.empty() ? few_normed_features(spec.model) : reason;
+}
+
+/// Takes every gradient out of the profile.
+void refuse_gradients(Prediction& prediction, std::string reason) {
+  const auto is_gradient = [](const auto& entry) {
+    const Statistic s = entry.first.first;
+    return s == Statistic::grad_sq || s == Statistic::log_grad_sq || s == Statistic::score_share;
+  };
+  std::erase_if(prediction.profile.curves, is_gradient);
+  std::erase_if(prediction.profile.weight_curves, is_gradient);
+  prediction.backward_samples = 0;
+  prediction.gradient_refusal = std::move(reason);
+}
+
+/// The score path's share lies in [0, 1]. A sampled correction and the extrapolation in patterns may leave it outside
+/// by their noise, which is put right; by more than that the sample is no basis for any gradient of the stack.
+void settle_shares(Prediction& prediction) {
+  constexpr double deviations = 4.0;
+  const auto found = prediction.profile.curves.find({Statistic::score_share, Signal::A_out});
+  if (found == prediction.profile.curves.end()) return;
+  Curve& share = found->second;
+  for (std::size_t i = 0; i < share.value.size(); ++i) {
+    if (std::isnan(share.value[i])) continue;
+    const double inside = std::clamp(share.value[i], 0.0, 1.0);
+    if (!(std::abs(share.value[i] - inside) <= deviations * share.standard_error[i])) {
+      return refuse_gradients(prediction, fmt::format("the sampled share of the score path in sublayer {} is {:.3g} ± "
+                                                      "{:.1g}, outside 0 to 1: attention patterns fluctuate too much",
+                                                      i, share.value[i], share.standard_error[i]));
+    }
+    share.value[i] = inside;
+  }
 }
 
 /// Wanted standard error of a value of this statistic.
@@ -188,12 +233,23 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     const double enough = std::min(backward_samples * chains * error * error, 1e6);
     backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
   }
+  settle_shares(prediction);
   add_logarithms(prediction.profile.curves);
   add_logarithms(prediction.profile.weight_curves);
   prediction.finite_width =
       finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Signal::x_in)->value,
                           prediction.profile.find(Statistic::second_moment, Signal::f_out)->value);
   return prediction;
+}
+
+Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  PredictionOptions own = options;
+  if (!gradient_refusal(spec).empty()) own.labels.clear();
+  std::vector<std::vector<int>> first(1);
+  if (!ids.empty()) first.front() = ids.front();
+  PatternLevel level(spec, first, own, 0, first_samples, first_samples);
+  level.grow(1);
+  return level.mean();
 }
 
 }  // namespace periscope::theory

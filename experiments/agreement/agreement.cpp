@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/contrasts.h"
+#include "experiments/agreement/remedy.h"
 
 namespace periscope {
 namespace {
@@ -39,13 +41,29 @@ void test(Agreement& agreement) {
   if (agreement.rejected > 0) agreement.by = worst.name();
 }
 
+/// What would make the verdict decide, by the cells that power counts.
+std::string remedy_of(const Agreement& agreement, const PowerLimits& limits) {
+  std::vector<Wanted> wanted;
+  int seeds = 0;
+  for (const Cell& cell : agreement.cells) {
+    if (!cell.contrast.empty() || std::isnan(cell.measured - cell.predicted)) continue;
+    wanted.push_back({cell, limits.of(cell)});
+    seeds = std::max(seeds, cell.seeds);
+  }
+  return seeds > 0 ? remedy(wanted, agreement.level, seeds, agreement.width) : std::string();
+}
+
 }  // namespace
 
 void judge_cells(Agreement& agreement, double level, const AgreementOptions& options) {
   agreement.level = level;
   test(agreement);
   agreement.power = power_of(agreement.cells, level, options.power_limits);
-  if (agreement.rejected == 0) agreement.reason = shortcoming(agreement.cells, agreement.power);
+  if (agreement.rejected == 0) {
+    agreement.reason = shortcoming(agreement.cells, agreement.power);
+    const std::string way_out = remedy_of(agreement, options.power_limits);
+    if (!agreement.reason.empty() && !way_out.empty()) agreement.reason += "; " + way_out;
+  }
   agreement.verdict = agreement.rejected > 0     ? Verdict::disagrees
                       : agreement.reason.empty() ? Verdict::agrees
                                                  : Verdict::inconclusive;
@@ -56,6 +74,7 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
   std::size_t total = 0;
   for (const Comparison& c : comparisons) {
     Agreement agreement;
+    agreement.width = c.spec.model.width;
     agreement.reason = obstacle(c);
     if (agreement.reason.empty()) {
       agreement.reason = out_of_range(c.spec, c.prediction.profile, c.dtype);
@@ -76,6 +95,12 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
   for (Agreement& agreement : agreements) {
     if (agreement.cells.empty()) continue;
     judge_cells(agreement, sidak_level(options.familywise_error, total), options);
+  }
+  for (std::size_t i = 0; i < agreements.size(); ++i) {
+    const std::string& refusal = comparisons[i].prediction.gradient_refusal;
+    const bool measured = comparisons[i].measured.find(Statistic::grad_sq, Signal::x_out) != nullptr;
+    if (agreements[i].verdict == Verdict::inconclusive && measured && !refusal.empty())
+      agreements[i].reason = "gradients are not predicted: " + refusal;
   }
   return agreements;
 }

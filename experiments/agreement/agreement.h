@@ -24,6 +24,7 @@ struct Agreement {
   int worst = -1;  ///< cell with the smallest p-value
   std::string by;  ///< its name if it was rejected: what theory was refused by
   Power power;     ///< what the test could have refused (T22)
+  int width = 0;   ///< of the stack, for what would make an inconclusive verdict decide; 0: not to be named
 };
 
 /// A stack's two profiles.

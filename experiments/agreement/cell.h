@@ -18,6 +18,9 @@ enum class Verdict { agrees, disagrees, inconclusive, not_checked };
 /// A verdict on fewer seeds than these would rest on a standard error that is hardly known.
 inline constexpr int fewest_seeds = 4;
 
+/// Allowances are of first order in 1/width. Where half the variance of one logarithm is 1, that order says nothing.
+inline constexpr double largest_fluctuation = 2.0;
+
 /// One measured number beside its prediction (T19).
 struct Cell {
   Statistic statistic = Statistic::second_moment;
@@ -36,6 +39,9 @@ struct Cell {
   bool precise = true;     ///< the prediction has the standard error that was wanted
   double spread = 0.0;     ///< T25: the standard deviation of one seed's reading that theory predicts; 0: it does not
   int spread_degrees = 0;  ///< degrees of freedom of that
+  /// Of a gradient without allowance: the variance of a logarithm, over seeds or over as many patterns as there are
+  /// heads, that took it from all gradients of the stack, largest_fluctuation or more; 0 where it is the width.
+  double fluctuation = 0.0;
 
   /// (measured − predicted) in combined standard errors; 0 when both are exact and equal.
   [[nodiscard]] double z() const;

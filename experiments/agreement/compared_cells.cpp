@@ -136,8 +136,11 @@ class Collector {
       return;
     }
     plain->scale = std::max(t, floor.size);
-    plain->allowance =
-        t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + unresolved_square + (resolved ? width_term * t : 0.0);
+    // What the logarithm may differ by, as a factor on the square.
+    const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
+    plain->allowance = t == 0.0 && plain->measured == 0.0
+                           ? 0.0
+                           : rounded + unresolved_square + t * std::expm1(width_term + half_variance);
     if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
     cells_.push_back(*plain);
   }
@@ -176,19 +179,24 @@ class Collector {
     }
   }
 
-  /// Allowances are of first order in 1/width. Where half the variance of one logarithm is 1, that order says nothing
-  /// about any gradient of the stack, below or above: the variance over seeds, or that of the mean of H patterns, which
-  /// follows from the prediction's error and patterns. (A mean that rests on rare patterns is one that few seeds see.)
+  /// Where one logarithm fluctuates by largest_fluctuation, nothing is known about any gradient of the stack, below or
+  /// above: the variance over seeds, or that of the mean of H patterns, which follows from the prediction's error and
+  /// patterns. (A mean that rests on rare patterns is one that few seeds see.)
   void withdraw_allowances() {
-    const auto wild = [this](const Cell& cell) {
-      const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
+    const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
+    double largest = 0.0;
+    for (const Cell& cell : cells_) {
+      if (cell.statistic != Statistic::log_grad_sq) continue;
       const double over_heads = patterns * cell.predicted_error * cell.predicted_error;
-      return cell.statistic == Statistic::log_grad_sq && !(std::max(variance(cell), over_heads) < 2.0);
-    };
-    if (std::ranges::none_of(cells_, wild)) return;
+      const double fluctuation = std::max(variance(cell), over_heads);
+      largest = std::max(largest, std::isnan(fluctuation) ? std::numeric_limits<double>::infinity() : fluctuation);
+    }
+    if (largest < largest_fluctuation) return;
     for (Cell& cell : cells_) {
       const bool gradient = is_gradient(cell.statistic) || cell.statistic == Statistic::grad_sq;
-      if (gradient && cell.allowance > 0.0) cell.allowance = std::numeric_limits<double>::infinity();
+      if (!gradient || !(cell.allowance > 0.0)) continue;
+      cell.allowance = std::numeric_limits<double>::infinity();
+      cell.fluctuation = largest;
     }
   }
 

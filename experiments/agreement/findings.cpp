@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "experiments/agreement/remedy.h"
 #include "sim/measure/running_moments.h"
 
 namespace periscope {
@@ -107,7 +108,7 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::
   return finding;
 }
 
-void judge(std::span<Finding* const> findings, double familywise_error) {
+void judge(std::span<Finding* const> findings, double familywise_error, int width) {
   const double each = sidak_level(familywise_error, findings.size());
   for (Finding* finding : findings) {
     const Cell cell = finding->cell();
@@ -118,6 +119,10 @@ void judge(std::span<Finding* const> findings, double familywise_error) {
     }
     const bool rejected = cell.is_finite() && cell.p_value() < each;
     finding->reason = rejected ? std::string() : shortcoming(*finding);
+    if (finding->underpowered()) {
+      const std::string way_out = remedy({{cell, finding->power_limit}}, each, finding->seeds, width);
+      if (!finding->reason.empty() && !way_out.empty()) finding->reason += "; " + way_out;
+    }
     finding->verdict = rejected                  ? Verdict::disagrees
                        : finding->reason.empty() ? Verdict::agrees
                                                  : Verdict::inconclusive;

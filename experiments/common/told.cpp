@@ -90,13 +90,6 @@ void require_fault_acts(const Config& config) {
                                     : "run.backward, as it acts on gradients alone"));
 }
 
-void require_fault_is_seen(const Config& config, std::string_view experiment, std::span<const theory::Fault> unseen) {
-  require_fault_acts(config);
-  if (std::ranges::find(unseen, config.theory.fault) == unseen.end()) return;
-  throw ConfigError(fmt::format("theory.fault = \"{}\": expected a fault that changes what {} predicts",
-                                fault_name(config), experiment));
-}
-
 void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
                                const std::function<double(const StackSpec&)>& value) {
   const std::vector<StackSpec> measured = config.stacks();

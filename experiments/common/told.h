@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,9 +25,6 @@ std::string told_lines(const Config& config);
 
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
 void require_fault_acts(const Config& config);
-
-/// The same of an experiment that looks at a few numbers only, where the faults `unseen` change none of them.
-void require_fault_is_seen(const Config& config, std::string_view experiment, std::span<const theory::Fault> unseen);
 
 /// Throws ConfigError if theory is told another value of a key that the experiment itself runs through, by the values
 /// of the key `by`: it would be overwritten.

@@ -15,6 +15,7 @@
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
+#include "experiments/common/told_effect.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 
@@ -110,6 +111,16 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
   }
 }
 
+/// What is held against measurement: the stream's statistics at every depth.
+std::vector<double> stream_numbers(const Profile& predicted) {
+  std::vector<double> numbers;
+  for (const Statistic s : statistics) {
+    const Curve* curve = predicted.find(s, Signal::x_out);
+    numbers.insert(numbers.end(), curve->value.begin(), curve->value.end());
+  }
+  return numbers;
+}
+
 /// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
 Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
                    const PowerLaw& fit, double exponent, double next, double critical) {
@@ -160,6 +171,7 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
   }
   const std::vector<StackSpec> told = config.told_stacks();
   require_fault_acts(config);
+  require_told_is_seen(config, "converge", false, stream_numbers);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     for (const int width : config.widths) {
       at_width(stacks[i], width, list);

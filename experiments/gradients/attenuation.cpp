@@ -139,7 +139,7 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& p
   }
   // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
   for (Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
-  judge(findings, config.agreement.familywise_error);
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
   const double level = sidak_level(config.agreement.familywise_error, claims);
   for (Attenuation& a : result.cases) {
     if (!is_claimed(a)) continue;

@@ -10,6 +10,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/options.h"
 #include "experiments/common/told.h"
+#include "experiments/common/told_effect.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/gradients/attenuation.h"
 #include "experiments/gradients/crossover.h"
@@ -45,12 +46,31 @@ Need need_of(const std::string& name, const GradientConfig& config, int threads)
   return all;
 }
 
-/// `unseen`: the faults that change nothing that the experiment looks at.
-ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options,
-             const std::vector<theory::Fault>& unseen, const Experiment& experiment) {
+/// The gradient of the last layer's W_down and, with `outputs`, the size of the last MLP's output.
+std::vector<double> last_down(const Profile& predicted, bool outputs) {
+  std::vector<double> numbers;
+  if (const Curve* down = predicted.find(Statistic::grad_sq, Weight::down)) numbers.push_back(down->value.back());
+  if (outputs) numbers.push_back(predicted.find(Statistic::second_moment, Signal::f_out)->value.back());
+  return numbers;
+}
+
+/// The stream's gradient at every depth, and beside it one more curve.
+template <class Place>
+std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {
+  std::vector<double> numbers;
+  for (const Curve* curve : {predicted.find(Statistic::grad_sq, Signal::x_out), predicted.find(statistic, place)}) {
+    if (curve != nullptr) numbers.insert(numbers.end(), curve->value.begin(), curve->value.end());
+  }
+  return numbers;
+}
+
+/// `compared`: the predicted numbers that the experiment holds against what it measures.
+ExitCode run(const std::string& name, const std::string& file, const CommonOptions& options, const Compared& compared,
+             const Experiment& experiment) {
   GradientConfig config = options.load(gradients_section);
   config.run.backward = true;
-  require_fault_is_seen(config, "gradients " + name, unseen);
+  require_fault_acts(config);
+  require_told_is_seen(config, "gradients " + name, false, compared);
   return run_cells(
       options, need_of(name, config, omp_get_max_threads()), file, config.run.out, resolved(config),
       [&](Progress& progress) { return experiment(config, progress); },
@@ -72,41 +92,47 @@ GradientOutcome outcome_of(const Result& result, const Form& form) {
 void add_commands(CLI::App& app, int& code) {
   CLI::App* gradients = app.add_subcommand("gradients", "Experiments about gradients: claims G6, G8, G10, G11");
   gradients->require_subcommand(1);
-  // No experiment looks at W_q. Nothing of the gradient of the last layer's W_down has come through attention.
-  using theory::Fault;
-  const std::vector<Fault> of_queries{Fault::query_gradient};
-  const std::vector<Fault> of_attention{Fault::query_gradient, Fault::no_score_path};
   const auto add = [&](const std::string& name, const std::string& file, const std::string& about,
-                       const std::vector<Fault>& unseen, const Experiment& experiment) {
+                       const Compared& compared, const Experiment& experiment) {
     CLI::App* command = gradients->add_subcommand(name, about);
     const auto options = std::make_shared<CommonOptions>();
     options->add_to(*command);
     options->add_theory_set_to(*command);
     options->add_skip_finished_to(*command);
     command->callback(
-        [=, &code] { code = exit_code_of([&] { return run(name, file, *options, unseen, experiment); }); });
+        [=, &code] { code = exit_code_of([&] { return run(name, file, *options, compared, experiment); }); });
   };
-  add("depth", "gradient_depth",
-      "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)", of_attention,
+  add(
+      "depth", "gradient_depth",
+      "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)",
+      [](const Profile& p) { return last_down(p, false); },
       [](const GradientConfig& c, Progress& p) {
         return outcome_of(gradient_depth(c, p), [&](const auto& r) { return depth_outcome(c, r); });
       });
-  add("attenuation", "gradient_attenuation",
-      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)", of_queries,
+  add(
+      "attenuation", "gradient_attenuation",
+      "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
+      [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
       [](const GradientConfig& c, Progress& p) {
         return outcome_of(gradient_attenuation(c, p), [&](const auto& r) { return attenuation_outcome(c, r.cases); });
       });
-  add("identity-path", "identity_path",
-      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)", of_queries,
+  add(
+      "identity-path", "identity_path",
+      "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
+      [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
       [](const GradientConfig& c, Progress& p) {
         return outcome_of(identity_path(c, p), [&](const auto& r) { return identity_path_outcome(c, r.stacks); });
       });
-  add("score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
-      of_queries, [](const GradientConfig& c, Progress& p) {
+  add(
+      "score-path", "score_path", "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
+      [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
+      [](const GradientConfig& c, Progress& p) {
         return outcome_of(score_path(c, p), [&](const auto& r) { return score_path_outcome(c, r.stacks); });
       });
-  add("crossover", "gradient_crossover",
-      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)", of_attention,
+  add(
+      "crossover", "gradient_crossover",
+      "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)",
+      [](const Profile& p) { return last_down(p, true); },
       [](const GradientConfig& c, Progress& p) {
         return outcome_of(gradient_crossover(c, p), [&](const auto& r) { return crossover_outcome(c, r); });
       });

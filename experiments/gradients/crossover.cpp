@@ -217,7 +217,7 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
   }
   // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
   for (Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
-  judge(findings, config.agreement.familywise_error);
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
   judge_order(result, config.agreement.familywise_error);
   return result;
 }

@@ -83,7 +83,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
     const double layers = result.theory_layers[i];
     const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers));
-    if (!deep.refusal.empty()) break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+    if (!deep.refusal.empty() || !deep.gradient_refusal.empty()) break;  // a stack that grows with depth: its limit is unknown, its exponents are not
     append_last(law, deep);
   }
   const Curve measured = law.gradient.curve();
@@ -137,7 +137,7 @@ DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
     claims += law.claim ? 1 : 0;
   }
   for (Finding* f : findings) f->power_limit = exponent_power_limit;
-  judge(findings, config.agreement.familywise_error);
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
   for (DepthLaw& law : result.laws) {
     if (!law.claim || !law.refusal.empty()) continue;
     law.claim->verdict = test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,

@@ -144,7 +144,7 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
   for (IdentityPath& path : result.stacks) {
     for (Finding& f : path.shares) findings.push_back(&f);
   }
-  judge(findings, config.agreement.familywise_error);
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
   for (IdentityPath& path : result.stacks) {
     if (const Finding* worst = telling(path.shares)) path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.

@@ -23,6 +23,7 @@ theory::Prediction predict_gradients(const Config& config, const StackSpec& spec
                        .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
                        .paths = paths,
                        .fault = config.theory.fault});
+  if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
   if (prediction.refusal.empty()) prediction.refusal = out_of_range(told, prediction.profile, config.run.dtype);
   return prediction;
 }

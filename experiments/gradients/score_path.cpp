@@ -137,8 +137,8 @@ ScorePathResult score_path(const Config& config, Progress& progress) {
       for (Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
     }
   }
-  judge(theory, config.agreement.familywise_error);
-  judge(control, config.agreement.familywise_error);
+  judge(theory, config.agreement.familywise_error, config.base.model.width);
+  judge(control, config.agreement.familywise_error, config.base.model.width);
   return result;
 }
 

@@ -8,12 +8,14 @@
 
 #include "experiments/agreement/compared_cells.h"
 #include "experiments/agreement/gradient_floor.h"
+#include "experiments/agreement/remedy.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
 #include "experiments/common/seed_range.h"
 #include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
 #include "experiments/common/told.h"
+#include "experiments/common/told_effect.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/error.h"
@@ -171,7 +173,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
   const StackSpec wide = at_infinite_width(told, config.widths.back());
   const theory::Prediction prediction = predict_limit(config, spec, wide);
-  stack.refusal = prediction.refusal;
+  stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
   for (const int width : config.widths) {
@@ -194,7 +196,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   return stack;
 }
 
-void judge_quantity(LadderQuantity& q, double level, const AgreementOptions& options) {
+void judge_quantity(LadderQuantity& q, double level, int seeds, const AgreementOptions& options) {
   const double error = q.error();
   if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
     q.verdict = Verdict::inconclusive;
@@ -213,12 +215,24 @@ void judge_quantity(LadderQuantity& q, double level, const AgreementOptions& opt
   const double limit = options.power_limits.of(q.statistic);
   if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
     q.verdict = Verdict::inconclusive;
-    q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g})", q.fit.lack_of_fit);
+    q.reason =
+        fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); a wider narrowest width would help",
+                    q.fit.lack_of_fit);
   } else if (q.excess > q.critical) {
     q.verdict = Verdict::disagrees;
   } else if (q.power > limit) {
     q.verdict = Verdict::inconclusive;
     q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
+    const Cell cell{.measured = q.fit.limit.value,
+                    .measured_error = q.fit.limit.error,
+                    .predicted = q.predicted.value,
+                    .predicted_error = q.predicted.error,
+                    .allowance = q.allowance,
+                    .scale = q.scale,
+                    .seeds = seeds,
+                    .replicates = q.replicates};
+    const std::string way_out = remedy({{cell, limit}}, level, seeds, 0);
+    if (!way_out.empty()) q.reason += fmt::format("; {} (ladder.seeds)", way_out);
   } else {
     q.verdict = Verdict::agrees;
   }
@@ -276,6 +290,7 @@ void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_h
 LadderResult run(const LadderConfig& config, Progress& progress) {
   require_limit(config);
   require_fault_acts(config);
+  require_told_is_seen(config, "ladder", false, verdict_numbers);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
@@ -317,7 +332,7 @@ void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
   }
   result.tests = judged.size();
   const double level = sidak_level(options.familywise_error, judged.size());
-  for (LadderQuantity* q : judged) judge_quantity(*q, level, options);
+  for (LadderQuantity* q : judged) judge_quantity(*q, level, seeds, options);
   for (LadderStack& stack : result.stacks) {
     // A rejection outranks what is inconclusive, and that outranks agreement.
     for (const Verdict verdict : {Verdict::agrees, Verdict::inconclusive, Verdict::disagrees}) {

@@ -1,6 +1,8 @@
 #include "experiments/propagate/propagate.h"
 
 #include "experiments/common/stacks.h"
+#include "experiments/common/told.h"
+#include "experiments/common/told_effect.h"
 
 namespace periscope::propagate {
 
@@ -14,8 +16,11 @@ PropagateResult predict(const Config& config, Progress& progress) {
 PropagateResult run(const Config& config, Progress& progress) {
   PropagateResult result;
   MeasuredStacks measured;
+  const bool at_width = config.theory.finite_width.value_or(true);
+  require_fault_acts(config);
+  require_told_is_seen(config, "propagate", at_width, verdict_numbers);
   result.stopped_early = until_stopped([&] {
-    result.stacks = predict_stacks(config, config.theory.finite_width.value_or(true), progress);
+    result.stacks = predict_stacks(config, at_width, progress);
     measured = measure_stacks(config, "propagate", progress);
   });
   if (result.stopped_early) return result;

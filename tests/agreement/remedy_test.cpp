@@ -1,0 +1,160 @@
+#include "experiments/agreement/remedy.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/agreement/findings.h"
+#include "tests/support/doctest.h"
+
+/// What an inconclusive verdict names as its way out, held against the test that it is about.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+constexpr double level = 1e-4;
+
+/// A logarithm of 16 seeds.
+Cell logarithm(double error, double allowance, double predicted_error = 0.0) {
+  return {.statistic = Statistic::log_grad_sq,
+          .measured_error = error,
+          .predicted_error = predicted_error,
+          .allowance = allowance,
+          .seeds = 16,
+          .replicates = 32};
+}
+
+/// The number behind `word` in `words`, or in front of it.
+int number_before(const std::string& words, const std::string& word) {
+  const std::size_t end = words.find(' ' + word);
+  REQUIRE(end != std::string::npos);
+  return std::stoi(words.substr(words.rfind(' ', end - 1) + 1));
+}
+int number_behind(const std::string& words, const std::string& word) {
+  const std::size_t at = words.find(word + ' ');
+  REQUIRE(at != std::string::npos);
+  return std::stoi(words.substr(at + word.size() + 1));
+}
+
+}  // namespace
+
+TEST_CASE("the power that is foreseen: errors fall with seeds and width, allowances with width, predictions stay") {
+  const Cell cell = logarithm(0.08, 0.02, 0.01);
+  CHECK(foreseen_power(cell, level, 1.0, 1.0) == cell.smallest_rejected(level));
+  Cell then = logarithm(0.04, 0.02, 0.01);
+  then.seeds = 64;
+  CHECK(foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
+  then = logarithm(0.04, 0.005, 0.01);
+  CHECK(foreseen_power(cell, level, 1.0, 4.0) == Approx(then.smallest_rejected(level)));
+}
+
+TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, nothing is allowed for width") {
+  Cell cell{.measured_error = 0.08,
+            .predicted_error = 0.04,
+            .allowance = 1e-4,
+            .seeds = 16,
+            .replicates = 64,
+            .spread = 0.3,
+            .spread_degrees = 63};
+  const double before = cell.smallest_rejected(level);
+  CHECK(foreseen_power(cell, level, 1.0, 1.0) == before);
+  const double seeds = foreseen_power(cell, level, 4.0, 1.0);
+  cell.measured_error = 0.04;
+  cell.predicted_error = 0.02;
+  cell.seeds = 64;
+  cell.replicates = 256;
+  cell.spread_degrees = 252;
+  CHECK(seeds == Approx(cell.smallest_rejected(level)));
+  CHECK(seeds < 0.55 * before);
+}
+
+TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
+  const double limit = 0.5;
+  for (const double error : {0.07, 0.1, 0.2}) {
+    CAPTURE(error);
+    const Cell cell = logarithm(error, 0.05);
+    REQUIRE(cell.smallest_rejected(level) > limit);
+    const std::string words = remedy({{cell, limit}}, level, 16, 256);
+    CAPTURE(words);
+    const int seeds = number_before(words, "seeds");
+    CHECK(foreseen_power(cell, level, seeds / 16.0, 1.0) <= limit);
+    // Counts above 100 are rounded up to two digits.
+    CHECK(foreseen_power(cell, level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
+    const int width = number_behind(words, "width");
+    CHECK(foreseen_power(cell, level, 1.0, width / 256.0) <= limit);
+    CHECK((width == 512 || foreseen_power(cell, level, 1.0, width / 512.0) > limit));
+    CHECK(words.ends_with("would decide"));
+  }
+}
+
+TEST_CASE("the worst cell decides what is named") {
+  const std::string all = remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, level, 16, 256);
+  CHECK(all == remedy({{logarithm(0.2, 0.0), 0.5}}, level, 16, 256));
+}
+
+TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
+  CHECK(remedy({{logarithm(0.001, 0.01), 0.5}}, level, 16, 256).empty());
+  const std::string words = remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 256);
+  CHECK(words == "about width 512 would decide");
+  CHECK(remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0).empty());
+}
+
+TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
+  const std::string words = remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, level, 16, 256);
+  CAPTURE(words);
+  CHECK(words.find("theory.gradient_tolerance") != std::string::npos);
+}
+
+TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
+  Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
+  wild.fluctuation = 13.0;  // 1.6 at eight times the width
+  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "about width 512 would have one");
+  wild.fluctuation = 0.0;  // too narrow for any term
+  CHECK(remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
+}
+
+TEST_CASE("a verdict that follows the advice decides") {
+  // A true theory, 16 seeds of spread 0.5, limit 0.2 of moments: the seeds that are named agree, in 20 of 20 draws but
+  // for what chance takes.
+  std::mt19937 engine(11);
+  std::normal_distribution<double> normal;
+  const auto judged = [&](int seeds) {
+    SeedRows rows;
+    for (int s = 0; s < seeds; ++s) rows.add({1.0 + 0.5 * normal(engine), 1.0 + 0.5 * normal(engine)});
+    Profile measured;
+    measured.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
+    theory::Prediction prediction;
+    prediction.profile.curves[{Statistic::second_moment, Signal::x_out}] = {{1.0, 1.0}, {0.0, 0.0}};
+    prediction.finite_width.assign(2, 0.0);
+    prediction.replicates = 32;
+    const StackSpec spec;
+    return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front();
+  };
+  int decided = 0;
+  for (int run = 0; run < 20; ++run) {
+    const Agreement first = judged(16);
+    REQUIRE(first.verdict == Verdict::inconclusive);
+    const int seeds = number_before(first.reason, "seeds");
+    CHECK(seeds < 1000);
+    // The spread of 16 seeds is known to a fifth, their number to two fifths.
+    decided += judged(seeds).verdict == Verdict::agrees ? 1 : 0;
+  }
+  CHECK(decided >= 5);
+  CHECK(decided < 20);  // the fewest, not a safe many
+}
+
+TEST_CASE("a finding names its way out too") {
+  Finding finding{.measured = {0.1, 0.2}, .seeds = 16, .predicted = {0.0, 0.0}, .replicates = 32, .power_limit = 0.5};
+  Finding* const all[] = {&finding};
+  judge(all, 0.01, 256);
+  CHECK(finding.verdict == Verdict::inconclusive);
+  CHECK(number_before(finding.reason, "seeds") > 16);
+  CHECK(number_behind(finding.reason, "width") > 256);
+}
+
+}  // namespace periscope

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <string>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/agreement/gradient_floor.h"
+#include "sim/numerics/allowances.h"
+#include "tests/support/doctest.h"
+
+/// A gradient that rounding does not resolve is compared as a square, with the finite-width term of its logarithm.
+namespace periscope {
+namespace {
+
+using doctest::Approx;
+
+constexpr int seeds = 25;
+
+/// One layer without a mask whose W_q has a predicted squared gradient of five times what rounding makes of zero, so
+/// that its logarithm is not known to a tenth, and a measured one of `ratio` times that.
+struct Unresolved {
+  explicit Unresolved(double ratio, double log_error = 0.1) {
+    spec.model.layers = 1;
+    spec.model.width = 64;
+    spec.model.heads = spec.model.kv_heads = 4;
+    spec.model.head_dim = 16;
+    spec.model.causal = false;
+    spec.input.tokens = 16;
+    measured.curves[{Statistic::second_moment, Signal::A_out}] = {{1.0, 1.0}, {0.0, 0.0}};
+    measured.curves[{Statistic::grad_sq, Signal::f_out}] = {{1.0, 1.0}, {0.0, 0.0}};
+    floor = gradient_floor(spec, measured, DType::f32, Weight::q, 0);
+    t = 5.0 * (floor.measured + floor.predicted);
+    measured.weight_curves[{Statistic::grad_sq, Weight::q}] = {{ratio * t}, {ratio * t * 0.01}};
+    measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(ratio * t)}, {log_error}};
+    prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{t}, {0.0}};
+    prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(t)}, {0.0}};
+    prediction.finite_width = {0.0, 1.0 / 64.0, 2.0 / 64.0};
+    prediction.replicates = 8;
+    prediction.gradient_tolerance = 0.1;
+  }
+  [[nodiscard]] Agreement judged(const AgreementOptions& options = {}) const {
+    return judge({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
+  }
+  [[nodiscard]] double rounded() const {
+    return floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
+  }
+
+  StackSpec spec;
+  Profile measured;
+  theory::Prediction prediction;
+  GradientFloor floor;
+  double t = 0.0;
+};
+
+}  // namespace
+
+TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a factor") {
+  for (const double log_error : {0.0, 0.1, 0.2}) {
+    CAPTURE(log_error);
+    const Unresolved one(1.2, log_error);
+    const Agreement a = one.judged({.finite_width_gradient = 0.7});
+    REQUIRE(a.cells.size() == 1);
+    CHECK(a.cells[0].statistic == Statistic::grad_sq);
+    const double width_term = 0.7 * gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+    const double half_variance = seeds * log_error * log_error / 2.0;
+    CHECK(a.cells[0].allowance - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
+  }
+}
+
+TEST_CASE("it agrees where finite width explains it, and disagrees where it does not") {
+  // 64 features and 16 keys: the term comes to about 0.4.
+  const double width_term = gradient_width_term(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, 0, true);
+  CHECK(Unresolved(std::exp(width_term), 0.0).judged().rejected == 0);
+  CHECK(Unresolved(std::exp(width_term) + 1.0, 0.0).judged().rejected == 1);
+}
+
+TEST_CASE("without a finite logarithm, as of seeds without any gradient, the term is that of the width alone") {
+  Unresolved one(0.5);
+  one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
+  const Agreement a = one.judged();
+  const double width_term = gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+  CHECK(a.cells.at(0).allowance - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
+}
+
+TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
+  Unresolved one(1.0);
+  one.measured.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
+  one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
+  one.prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
+  one.prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {0.0}};
+  const Agreement a = one.judged();
+  CHECK(a.cells.at(0).allowance == 0.0);
+  CHECK(a.verdict == Verdict::agrees);
+}
+
+TEST_CASE("every gradient of the stream and every share has the term of its own depth") {
+  StackSpec spec;
+  spec.model.layers = 2;
+  const std::vector<double> w{0.0, 0.011, 0.013, 0.027, 0.05};
+  theory::Prediction prediction;
+  Profile measured;
+  for (Profile* profile : {&prediction.profile, &measured}) {
+    profile->curves[{Statistic::grad_sq, Signal::x_out}] = {std::vector(5, 1.0), std::vector(5, 0.0)};
+    profile->curves[{Statistic::log_grad_sq, Signal::x_out}] = {std::vector(5, 0.0), std::vector(5, 0.0)};
+    profile->curves[{Statistic::score_share, Signal::A_out}] = {{0.25, NAN, 0.25, NAN}, std::vector(4, 0.0)};
+  }
+  prediction.finite_width = w;
+  prediction.replicates = 8;
+  prediction.gradient_tolerance = 0.1;
+  const Agreement a = judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
+  REQUIRE(a.cells.size() == 7);
+  for (const Cell& cell : a.cells) {
+    CAPTURE(cell.name());
+    const bool share = cell.statistic == Statistic::score_share;
+    const double term = 0.8 * gradient_width_term(spec, w, static_cast<std::size_t>(cell.index), share);
+    const double expected = share ? 0.25 * 0.75 * term + share_floor : term;
+    CHECK(cell.allowance == Approx(expected).epsilon(1e-8));
+  }
+}
+
+}  // namespace periscope
