@@ -1,5 +1,6 @@
 #include "experiments/agreement/gradient_floor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,10 +14,12 @@ constexpr double kernel_accuracy = 1e-7;
 
 double square(double x) { return x * x; }
 
-double at(const Profile& profile, Statistic statistic, Signal signal, int sublayer) {
+/// `otherwise` where there is no such number.
+double at(const Profile& profile, Statistic statistic, Signal signal, int sublayer, double otherwise = 0.0) {
   const Curve* curve = profile.find(statistic, signal);
   const auto i = static_cast<std::size_t>(sublayer);
-  return curve != nullptr && i < curve->value.size() ? curve->value[i] : 0.0;
+  const bool known = curve != nullptr && i < curve->value.size() && !std::isnan(curve->value[i]);
+  return known ? curve->value[i] : otherwise;
 }
 
 /// What rounding makes of `entries` squared numbers of a run: its own smallest number squared, or the smallest double
@@ -43,8 +46,10 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const double other = square(stddev_of(spec, layer, weight == Weight::q ? Weight::k : Weight::q)) * power;
   const double own = square(stddev_of(spec, layer, weight)) * power;
   const double e = m.head_dim;
-  f.size = 4.0 * square(spec.input.tokens) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) * g * e *
-           square(stddev_of(spec, layer, Weight::v)) * power * power;
+  const double tokens = spec.input.tokens;
+  const double cosine = std::min(std::abs(at(measured, Statistic::token_cosine, Signal::A_out, 2 * layer, 1.0)), 1.0);
+  f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *
+           g * square(stddev_of(spec, layer, Weight::v)) * power * power;
   f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
   if (!std::isfinite(f.size)) f.size = 0.0;
   f.measured += f.size * square(c * format_of(dtype).spacing_at_1());
