@@ -19,6 +19,14 @@ constexpr int fewest_chains = 16;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
 constexpr int level_ratio = 8;    // how many times as many there are in the chains of the next level
 
+/// Patterns of short sequences are cheap: a pattern's products cost as its tokens squared and more.
+int most_samples(const StackSpec& spec, const PredictionOptions& options) {
+  constexpr double usual_tokens = 64.0;
+  constexpr double most_times = 4.0;
+  const double times = std::clamp(std::pow(usual_tokens / spec.input.tokens, 2), 1.0, most_times);
+  return static_cast<int>(times * options.most_samples);
+}
+
 /// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
 template <class Curves>
 void add_logarithms(Curves& curves) {
@@ -179,6 +187,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   if (sequences.size() > most_inputs) sequences.resize(most_inputs);
   const auto inputs = static_cast<int>(sequences.size());
   const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
+  const int most = most_samples(spec, options);
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
@@ -204,11 +213,11 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     level.grow(first_chains);
     if (!read(level)) return prediction;
     const auto next_level = [&] {
-      return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= options.most_samples);
+      return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most);
     };
     while (!next_level()) {
       const double error = worst_error(prediction, prediction.profile);
-      const int most_chains = options.most_samples / (samples * inputs) * inputs;
+      const int most_chains = most / (samples * inputs) * inputs;
       if (error <= 1.0 || most_chains <= level.chains()) break;
       // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
       // taken first and the errors are estimated again.

@@ -69,7 +69,7 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
   CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted no number)");
   Finding weak = finding(1.2);
   weak.power_limit = 0.1;
-  CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1)");
+  CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1; about 290 seeds would decide)");
   Finding imprecise = finding(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
