@@ -15,8 +15,8 @@
 namespace periscope::theory {
 
 /// Bounds are widened by what double may have lost in computing them, at most (n + 8)·2⁻⁵² ≤ 1e-12 a step for n ≤ 4096
-/// (outward.h). Of numbers up to a few hundred that is 1e-10 at most, and no term of an allowance is below 2⁻¹² where it
-/// is held: 1e-6 of it. A term that is missing, or another's, is off by a hundredth or more.
+/// (outward.h). Of numbers up to a few hundred that is 1e-10 at most, and no term of an allowance is below 2⁻¹² where
+/// it is held: 1e-6 of it. A term that is missing, or another's, is off by a hundredth or more.
 inline constexpr double of_double = 1e-6;
 
 inline doctest::Approx by_hand(double x) { return doctest::Approx(x).epsilon(of_double).scale(1e-12); }
