@@ -59,5 +59,18 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
   CHECK(models >= 10);
 }
 
+TEST_CASE("a Llama in pure FP16 is not certified: 4096 roundings of an average's sum add up") {
+  const Checkpoint checkpoint(std::string(FIXTURES) + "/llama");
+  const CheckpointWeights weights(truth(), checkpoint, DType::f64);
+  const TheoryParameters parameters(truth(), checkpoint.model(), weights);
+  for (const int longest : {16, theory::default_longest}) {
+    const theory::Certificate c = theory::certify(checkpoint.model(), parameters, {},
+                                                  run_arithmetic(Arithmetic::pure, number_formats[2]), longest);
+    MESSAGE(longest, " ", theory::verdict(c, std::nullopt).certified);
+    for (const theory::SignalBound& b : c.bounds)
+      MESSAGE(name_of(b.signal), " ", b.sublayer, " ", b.largest, " ", c.limit(b));
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing
