@@ -65,13 +65,13 @@ TEST_CASE("a NaN in the stream counts as infinite") {
 
 TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for the sublayer that it leaves") {
   for (const char* placement : {"post", "peri", "residual-dual"}) {
-    INFO(placement);
+    INFO(std::string(placement));
     const ModelReading plain = reading_of(placed(tiny_stack(), placement), 1.0);
     const std::size_t sublayers = plain.growth.size();
     const std::vector<double> before = largest_by_sublayer(plain);
     std::size_t planted = 0;
     for (const SignalPeaks& peaks : signal_peaks(plain)) {
-      INFO(peaks.signal);
+      INFO(peaks.name());
       const bool by_depth = peaks.signal == Signal::x_out || peaks.signal == Signal::r_out;
       REQUIRE(peaks.values.size() == sublayers + (by_depth ? 1 : 0));
       for (std::size_t i = 0; i < peaks.values.size(); ++i) {
@@ -92,7 +92,7 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
         CHECK(margin.index == static_cast<int>(i));
       }
     }
-    CHECK(planted > 10 * sublayers);
+    CHECK(planted > 8 * sublayers);
   }
 }
 

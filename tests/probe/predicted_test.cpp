@@ -29,7 +29,7 @@ TEST_CASE("theory is asked with the configuration's tolerances, seed and labels"
   CHECK(forward.backward_samples == 0);
   CHECK(both.backward_samples > 0);
   // A gradient's wanted error is its own: a sharp one takes patterns that a blunt one does not.
-  config.theory.gradient_tolerance = 0.1;
+  config.theory.gradient_tolerance = 0.005;
   CHECK(probe::predict_initial(spec, input, config, true).backward_samples > both.backward_samples);
   const auto top = [&](std::uint64_t seed) {
     config.run.seed = seed;

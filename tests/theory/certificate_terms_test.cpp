@@ -352,6 +352,9 @@ TEST_CASE("every weight is rounded to the format first: matrices, tables, biases
     CHECK(of_stored.bounds[i].magnitude == of_rounded.bounds[i].magnitude);
   }
   CHECK(of_stored.bounds.front().signal == Signal::weights);
+  OffParameters heavy(m);
+  heavy.biases[{0, Weight::unembedding}][1] = -40.4;
+  CHECK(certify(m, heavy, {}, c.run, longest).bounds.front().largest == rounded_to(c.run.stored, 40.4));
 
   // One by one: each is rounded, counted, and counts for the largest.
   const RoundedParameters all(stored, c.run.stored);
@@ -385,6 +388,13 @@ TEST_CASE("every weight is rounded to the format first: matrices, tables, biases
   CHECK(changes([](const RoundedParameters& one) { (void)one.matrix(0, Weight::q); }));
   CHECK(changes([](const RoundedParameters& one) { (void)one.bias(0, Weight::q); }));
   CHECK(changes([](const RoundedParameters& one) { (void)one.norm(0, Weight::norm_a); }));
+  heavy.biases[{0, Weight::q}].setOnes();
+  const RoundedParameters one_by_one(heavy, c.run.stored);
+  (void)one_by_one.bias(0, Weight::q);
+  CHECK_FALSE(one_by_one.changed());
+  (void)one_by_one.matrix(0, Weight::q);
+  (void)one_by_one.bias(0, Weight::q);
+  CHECK(one_by_one.changed());  // what was changed before stays so
   CHECK(
       changes([](const RoundedParameters& one) { one.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {}); }));
 }
