@@ -187,7 +187,9 @@ class Walk {
 
 void hold(const std::map<std::pair<Signal, int>, Vector>& expected, const Certificate& certificate) {
   CHECK(certificate.bounds.size() == expected.size() + 1);  // and the weights
-  for (const auto& [place, magnitude] : expected) {
+  for (const auto& each : expected) {
+    const std::pair<Signal, int>& place = each.first;
+    const Vector& magnitude = each.second;
     INFO(name_of(place.first), " ", place.second);
     const SignalBound* b = certificate.find(place.first, place.second);
     REQUIRE(b != nullptr);
@@ -363,7 +365,9 @@ TEST_CASE("every weight is rounded to the format first: matrices, tables, biases
     largest = std::max(largest, expected.size() > 0 ? expected.cwiseAbs().maxCoeff() : 0.0);
     CHECK(all.largest() == largest);
   };
-  for (const auto& [place, w] : rounded.matrices) {
+  for (const auto& each : rounded.matrices) {
+    const std::pair<int, Weight>& place = each.first;
+    const RowMatrix& w = each.second;
     if (is_table(place.second) || place.second == Weight::unembedding) {
       all.visit_rows(place.second, [&](Index first, const RowMatrix& rows) {
         CHECK(first == 0);
