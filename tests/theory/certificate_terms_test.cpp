@@ -10,8 +10,10 @@
 /// T24 around the modules: every op of a whole stack widens its sets by its own allowance, in the place where the run
 /// rounds. The stack is walked once more here, on the ops whose allowances computed_terms_test.cpp works out, in
 /// arithmetics that are so coarse that one op left out of one place changes what is certified behind it.
+// A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
+namespace certificate_terms {
 
 using Index = Eigen::Index;
 
@@ -415,8 +417,8 @@ TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and
       return {gain, Vector::Constant(3, 5.0 + 0x1p-6), 1.0};
     }
   } const parameters;
-  const NumberFormat& seven = coarse_arithmetics().front().run.stored;
-  const RoundedParameters rounded(parameters, seven);
+  const Coarse seven = coarse_arithmetics().front();
+  const RoundedParameters rounded(parameters, seven.run.stored);
   const NormParameters n = rounded.norm(0, Weight::norm_a);
   CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
   CHECK(n.gain[1] == 0x1p-9);  // −(1 − 2⁻⁹) rounds to −1, which leaves 0: the sum's own order is larger
@@ -426,5 +428,6 @@ TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and
   CHECK(rounded.largest() == 5.0);
 }
 
+}  // namespace certificate_terms
 }  // namespace
 }  // namespace periscope::theory

@@ -8,8 +8,10 @@
 
 /// T24: the allowances are needed. Runs that round after every step, on numbers that all round the same way, come near
 /// what a bound allows them: a bound that allows a part of it only would be passed.
+// A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
+namespace computed_attained {
 
 using Index = Eigen::Index;
 
@@ -180,5 +182,6 @@ TEST_CASE("LayerNorm's mean: the additions of its sum round up, so what is left 
   }
 }
 
+}  // namespace computed_attained
 }  // namespace
 }  // namespace periscope::theory

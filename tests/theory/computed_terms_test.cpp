@@ -4,8 +4,10 @@
 
 /// T24, term by term: the sets of every op in arithmetics that are so coarse that no term of an allowance hides behind
 /// another, against the formulas of theory/README.md worked out for numbers.
+// A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
+namespace computed_terms {
 
 using Index = Eigen::Index;
 
@@ -352,5 +354,6 @@ TEST_CASE("scores: q·k and its scale, or a scaled query that is stored first, w
   }
 }
 
+}  // namespace computed_terms
 }  // namespace
 }  // namespace periscope::theory

@@ -9,8 +9,10 @@
 /// T24's lemma on division after averaging: attention in blocks, which keeps Σp and Σp v unnormalised, rescales both
 /// when a block has a larger score and divides at the end, stays within what is certified for n + 2R tokens, R
 /// rescalings.
+// A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
+namespace divided_after {
 
 using Index = Eigen::Index;
 
@@ -104,5 +106,6 @@ TEST_CASE("attention that divides after averaging stays within the certificate o
   CHECK(nearest > 0.05);  // and its roundings are seen at all
 }
 
+}  // namespace divided_after
 }  // namespace
 }  // namespace periscope::theory

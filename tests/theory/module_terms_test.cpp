@@ -6,8 +6,10 @@
 /// T24 inside attention and MLP: what the modules hand from one op to the next, in arithmetics where every part of an
 /// allowance stands out. The ops' own allowances are worked out in computed_terms_test.cpp; here they are asked for and
 /// put together by hand.
+// A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
+namespace module_terms {
 
 using Index = Eigen::Index;
 
@@ -462,5 +464,6 @@ TEST_CASE("a plain MLP's output: half of p, half of its largest change, and the 
   }
 }
 
+}  // namespace module_terms
 }  // namespace
 }  // namespace periscope::theory
