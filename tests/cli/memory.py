@@ -7,7 +7,7 @@ import resource
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run
+from periscope_process import BINARY, FolderTest, run, start
 
 MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -78,7 +78,7 @@ def bytes_in(message):
 
 def peak(*arguments):
     """Bytes of memory that a run had at its peak, and its exit code."""
-    child = subprocess.Popen([str(BINARY), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = start(*arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     return 1024 * usage.ru_maxrss, child.returncode
