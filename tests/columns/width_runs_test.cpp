@@ -188,7 +188,8 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
     CHECK_MESSAGE(near(q.predicted.error, error), "limit_predicted_stderr");
     const double scale = e.is_moment && !e.is_mean ? t.value[e.entries[0]] : 1.0;
     CHECK_MESSAGE(near(q.scale, scale), "scale");
-    CHECK_MESSAGE(near(q.allowance, pass_allowance(format_of(DType::f64)) * std::max(1.0, scale)), "allowance");
+    CHECK_MESSAGE(q.allowance == doctest::Approx(pass_allowance(format_of(DType::f64)) * std::max(1.0, scale)),
+                  "allowance");
     CHECK_MESSAGE(q.replicates == limit.replicates, "replicates");
     const ladder::WidthFit fit = ladder::fit_width(config.widths, q.measured, seeds, q.allowance / 10.0);
     CHECK_MESSAGE(q.fit.limit.value == fit.limit.value, "limit");
