@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from periscope_process import FolderTest, run, run_json, start
+from periscope_process import FolderTest, run, run_json, start_program
 
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
@@ -163,7 +163,7 @@ class Configuration(FolderTest):
         for threads in (1, 3):
             words = ["propagate", "--config", self.config, "--set", "input.tokens=200", "--set", "run.seeds=16",
                      "--threads", threads, "--json", "--quiet"]
-            process = start(*words, stdout=subprocess.PIPE, text=True)
+            process = start_program(*words, stdout=subprocess.PIPE, text=True)
             seen = 0
             while process.poll() is None:
                 try:

@@ -41,7 +41,7 @@ def run(*arguments, cwd=None, environment=None):
                           env=environment)
 
 
-def start(*arguments, ignoring=(), **options):
+def start_program(*arguments, ignoring=(), **options):
     """The program in a process of its own, with the default action of signals that stop it, but for those that it is to
     ignore: a test that nohup started has SIGHUP ignored, one in the background of a shell script SIGINT, and children
     inherit that. Every test that does not wait for the program's end starts it by this."""
