@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_json, start_program
 from small_training import sets
 
 TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40", "input.tokens=8",
@@ -26,8 +26,8 @@ class Reproduce(FolderTest):
     def test_a_killed_run_goes_on_to_the_same_bits(self):
         whole = self.made(self.folder / "whole", "--figure", "1")
         out = self.folder / "killed"
-        process = subprocess.Popen([str(BINARY), *map(str, ("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, "--figure", 1))],
-                                   stderr=subprocess.DEVNULL)
+        process = start_program("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, "--figure", 1,
+                                stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not (out / "runs").is_dir() or len(self.runs(out)) < 3:
             self.assertLess(time.monotonic(), deadline)

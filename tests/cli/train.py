@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, contents, run, run_json
+from periscope_process import BINARY, contents, run, run_json, start_program
 from safetensors_file import read_safetensors
 from small_training import BATCH, LAYERS, ONE, SMALL, STEPS, TOKENS, VOCAB, WIDTH, TrainTest, sets
 
@@ -224,7 +224,7 @@ class Dumps(TrainTest):
     def test_one_writer_of_models_at_a_time(self):
         models = self.folder / "models"
         flags = (*ONE, *sets("train.steps=100000000"), "--quiet", "--export", models)
-        with subprocess.Popen([str(BINARY), *self.command(*flags)], stderr=subprocess.DEVNULL) as first:
+        with start_program(*self.command(*flags), stderr=subprocess.DEVNULL) as first:
             deadline = time.monotonic() + 60
             while not models.exists():
                 self.assertLess(time.monotonic(), deadline)
