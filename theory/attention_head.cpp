@@ -41,7 +41,13 @@ double PatternLaw::scale() const {
 }
 
 Index PatternLaw::first_seen(Index t) const {
-  return scores.window > 0 ? std::max<Index>(0, t - scores.window + 1) : 0;
+  const Index first = t - position(t);
+  return scores.window > 0 ? std::max<Index>(first, t - scores.window + 1) : first;
+}
+
+Index PatternLaw::end_seen(Index t, Index tokens) const {
+  if (causal) return t + 1;
+  return sequence > 0 ? t - position(t) + sequence : tokens;
 }
 
 NormalStream numbers_of(PatternStream stream) {
@@ -95,8 +101,8 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
   for (int i = 0; i < half; ++i) {
     const double frequency = frequencies[static_cast<std::size_t>(i)];
     for (Index t = 0; t < tokens; ++t) {
-      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(law.position(t)) * frequency));
+      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(law.position(t)) * frequency));
     }
   }
 }
@@ -158,6 +164,11 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
     if (law_.causal) z.col(s).head(s).setConstant(none);
     if (law_.scores.window > 0 && s + law_.scores.window < tokens) {
       z.col(s).tail(tokens - s - law_.scores.window).setConstant(none);
+    }
+    if (law_.sequence > 0) {
+      const Index first = s - law_.position(s);
+      z.col(s).head(first).setConstant(none);
+      z.col(s).tail(tokens - first - law_.sequence).setConstant(none);
     }
   }
   const Eigen::VectorXf largest = z.rowwise().maxCoeff();

@@ -28,11 +28,15 @@ struct PatternLaw {
   /// and the key head that it reads have their parts. Empty: 1.
   std::vector<double> query_gain = {};
   std::vector<double> key_gain = {};
+  int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
-  /// The first token that token t sees.
+  /// Where token t is in its sequence.
+  [[nodiscard]] Eigen::Index position(Eigen::Index t) const { return sequence > 0 ? t % sequence : t; }
+  /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
   [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
+  [[nodiscard]] Eigen::Index end_seen(Eigen::Index t, Eigen::Index tokens) const;
 };
 
 /// Names the random numbers of one average: its replicate and its sublayer.

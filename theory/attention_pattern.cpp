@@ -50,7 +50,7 @@ Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
   Matrix a = Matrix::Zero(tokens, tokens);
   for (Index t = 0; t < tokens; ++t) {
     const Index first = law.first_seen(t);
-    const Index visible = (law.causal ? t + 1 : tokens) - first;
+    const Index visible = law.end_seen(t, tokens) - first;
     a.row(t).segment(first, visible).setConstant(1.0 / static_cast<double>(visible));
   }
   return a;

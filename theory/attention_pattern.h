@@ -12,7 +12,7 @@ namespace periscope::theory {
 bool is_uniform(const PatternLaw& law);
 
 /// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the
-/// window.
+/// window, of its own sequence.
 Matrix uniform_pattern(Eigen::Index tokens, const PatternLaw& law);
 
 /// Gradient kernels of one attention head, each [T, T].

@@ -65,10 +65,14 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .key_gain = qk_gain(spec, layer, Weight::k_norm)};
 }
 
-StackAttention::StackAttention(const StackSpec& spec) {
+StackAttention::StackAttention(const StackSpec& spec, int sequences) {
   const bool one_law = spec.model.attention.empty() && spec.scales == nullptr;
   const int laws = one_law ? 1 : spec.model.layers;
-  for (int layer = 0; layer < laws; ++layer) averages_.emplace_back(pattern_law(spec, layer), spec.input.tokens);
+  for (int layer = 0; layer < laws; ++layer) {
+    PatternLaw law = pattern_law(spec, layer);
+    if (sequences > 1) law.sequence = spec.input.tokens;
+    averages_.emplace_back(law, Eigen::Index{sequences} * spec.input.tokens);
+  }
 }
 
 TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated) {
@@ -98,8 +102,8 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
-  KernelProfile writer(m);
-  const StackAttention attention(spec);
+  KernelProfile writer(m, chain.sequences.count);
+  const StackAttention attention(spec, chain.sequences.count);
   // Rows of a pattern sum to 1, so a bias of the values passes as it is.
   const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
     const int layer = sublayer / 2;

@@ -10,14 +10,22 @@
 
 namespace periscope::theory {
 
+/// The token sequences of a chain, one behind the other: some of the windows of a batch. They do not see each other,
+/// but the weights are those of all, so their kernels [T, T], T over the tokens of all, have parts between them.
+struct ChainSequences {
+  int count = 1;
+  int of = 1;  ///< windows of the batch, over all of which the loss is a mean
+};
+
 /// One chain of the forward recursion T2–T6: its inputs, and how its attention averages are sampled.
 struct ForwardChain {
-  std::vector<int> ids;  ///< token ids of the input, empty for Gaussian input
+  std::vector<int> ids;  ///< token ids of the input, empty for Gaussian input (then there is one sequence)
   int samples = 2;       ///< sampled attention patterns per attention sublayer (T3)
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
   Fault fault = Fault::none;
   int backward_samples = 0;  ///< patterns of each attention on the way back; 0: as many as `samples`
+  ChainSequences sequences = {};
 };
 
 /// T5: kernel of the output of a layer's MLP module, for the kernel of its input, without W_down's bias. `activated`,
@@ -43,10 +51,10 @@ struct ForwardTrace {
 /// T3's law of one head of a layer.
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
-/// The attention averages of a stack's layers, for sequences of input.tokens.
+/// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
 class StackAttention {
  public:
-  explicit StackAttention(const StackSpec& spec);
+  StackAttention(const StackSpec& spec, int sequences);
   [[nodiscard]] const AttentionAverage& at(int layer) const {
     return averages_[averages_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

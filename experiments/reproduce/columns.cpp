@@ -93,6 +93,8 @@ std::vector<ColumnSpec> all_columns() {
       {"theory_second_moment_stderr", "group depth", "1", "its standard error", group + "theory/second_moment_stderr"},
       {"theory_variance", "group depth", "1", "prediction at initialisation", group + "theory/variance"},
       {"theory_layer_gradient", "group layer", "nat2", "prediction at initialisation", group + "theory/layer_gradient"},
+      {"theory_layer_gradient_stderr", "group layer", "nat2", "its standard error at most: the sum of its matrices'",
+       group + "theory/layer_gradient_stderr"},
       {"claim_exhibit", "claim", "", "figure or table", "claims/[claim]/exhibit"},
       {"claim_statement", "claim", "", "what the source says, in our words", "claims/[claim]/statement"},
       {"claim_quantity", "claim", "", "the number that is positive if it is so", "claims/[claim]/quantity"},
@@ -167,14 +169,20 @@ class GroupWriter {
     row_.put("theory_second_moment", q->value);
     row_.put("theory_second_moment_stderr", q->standard_error);
     row_.put("theory_variance", prediction.profile.find(Statistic::variance, Signal::x_out)->value);
-    Values gradient;
+    Values gradient, error;
     for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
       const Curve* curve = prediction.profile.find(Statistic::grad_sq, static_cast<Weight>(w));
       if (curve == nullptr) continue;
       gradient.resize(curve->value.size(), 0.0);
-      for (std::size_t l = 0; l < gradient.size(); ++l) gradient[l] += curve->value[l];
+      error.resize(curve->value.size(), 0.0);
+      for (std::size_t l = 0; l < gradient.size(); ++l) {
+        gradient[l] += curve->value[l];
+        error[l] += curve->standard_error[l];
+      }
     }
-    if (!gradient.empty()) row_.put("theory_layer_gradient", gradient);
+    if (gradient.empty()) return;
+    row_.put("theory_layer_gradient", gradient);
+    row_.put("theory_layer_gradient_stderr", error);
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "experiments/common/weight_scales_of.h"
 #include "sim/backends.h"
+#include "theory/predict_batch.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -44,13 +45,14 @@ void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& 
   values["scaled_second_moment_stderr"] = q->standard_error;
 }
 
-/// Theory for random weights, on the same windows: T2–T11.
+/// Theory for random weights, on the same windows, over which the recorded loss is a mean: T2–T11.
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
-  theory::PredictionOptions options{
+  const theory::PredictionOptions options{
       .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
-  for (int w = 0; w < windows.count(); ++w) options.labels.push_back(windows.labels(w, 1));
-  return theory::predict(group.spec, recorded_ids(corpus, group.spec, group.train), options);
+  std::vector<std::vector<int>> labels;
+  for (int w = 0; w < windows.count(); ++w) labels.push_back(windows.labels(w, 1));
+  return theory::predict_batch(group.spec, recorded_ids(corpus, group.spec, group.train), labels, options);
 }
 
 }  // namespace
@@ -66,7 +68,9 @@ Need reproduce_need(const ReproduceConfig& config, int threads) {
   const Need at_scales = scaled_limit_need(spec, threads);  // beside the runs that are not at their end
   need.add(at_scales.bytes, "input.tokens");
   need.operations += cells * at_scales.operations;
-  need.then(limit_need(spec, true, config.train.record_sequences, threads));
+  StackSpec pair = spec;  // theory before training is of pairs of windows
+  if (config.train.record_sequences > 1) pair.input.tokens *= 2;
+  need.then(limit_need(pair, true, config.train.record_sequences, threads));
   return need;
 }
 

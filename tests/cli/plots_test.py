@@ -77,8 +77,8 @@ class Plots(SharedFolderTest):
         cls.results = cls.folder / "results"
         config = cls.folder / "tiny.toml"
         config.write_text(TINY)
-        for command, name, *extra in (("propagate", "stack"), ("theory", "stack"), ("converge", "stack", *ONE_INPUT),
-                                      ("propagate", "overflow", *OVERFLOW), ("theory", "overflow", *OVERFLOW)):
+        for command, name, *extra in (("propagate", "stack"), ("theory", "theory"), ("converge", "stack", *ONE_INPUT),
+                                      ("propagate", "overflow", *OVERFLOW)):
             done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
             assert done.returncode == 0, done.stderr
         done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
@@ -88,7 +88,7 @@ class Plots(SharedFolderTest):
         assert done.returncode == 0, done.stderr
         cls.probed = results.read(cls.results / "stack" / "probe.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
-        cls.theory = results.read(cls.results / "stack" / "theory.nc")
+        cls.theory = results.read(cls.results / "theory" / "theory.nc")
         cls.converge = results.read(cls.results / "stack" / "converge.nc")
         cls.overflow = results.read(cls.results / "overflow" / "propagate.nc")
 
@@ -97,15 +97,12 @@ class Plots(SharedFolderTest):
         return drawn[name] if name else next(iter(drawn.values()))
 
     def test_every_figure_is_written_and_the_same_each_time(self):
-        done = draw(self.results, "--out", self.folder / "figures")
+        done = draw(self.results / "stack", "--out", self.folder / "figures")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = [pathlib.Path(line) for line in done.stdout.splitlines()]
-        theory = [f for f in STACK_FIGURES if not f.startswith(("agreement", "power"))]
-        names = {f"{folder}/{file}-{figure}" for folder in ("stack", "overflow")
-                 for file, figures in (("propagate", STACK_FIGURES), ("theory", theory)) for figure in figures}
-        names.add("stack/converge-convergence")
-        names.update(f"stack/verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations"))
-        names |= {f"stack/probe-{figure}" for figure in PROBE_FIGURES}
+        names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"converge-convergence"}
+        names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
+        names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg")}
         self.assertEqual(set(written), expected)
         for path in written:
@@ -118,10 +115,26 @@ class Plots(SharedFolderTest):
                     root = xml.etree.ElementTree.parse(path).getroot()
                     self.assertGreater(sum(1 for _ in root.iter()), 100)
                     self.assertNotIn("dc:date", path.read_text())
-        again = draw(self.results / "stack", "--out", self.folder / "again")
-        self.assertEqual(again.returncode, 0)
-        for path in (self.folder / "again").iterdir():
-            self.assertEqual(path.read_bytes(), (self.folder / "figures" / "stack" / path.name).read_bytes(), path.name)
+        # Once more in this process, whose hashes are others.
+        for result in (self.stack, self.converge, self.verify, self.probed):
+            for name, figure in self.figures(result):
+                for path in drawing.save(figure, self.folder / "again" / name):
+                    self.assertEqual(path.read_bytes(), (self.folder / "figures" / path.name).read_bytes(), path.name)
+
+    def figures(self, result):
+        """The figures of a file, each with the name of its own."""
+        for kind in drawing.KINDS:
+            if all(name in result for name in kind.NEEDS):
+                for name, figure in kind.draw(result):
+                    yield f"{result.path.stem}-{name}", figure
+
+    def test_theory_alone_and_stacks_without_a_prediction_have_their_figures(self):
+        theory = {f"theory-{f}" for f in STACK_FIGURES if not f.startswith(("agreement", "power"))}
+        for result, names in ((self.theory, theory), (self.overflow, {f"propagate-{f}" for f in STACK_FIGURES})):
+            drawn = dict(self.figures(result))
+            self.assertEqual(set(drawn), names)
+            for figure in drawn.values():
+                figure.draw_without_rendering()
 
     def check_curves(self, axes, result, look, x, name, place):
         curve = curves.select(result, name, place)

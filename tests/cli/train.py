@@ -316,9 +316,12 @@ class Corpora(TrainTest):
                                ("train.optimizer=adam", ["adam", "nearest is \"adamw\""]),
                                ("train.schedule=linear", ["linear", "cosine, constant"]),
                                ("train.corpus=3", ["train.corpus = 3", "a string"]),
+                               ("model.causal=false", ["model.causal = false", "expected true", "next token"]),
                                ("input.kind=gaussian", ["input.kind", "tokens"])):
             with self.subTest(setting=setting):
                 self.refused(2, words, "--set", setting)
+        self.config.write_text(SMALL.replace("[model]", "[model]\ncausal = false"))
+        self.refused(2, ["model.causal = false"])
         self.config.write_text(SMALL + "lerning_rate = 1.0\n")
         self.refused(2, [f"{self.config}:{len(SMALL.splitlines()) + 1}: unknown key train.lerning_rate"])
 
