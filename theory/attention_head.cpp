@@ -163,8 +163,8 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
   pattern_times(of_query.unit_factor, normals, of_query.triangular, rows);
   const bool one_kernel = &of_query == &of_key;
   if (!one_kernel) pattern_times(of_key.unit_factor, normals, of_key.triangular, key_rows);
-  const bool heads_differ = (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() ||
-                            !law_.key_rows.empty();
+  const bool heads_differ =
+      (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
   const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
   const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
   const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, own};

@@ -77,9 +77,9 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
                        m.width);
     }
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(l)};
-    return with_bias(attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream,
-                                      attention_factor(chain.fault)),
-                     bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
+    return with_bias(
+        attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, attention_factor(chain.fault)),
+        bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
   ChannelKernel x = stack_input(spec, chain.ids);
   if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);

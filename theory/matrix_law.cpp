@@ -31,7 +31,8 @@ Matrix read_kernel(const ChannelKernel& x, const Vector& columns) {
   if (x.is_uniform()) return columns.mean() * x.total.product;
   Matrix sum = Matrix::Zero(x.total.product.rows(), x.total.product.cols());
   for (const ChannelTerm& term : x.terms) {
-    const double seen = term.power.size() == 0 ? columns.mean() : columns.dot(term.power) / static_cast<double>(columns.size());
+    const double seen =
+        term.power.size() == 0 ? columns.mean() : columns.dot(term.power) / static_cast<double>(columns.size());
     sum += seen * term.kernel.product;
   }
   return sum;

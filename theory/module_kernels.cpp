@@ -14,8 +14,8 @@
 namespace periscope::theory {
 namespace {
 
-/// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations, and
-/// grows with r² at both ends: tested against the sum over all channels.
+/// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations,
+/// and grows with r² at both ends: tested against the sum over all channels.
 constexpr Eigen::Index most_nodes = 8;
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
@@ -44,11 +44,11 @@ ChannelKernel looked_up(const MatrixLaw& law, double scale, Eigen::Index tokens,
 }
 
 bool has_flat_input(const StackSpec& spec) {
-  return std::ranges::all_of(
-      std::array{Weight::embedding, Weight::positions, Weight::token_types, Weight::project_in}, [&](Weight weight) {
-        return spec.scales == nullptr || !spec.scales->profiles.contains(matrix_id(0, weight)) ||
-               matrix_law(spec, 0, weight).is_flat();
-      });
+  return std::ranges::all_of(std::array{Weight::embedding, Weight::positions, Weight::token_types, Weight::project_in},
+                             [&](Weight weight) {
+                               return spec.scales == nullptr || !spec.scales->profiles.contains(matrix_id(0, weight)) ||
+                                      matrix_law(spec, 0, weight).is_flat();
+                             });
 }
 
 }  // namespace
@@ -104,10 +104,10 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
   const MatrixLaw v = matrix_law(spec, layer, Weight::v);
   const MatrixLaw o = matrix_law(spec, layer, Weight::o);
   const bool one_kernel = q.columns.size() + k.columns.size() + v.columns.size() == 0;
-  const Matrix mixed =
-      one_kernel ? average.head_output_kernel(input.total.product, samples, stream)
-                 : average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
-                                              read_kernel(input, v.columns), samples, stream);
+  const Matrix mixed = one_kernel
+                           ? average.head_output_kernel(input.total.product, samples, stream)
+                           : average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
+                                                        read_kernel(input, v.columns), samples, stream);
   double gain = factor * (v.variance * m.width * o.variance * m.query_width());
   if (const Vector heads = head_weights(spec, layer); heads.size() > 0) gain *= heads.mean();
   Matrix out = gain * mixed;
@@ -166,8 +166,8 @@ ChannelLoss channel_loss(const StackSpec& spec, int sublayer) {
   const int layer = sublayer / 2;
   const auto of = [&](Weight weight) { return matrix_law(spec, layer, weight); };
   if (ModelSpec::is_attention(sublayer)) {
-    const double read = std::max({unevenness(of(Weight::q).columns), unevenness(of(Weight::k).columns),
-                                  unevenness(of(Weight::v).columns)});
+    const double read = std::max(
+        {unevenness(of(Weight::q).columns), unevenness(of(Weight::k).columns), unevenness(of(Weight::v).columns)});
     return {.width = read * unevenness(of(Weight::o).rows), .hidden = unevenness(head_weights(spec, layer))};
   }
   const Eigen::Index count = spec.model.mlp_width;

@@ -12,9 +12,9 @@ namespace periscope::theory {
 /// of tokens.
 ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 
-/// T4 times `factor`: the output of attention of a layer, `average` its patterns, without W_o's bias. A head counts in K_f with
-/// mean_j(c_o,j² r_v,j²) over its features j, and is sampled by it where heads have laws of their own; W_o's rows are
-/// powers of the output's channels. Rows of a pattern sum to 1, so a bias of the values passes as it is.
+/// T4 times `factor`: the output of attention of a layer, `average` its patterns, without W_o's bias. A head counts in
+/// K_f with mean_j(c_o,j² r_v,j²) over its features j, and is sampled by it where heads have laws of their own; W_o's
+/// rows are powers of the output's channels. Rows of a pattern sum to 1, so a bias of the values passes as it is.
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, double factor = 1.0);
 

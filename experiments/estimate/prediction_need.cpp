@@ -45,12 +45,12 @@ Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads) {
   return all;
 }
 
-Need scaled_limit_need(const StackSpec& spec, int threads) {
+Need scaled_limit_need(const StackSpec& spec, int threads, bool profiles) {
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
   const double entries = t * m.width;
   double terms = 1.0;  // of the stream: one for every norm behind a branch, and those before them
-  for (int l = 0; l < m.sublayers(); ++l) terms += m.rule(l).norm_b || m.rule(l).norm_c ? 1.0 : 0.0;
+  for (int l = 0; l < m.sublayers(); ++l) terms += profiles || m.rule(l).norm_b || m.rule(l).norm_c ? 1.0 : 0.0;
   const double chains_at_once = std::min<double>(threads, 16.0);
   Need all = limit_need(spec, false, 1, threads);
   // Pairs of kernels, also while a norm or a sum is made of them; powers; and second moments of all entries.
@@ -58,6 +58,9 @@ Need scaled_limit_need(const StackSpec& spec, int threads) {
   all.add(chains_at_once * 8.0 * (3.0 * terms * m.width + 5.0 * entries), "model.width");
   constexpr double chains = 64.0;
   all.operations += chains * m.sublayers() * (terms * (20.0 * t * t + 4.0 * entries) + 100.0 * entries);
+  // Mehler's series or a closed form, about 100 operations an entry, at the nodes of the rule over hidden channels.
+  constexpr double nodes = 8.0;
+  if (profiles) all.operations += chains * m.layers * nodes * 150.0 * t * t;
   return all;
 }
 

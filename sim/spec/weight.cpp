@@ -115,9 +115,9 @@ VarianceProfile profile_of(const StackSpec& spec, int layer, Weight weight) {
 
 bool has_profiles(const StackSpec& spec) {
   return spec.scales != nullptr && std::ranges::any_of(spec.scales->profiles, [](const auto& entry) {
-    const auto uneven = [](double size) { return size != 1.0; };
-    return std::ranges::any_of(entry.second.rows, uneven) || std::ranges::any_of(entry.second.columns, uneven);
-  });
+           const auto uneven = [](double size) { return size != 1.0; };
+           return std::ranges::any_of(entry.second.rows, uneven) || std::ranges::any_of(entry.second.columns, uneven);
+         });
 }
 
 }  // namespace periscope
