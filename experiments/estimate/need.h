@@ -53,9 +53,8 @@ Need dump_need(const StackSpec& spec, const RunOptions& run, int threads);
 Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
 
 /// The same with the scales of given weights: chains that hold a kernel for every norm behind a branch, and the second
-/// moment of every entry of a signal; with `profiles` inside matrices (T29) one for every branch, and kernels at every
-/// node of the rule over hidden channels.
-Need scaled_limit_need(const StackSpec& spec, int threads, bool profiles = false);
+/// moment of every entry of a signal.
+Need scaled_limit_need(const StackSpec& spec, int threads);
 
 /// theory::predict_at_width: the Gram chains T25 that run at one time, and the readings of all.
 Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);

@@ -6,6 +6,7 @@
 
 #include "experiments/common/weights_hash.h"
 #include "experiments/estimate/fits.h"
+#include "experiments/estimate/profiled_need.h"
 #include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
 #include "experiments/results/provenance.h"
@@ -103,7 +104,7 @@ void hold_against_nulls(const Backend& ops, const WeightSource& weights, const P
 /// Theory at the sizes of every null, and passes through its models.
 Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
   Need all = scaled_limit_need(spec, threads);
-  for (int profiles = 0; profiles < 2; ++profiles) all.then(scaled_limit_need(spec, threads, true));
+  for (int profiles = 0; profiles < 2; ++profiles) all.then(profiled_limit_need(spec, threads));
   Need draws = pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
   draws.operations *= static_cast<double>(size_nulls.size()) * config.draws;
   if (config.draws > 0) all.then(draws);

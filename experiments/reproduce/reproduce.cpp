@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "experiments/common/size_nulls.h"
+#include "experiments/estimate/profiled_need.h"
 #include "sim/backends.h"
 
 namespace periscope::reproduce {
@@ -91,7 +92,7 @@ Need reproduce_need(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
   const StackSpec spec = config.stacks().front();
   Need need = train::train_need(config, cells, 0.0, threads);
-  const Need at_scales = scaled_limit_need(spec, threads, true);  // beside the runs that are not at their end
+  const Need at_scales = profiled_limit_need(spec, threads);  // beside the runs that are not at their end
   need.add(at_scales.bytes, "input.tokens");
   need.operations += cells * 2.0 * at_scales.operations;
   const Need draw =
