@@ -16,7 +16,7 @@ namespace {
 
 /// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations,
 /// and grows with r² at both ends: tested against the sum over all channels.
-constexpr Eigen::Index most_nodes = 8;
+constexpr Eigen::Index most_nodes = 16;
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
   const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));

@@ -75,7 +75,7 @@ Need profiled_limit_need(const StackSpec& spec, int threads) {
   const ModelSpec& m = spec.model;
   Need all = channel_terms_need(spec, 1.0 + m.sublayers(), threads);
   // Mehler's series or a closed form, about 150 operations an entry, at the nodes of the rule over hidden channels.
-  constexpr double nodes = 8.0;
+  constexpr double nodes = 16.0;
   all.operations += limit_chains * m.layers * nodes * 150.0 * std::pow(spec.input.tokens, 2.0);
   return all;
 }
