@@ -54,7 +54,8 @@ struct NullDraws {
                                                      const WeightSource& weights, std::span<const int> ids,
                                                      int sequences);
 
-/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns.
+/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns,
+/// from seeds that no weights begin with.
 /// `before_each` is called before every draw; what it throws ends the draws.
 [[nodiscard]] NullDraws draw_null(
     const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids, int sequences,

@@ -18,10 +18,10 @@
 namespace periscope::testing {
 namespace {
 
-/// Lognormal sizes of mean square 1, a part of their logarithm common to all sides of that length.
-std::vector<double> uneven_side(std::uint64_t place, int length, double own, double common) {
+/// Lognormal sizes of mean square 1, a part of their logarithm common to all sides of that length in a sublayer.
+std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, double own, double common) {
   const auto n = static_cast<std::size_t>(length);
-  const std::vector<double> shared = normals(5000 + n, n);
+  const std::vector<double> shared = normals(5000 + 10000 * static_cast<std::uint64_t>(sublayer + 1) + n, n);
   std::vector<double> sizes = normals(6000 + place, n);
   double square = 0.0;
   for (std::size_t k = 0; k < n; ++k) {
@@ -41,8 +41,8 @@ WeightScales with_profiles(const StackSpec& spec, WeightScales scales) {
       if (is_norm(w)) continue;
       const auto [fan_out, fan_in] = shape_of(spec.model, w);
       const std::uint64_t first = 2 * ++place;
-      scales.profiles[matrix_id(l / 2, w)] = {.rows = uneven_side(first, fan_out, 0.15, 0.1),
-                                              .columns = uneven_side(first + 1, fan_in, 0.15, 0.1)};
+      scales.profiles[matrix_id(l / 2, w)] = {.rows = uneven_side(first, l, fan_out, 0.15, 0.15),
+                                              .columns = uneven_side(first + 1, l, fan_in, 0.15, 0.15)};
     }
   }
   return scales;
@@ -72,9 +72,9 @@ WeightScales swapped(WeightScales scales) {
   return scales;
 }
 
-/// The profiles of layers 1 and 2 in each other's place.
+/// W_o and W_down of layers 1 and 2 have each other's profiles.
 WeightScales of_another_layer(WeightScales scales) {
-  for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
+  for (const Weight w : {Weight::o, Weight::down}) {
     std::swap(scales.profiles[matrix_id(1, w)], scales.profiles[matrix_id(2, w)]);
   }
   return scales;
