@@ -138,8 +138,8 @@ def _parts(result: Result) -> Figure:
         _depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
     right.set_ylabel("ln(second moment / null's)")
-    words = ("Left: growth of the stream over its initialisation, in three parts (T29). Right: what is left over beyond "
-             "random weights that keep something of the trained ones' sizes.")  # fmt: skip
+    words = ("Left: growth of the stream over its initialisation, in three parts (T29). Right: what is left over "
+             "beyond random weights that keep something of the trained ones' sizes.")  # fmt: skip
     if "null_left_over_error" in result:
         words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
                   f"{int(result['null_draws'][0])} of each.")  # fmt: skip

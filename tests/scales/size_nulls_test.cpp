@@ -189,9 +189,12 @@ TEST_CASE("sizes inside matrices are no alignment, alignment is no size") {
     CAPTURE(std::string(null.name));
     CAPTURE(value);
     CAPTURE(error);
-    // Student's t of 15 degrees of freedom exceeds 5 once in 6000 times.
-    if (null.name == "matrices" || null.name == "rows") {  // W_down's columns go with the rows of what it reads
+    // Student's t of 15 degrees of freedom exceeds 5 once in 6000 times, 3 once in 110. That W_down's columns go with
+    // the rows of what it reads is all that rows leave over.
+    if (null.name == "matrices") {
       CHECK(value > 5.0 * error);
+    } else if (null.name == "rows") {
+      CHECK(value > 3.0 * error);
     } else {
       CHECK(std::abs(value) < 5.0 * error);
     }
