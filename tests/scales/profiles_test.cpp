@@ -195,7 +195,9 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
   const GeneratedWeights plain(*ops, flat, DType::f64, 3);
   const GeneratedWeights profiled(*ops, uneven, DType::f64, 3);
   std::size_t seen = 0;
-  for (const auto& [id, profile] : scales.profiles) {
+  for (const auto& entry : scales.profiles) {
+    const ParameterId& id = entry.first;
+    const VarianceProfile& profile = entry.second;
     CAPTURE(name_of(id));
     const Tensor z = parameter_of(plain, spec.model, id);
     const std::vector<double> before = ops->to_host(z);
