@@ -28,10 +28,6 @@ struct ForwardChain {
   ChainSequences sequences = {};
 };
 
-/// T5: kernel of the output of a layer's MLP module, for the kernel of its input, without W_down's bias. `activated`,
-/// unless it is null, becomes the activation's, before the gate's factor.
-TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated = nullptr);
-
 /// What the backward recursion needs to know of one sublayer.
 struct SublayerTrace {
   Matrix input;      ///< kernel of the module's input (A_out) [T, T]
@@ -48,7 +44,7 @@ struct ForwardTrace {
   Vector r_final;  ///< mean square + eps of the final norm's input [T]
 };
 
-/// T3's law of one head of a layer.
+/// T3's law of one head of a layer, with profiles (T29) of a drawn one.
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
 /// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
@@ -72,9 +68,9 @@ class StackAttention {
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
 
 /// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + max(1/D, 1/(32 H)), where ε = ∂log q⁺/∂log q
-/// is the sublayer's elasticity. It is i/D (for heads of up to 32 features) wherever a norm bounds the branch, and
-/// grows geometrically in stacks without norms, whose fluctuations are multiplied at every sublayer. `q_in`, `q_branch`
-/// are the predicted second moments of x_in and f_out.
+/// is the sublayer's elasticity; with profiles (T29) divided by what channel_loss has. It is i/D (for heads of up to 32
+/// features) wherever a norm bounds the branch, and grows geometrically in stacks without norms, whose fluctuations are
+/// multiplied at every sublayer. `q_in`, `q_branch` are the predicted second moments of x_in and f_out.
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch);
 

@@ -82,8 +82,25 @@ std::vector<ColumnSpec> all_columns() {
       {"growth_from_scales", "group seed", "nat",
        "ln of that at the top over the second moment before training: growth that scales explain",
        seeds + "scaled/growth_from_scales"},
-      {"growth_from_alignment", "group seed", "nat", "ln of the measured one over that: growth that alignment adds",
+      {"profiled_second_moment", "group seed depth", "1",
+       "mean square of the stream of random weights with the size of every trained row and column (T29), at the end",
+       seeds + "scaled/profiled_second_moment"},
+      {"profiled_second_moment_stderr", "group seed depth", "1", "its standard error",
+       seeds + "scaled/profiled_second_moment_stderr"},
+      {"growth_from_sizes_inside", "group seed", "nat",
+       "ln of that over scaled_second_moment, at the top: growth that sizes inside matrices explain",
+       seeds + "scaled/growth_from_sizes_inside"},
+      {"growth_from_alignment", "group seed", "nat",
+       "ln of the measured one over profiled_second_moment: growth that alignment adds",
        seeds + "scaled/growth_from_alignment"},
+      {"growth_alignment_error", "group seed", "nat",
+       "what random models of these profiles and this width have for growth_from_alignment, root mean square",
+       seeds + "scaled/growth_alignment_error"},
+      {"growth_beyond_signs", "group seed", "nat",
+       "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
+       seeds + "scaled/growth_beyond_signs"},
+      {"growth_beyond_signs_error", "group seed", "nat", "standard deviation of one such model's",
+       seeds + "scaled/growth_beyond_signs_error"},
       {"validation_loss", "group seed record", "nat", "on the held-out windows", seeds + "validation_loss"},
       {"top_first", "group seed record", "1", "largest |x| of the stream", seeds + "top_first"},
       {"top_last", "group seed record", "1", "the 100th largest", seeds + "top_last"},
@@ -227,7 +244,13 @@ class GroupWriter {
       row.put("scaled_second_moment", scaled);
       row.put("scaled_second_moment_stderr", last.at("scaled_second_moment_stderr"));
       row.put("growth_from_scales", from_scales(cell));
+      row.put("profiled_second_moment", last.at("profiled_second_moment"));
+      row.put("profiled_second_moment_stderr", last.at("profiled_second_moment_stderr"));
+      row.put("growth_from_sizes_inside", from_sizes_inside(cell));
       row.put("growth_from_alignment", from_alignment(cell));
+      row.put("growth_alignment_error", last.at("profiled_deviation").back());
+      row.put("growth_beyond_signs", beyond_signs(cell));
+      row.put("growth_beyond_signs_error", last.at("signs_deviation").back());
     }
     if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].aicc)) {
       row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);
@@ -270,7 +293,7 @@ void put_claim(const Claim& claim, const Columns::Row& row) {
 }  // namespace
 
 const Schema& schema() {
-  static const Schema schema("reproduce", 1,
+  static const Schema schema("reproduce", 2,
                              {{"group", "", "what was trained, and how"},
                               {"seed", "1", "seed of weights and batches"},
                               {"step", "1", "step of the optimizer", "", true},

@@ -207,12 +207,25 @@ class Plots(SharedFolderTest):
 
     def test_probe_shows_the_trained_model_beside_theory(self):
         panels = self.figure(probe, self.probed, "trained-vs-init").axes
-        versions = {"variance": ("measured", "at_init", "at_scales"), "grad_sq": ("measured", "at_init")}
+        versions = {"variance": ("measured", "at_init", "at_scales", "at_profiles"), "grad_sq": ("measured", "at_init")}
         for axes, (name, suffixes) in zip(panels, versions.items(), strict=True):
             for line, suffix in zip(axes.get_lines(), suffixes, strict=True):
                 np.testing.assert_array_equal(line.get_ydata(), self.probed[f"{name}_{suffix}"])
         caption = " ".join(self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text().split())
         self.assertIn("normal init, std 0.02", caption)
+
+    def test_probe_draws_the_parts_of_growth_and_what_every_null_leaves_over(self):
+        left, right = self.figure(probe, self.probed, "growth-parts").axes
+        for line, (name, *_) in zip(left.get_lines(), probe.PARTS, strict=False):
+            np.testing.assert_array_equal(line.get_ydata(), self.probed[name])
+        self.assertEqual(list(self.probed["null"]), list(probe.NULLS))
+        for line, band, left_over, error in zip(right.get_lines(), right.collections, self.probed["null_left_over"],
+                                                self.probed["null_left_over_error"], strict=False):
+            np.testing.assert_array_equal(line.get_ydata(), left_over)
+            self.assertTrue((error > 0).all())
+            edges = band.get_paths()[0].vertices[:, 1]
+            self.assertAlmostEqual(edges.max(), (left_over + 2 * error).max())
+            self.assertAlmostEqual(edges.min(), (left_over - 2 * error).min())
 
     def test_probe_stacks_the_terms_of_the_growth_identity(self):
         left, right, branch = self.figure(probe, self.probed, "growth").axes

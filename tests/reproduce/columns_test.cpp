@@ -46,6 +46,14 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
       record["angular_distance"] = std::vector<double>(7UL * 7UL, 0.0);
       record["validation_loss"] = {3.0};
       record["scaled_second_moment_stderr"] = std::vector<double>(7, 0.0);
+      record["profiled_second_moment_stderr"] = std::vector<double>(7, 0.0);
+      // At the top: 7 at the end, 3 before training.
+      record.at("second_moment.x_out").back() = step == 0 ? 3.0 : 7.0;
+      record.at("scaled_second_moment").back() = 4.0;
+      record.at("profiled_second_moment").back() = 5.0;
+      record.at("profiled_deviation").back() = 0.25;
+      record.at("signs_log_moment").back() = std::log(6.0);
+      record.at("signs_deviation").back() = 0.125;
     }
     return run;
   }));
@@ -55,6 +63,14 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(group["variance"]["stderr"].front().front() == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
   CHECK(group["seeds"][0]["top_first"].front() == 9.0);
   CHECK(group["seeds"][0]["top_last"].front() == 6.0);
+  // The three parts of growth add up to it, and each null has its own error.
+  const auto& scaled = group["seeds"][0]["scaled"];
+  CHECK(scaled["growth_from_scales"] == doctest::Approx(std::log(4.0 / 3.0)));
+  CHECK(scaled["growth_from_sizes_inside"] == doctest::Approx(std::log(5.0 / 4.0)));
+  CHECK(scaled["growth_from_alignment"] == doctest::Approx(std::log(7.0 / 5.0)));
+  CHECK(scaled["growth_alignment_error"] == 0.25);
+  CHECK(scaled["growth_beyond_signs"] == doctest::Approx(std::log(7.0 / 6.0)));
+  CHECK(scaled["growth_beyond_signs_error"] == 0.125);
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {

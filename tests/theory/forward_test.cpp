@@ -1,4 +1,5 @@
 #include "theory/forward.h"
+#include "theory/module_kernels.h"
 
 #include "tests/support/doctest.h"
 #include "tests/theory/exactly.h"
@@ -127,7 +128,7 @@ TEST_CASE("T5: gated MLPs multiply the gate's kernel and the up kernel") {
   const double s = up;
   const double gate = s * (0.25 + std::asin(s / (1 + s)) / (2 * std::numbers::pi)) +
                       s * s / (std::numbers::pi * (1 + s) * std::sqrt(1 + 2 * s));
-  CHECK(mlp_kernel(spec, 0, TokenKernel::of_independent_features(k, 12)).product(0, 0) ==
+  CHECK(mlp_kernel(spec, 0, {TokenKernel::of_independent_features(k, 12)}).total.product(0, 0) ==
         exactly(0.16 * 10 * gate * up));
 }
 
