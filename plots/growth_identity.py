@@ -79,10 +79,11 @@ def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
 
 
 def _parts(result: Result, shown: list[int]) -> Figure:
-    """Growth at the top as what scales explain and what alignment adds, seed by seed."""
+    """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 2.4, 4.6)
-    kinds = (("growth_from_scales", "trained scales, random weights", "#0072B2", "o", 0.15),
-             ("growth_from_alignment", "alignment, beyond scales", "#D55E00", "s", -0.15))  # fmt: skip
+    kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
+             ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
+             ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
     for name, words, colour, marker, shift in kinds:
         for row, g in enumerate(shown):
             axes.plot(result[name][g], np.full(result.seeds, row - shift), color=colour, marker=marker, markersize=5,
@@ -93,7 +94,8 @@ def _parts(result: Result, shown: list[int]) -> Figure:
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color=c, marker=m, markersize=5, linestyle="", label=w) for _, w, c, m, _ in kinds]
     words = (
-        "Every seed: ln of the second moment that random weights of the trained scales and gains have at the top, over "
-        "the measured one before training; and ln of the measured one at the end over that. Their sum is the growth."
+        "Every seed: ln of the second moment that random weights of the trained matrices' root mean squares and gains "
+        "have at the top, over the measured one before training; what the sizes of every row and column add (T29); and "
+        "ln of the measured one at the end over that. Their sum is the growth."
     )
     return groups.finish(figure, result, keys, words, [], shown)

@@ -37,14 +37,19 @@ def _figure(result: Result) -> Figure:
                    label=f"after {result['record'][-1]:g} steps, measured")]  # fmt: skip
     words = (
         f"Gradient of the loss on the held-out windows. Markers: geometric mean of {result.seeds_in_words}, ± 2 "
-        "standard errors. Theory is for random weights."
+        "standard errors. Theory is for random weights, on the same windows together; band, where wider than the line: "
+        "± 2 standard errors, at most, of the prediction."
     )
     return groups.finish(figure, result, keys, words, ["7"], shown)
 
 
 def _panel(axes: Axes, result: Result, g: int, look: style.Look) -> None:
     layer, mean, error = (result[n] for n in ("layer", "layer_gradient_mean", "layer_gradient_stderr"))
-    axes.plot(layer, result["theory_layer_gradient"][g], color=look.colour, linewidth=1.3)
+    theory = result["theory_layer_gradient"][g]
+    axes.plot(layer, theory, color=look.colour, linewidth=1.3)
+    if "theory_layer_gradient_stderr" in result:
+        margin = 2 * result["theory_layer_gradient_stderr"][g]
+        axes.fill_between(layer, theory - margin, theory + margin, color=look.colour, alpha=0.25, lw=0)
     hollow = {"markerfacecolor": "white", "markeredgecolor": look.colour, "markeredgewidth": 0.9}
     groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **hollow)
     groups.measured(axes, look, layer, mean[g, -1], error[g, -1], linestyle="-", linewidth=0.7, zorder=2.6)

@@ -1,5 +1,5 @@
-"""A checkpoint under the probe: trained against theory at initialisation and at the trained scales, the growth identity
-T15, the largest activations, and the margins of number formats."""
+"""A checkpoint under the probe: trained against theory at initialisation and at the trained sizes, what of the stream's
+growth is size and what alignment (T29), the growth identity T15, the largest activations, the margins of formats."""
 
 from functools import partial
 
@@ -16,7 +16,15 @@ from plots.results import Result
 
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
          "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
-TRAINED, THEORY, SCALES = "#D55E00", "#0072B2", "#009E73"
+TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
+PARTS = (
+    ("log_growth_from_scales", "sizes of matrices, and gains", SCALES, "s"),
+    ("log_growth_from_sizes_inside", "sizes inside matrices", PROFILES, "D"),
+    ("log_growth_from_alignment", "alignment", TRAINED, "o"),
+)
+NULLS = {"matrices": ("every matrix's size", SCALES, "s"), "rows": ("every row's size", "#E69F00", "^"),
+         "rank_one": ("rank-one profiles", PROFILES, "D"),
+         "signs": ("every $|W_{ij}|$, random signs", "#000000", "o")}  # fmt: skip
 BLACK = "#000000"
 TERMS = (
     ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
@@ -33,6 +41,8 @@ FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 def draw(result: Result) -> Figures:
     figures = {"trained-vs-init": _trained, "growth": _growth, "massive": _massive, "margins": _margins}
+    if "log_growth_from_alignment" in result:
+        figures["growth-parts"] = _parts
     return Figures((name, partial(make, result)) for name, make in figures.items())
 
 
@@ -82,6 +92,9 @@ def _trained(result: Result) -> Figure:
         if f"{name}_at_scales" in result:
             curves.append(result[f"{name}_at_scales"])
             axes.plot(depth, curves[-1], color=SCALES, linewidth=1.3, linestyle="--")
+        if f"{name}_at_profiles" in result:
+            curves.append(result[f"{name}_at_profiles"])
+            axes.plot(depth, curves[-1], color=PROFILES, linewidth=1.3, linestyle=":")
         _log(axes, *curves)
         axes.set_ylabel(label)
         _depth_axis(axes, depth[-1])
@@ -94,8 +107,42 @@ def _trained(result: Result) -> Figure:
     if "variance_at_scales" in result:
         keys.append(Line2D([], [], color=SCALES, linewidth=1.3, linestyle="--",
                            label="random weights at the trained scales, theory"))  # fmt: skip
-        words += (" Dashed: theory for random weights with every matrix's own root mean square and all gains; what the "
-                  "measurement differs from it by is alignment.")  # fmt: skip
+        words += " Dashed: theory for random weights with every matrix's own root mean square and all gains."
+    if "variance_at_profiles" in result:
+        keys.append(Line2D([], [], color=PROFILES, linewidth=1.3, linestyle=":",
+                           label="and with the size of every row and column, theory"))  # fmt: skip
+        words += (" Dotted: with the size of every row and column besides (T29); what the measurement differs from it "
+                  "by is alignment.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words, theory=True))
+
+
+def _parts(result: Result) -> Figure:
+    """T29: growth over depth in three parts, and what every null leaves over."""
+    depth = result["depth"]
+    figure, ((left, right),) = style.panels(1, 2, 3.0, style.PAGE)
+    keys = []
+    for name, label, colour, marker in PARTS:
+        left.plot(depth, result[name], color=colour, marker=marker, markersize=4, linewidth=0.9)
+        keys.append(Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=0.9, label=label))
+    for row, name in enumerate(result["null"]):
+        label, colour, marker = NULLS[name]
+        value = result["null_left_over"][row]
+        if "null_left_over_error" in result:
+            margin = 2 * result["null_left_over_error"][row]
+            right.fill_between(depth, value - margin, value + margin, color=colour, alpha=0.2, lw=0)
+        right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9)
+        keys.append(Line2D([], [], color=colour, marker=marker, markersize=3.5, linestyle="",
+                           label=f"beyond {label}"))  # fmt: skip
+    for axes in (left, right):
+        axes.axhline(0, color=style.INK, linewidth=0.6)
+        _depth_axis(axes, depth[-1])
+    left.set_ylabel("Part of ln(second moment / at initialisation)")
+    right.set_ylabel("ln(second moment / null's)")
+    words = ("Left: growth of the stream over its initialisation, in three parts (T29). Right: what is left over "
+             "beyond random weights that keep something of the trained ones' sizes.")  # fmt: skip
+    if "null_left_over_error" in result:
+        words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
+                  f"{int(result['null_draws'][0])} of each.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words, theory=True))
 
 

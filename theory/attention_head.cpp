@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "theory/pattern_products.h"
@@ -28,10 +30,29 @@ Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
-/// One of `heads`, each as likely: by where a normal number is among all of them.
-int drawn_head(NormalStream& numbers, int heads) {
+/// One of `heads`, as likely as its weight says: by where a normal number is among all of them.
+int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
   const double z = numbers.normals(1, 1)(0, 0);
-  return std::clamp(static_cast<int>(heads * 0.5 * std::erfc(-z / std::numbers::sqrt2)), 0, heads - 1);
+  const double place = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+  if (weights.empty()) return std::clamp(static_cast<int>(heads * place), 0, heads - 1);
+  double rest = place * std::accumulate(weights.begin(), weights.end(), 0.0);
+  int head = 0;
+  while (head < heads - 1 && rest >= weights[static_cast<std::size_t>(head)]) {
+    rest -= weights[static_cast<std::size_t>(head++)];
+  }
+  return head;
+}
+
+/// Mean of squares of the rows of all heads but one; 1 without rows.
+double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
+  if (rows.empty()) return 1.0;
+  const auto square = [](std::span<const double> part) {
+    return std::inner_product(part.begin(), part.end(), part.begin(), 0.0);
+  };
+  const auto e = static_cast<std::size_t>(head_dim);
+  if (rows.size() == e) return 1.0;
+  const double own = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
+  return (square(rows) - own) / static_cast<double>(rows.size() - e);
 }
 
 }  // namespace
@@ -41,7 +62,13 @@ double PatternLaw::scale() const {
 }
 
 Index PatternLaw::first_seen(Index t) const {
-  return scores.window > 0 ? std::max<Index>(0, t - scores.window + 1) : 0;
+  const Index first = t - position(t);
+  return scores.window > 0 ? std::max<Index>(first, t - scores.window + 1) : first;
+}
+
+Index PatternLaw::end_seen(Index t, Index tokens) const {
+  if (causal) return t + 1;
+  return sequence > 0 ? t - position(t) + sequence : tokens;
 }
 
 NormalStream numbers_of(PatternStream stream) {
@@ -95,8 +122,8 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
   for (int i = 0; i < half; ++i) {
     const double frequency = frequencies[static_cast<std::size_t>(i)];
     for (Index t = 0; t < tokens; ++t) {
-      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(law.position(t)) * frequency));
+      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(law.position(t)) * frequency));
     }
   }
 }
@@ -108,38 +135,48 @@ Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part
   const double spread = std::min(std::sqrt(part.variance * k.scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);
+  const Index of_head = Index{part.head} * law_.head_dim;
+  for (Index i = 0; i < (part.rows.empty() ? 0 : law_.head_dim); ++i) {
+    p.normalised.col(i) *= static_cast<float>(part.rows[static_cast<std::size_t>(of_head + i)]);
+  }
   if (part.bias > 0.0) {
     const Sample bias = static_cast<float>(std::min(part.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
     p.normalised.rowwise() += Eigen::RowVectorXf(bias.row(0));
   }
   if (law_.qk_norm != QkNorm::none) {
     const double others = law_.qk_norm == QkNorm::full ? part.heads - 1 : 0;
+    const double power = mean_of_others(part.rows, part.head, law_.head_dim);
     const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
-      const double expected = spread * spread * k.unit(t, t) + part.bias * part.bias;
+      const double expected = power * spread * spread * k.unit(t, t) + part.bias * part.bias;
       p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
     p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
     for (Index i = 0; i < (part.gain.empty() ? 0 : law_.head_dim); ++i) {
-      const Index of_head = law_.qk_norm == QkNorm::full ? Index{part.head} * law_.head_dim : 0;
-      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(of_head + i)]);
+      const Index first = law_.qk_norm == QkNorm::full ? of_head : 0;
+      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(first + i)]);
     }
   }
   p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
   return p;
 }
 
-HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& k) const {
+HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const {
   const Index e = law_.head_dim;
+  const Sample normals = numbers.normals_float(of_query.unit.rows(), 2 * e);
   Sample rows;
-  pattern_times(k.unit_factor, numbers.normals_float(k.unit.rows(), 2 * e), k.triangular, rows);
-  const bool heads_differ = law_.qk_norm == QkNorm::full && !law_.query_gain.empty();
-  const int own = heads_differ ? drawn_head(numbers, law_.query_heads) : 0;
+  Sample key_rows;
+  pattern_times(of_query.unit_factor, normals, of_query.triangular, rows);
+  const bool one_kernel = &of_query == &of_key;
+  if (!one_kernel) pattern_times(of_key.unit_factor, normals, of_key.triangular, key_rows);
+  const bool heads_differ =
+      (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
+  const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
   const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
-  const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_heads, own};
-  const Part key{law_.key_variance, law_.key_bias, law_.key_gain, law_.key_heads, read};
-  HeadSample head{.query = project(rows.leftCols(e), k, query, numbers),
-                  .key = project(rows.rightCols(e), k, key, numbers),
+  const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, own};
+  const Part key{law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, read};
+  HeadSample head{.query = project(rows.leftCols(e), of_query, query, numbers),
+                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key, key, numbers),
                   .logits = {}};
   head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
   return head;
@@ -158,6 +195,11 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
     if (law_.causal) z.col(s).head(s).setConstant(none);
     if (law_.scores.window > 0 && s + law_.scores.window < tokens) {
       z.col(s).tail(tokens - s - law_.scores.window).setConstant(none);
+    }
+    if (law_.sequence > 0) {
+      const Index first = s - law_.position(s);
+      z.col(s).head(first).setConstant(none);
+      z.col(s).tail(tokens - first - law_.sequence).setConstant(none);
     }
   }
   const Eigen::VectorXf largest = z.rowwise().maxCoeff();

@@ -28,11 +28,21 @@ struct PatternLaw {
   /// and the key head that it reads have their parts. Empty: 1.
   std::vector<double> query_gain = {};
   std::vector<double> key_gain = {};
+  /// Rows of W_q and W_k (T29): what multiplies the features of all heads before their biases. Empty: 1.
+  std::vector<double> query_rows = {};
+  std::vector<double> key_rows = {};
+  /// How much of the module's output comes from each query head, where a drawn head stands for one of them. Empty: all
+  /// the same.
+  std::vector<double> head_weights = {};
+  int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
-  /// The first token that token t sees.
+  /// Where token t is in its sequence.
+  [[nodiscard]] Eigen::Index position(Eigen::Index t) const { return sequence > 0 ? t % sequence : t; }
+  /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
   [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
+  [[nodiscard]] Eigen::Index end_seen(Eigen::Index t, Eigen::Index tokens) const;
 };
 
 /// Names the random numbers of one average: its replicate and its sublayer.
@@ -94,7 +104,9 @@ class AttentionHead {
 
   /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
   /// the biases. Where heads have gains of their own, a head is drawn first.
-  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const;
+  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const { return draw(numbers, k, k); }
+  /// The same where W_q and W_k read unlike kernels of one input (read_kernel).
+  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
   [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
@@ -110,8 +122,9 @@ class AttentionHead {
     double variance;
     double bias;
     const std::vector<double>& gain;
+    const std::vector<double>& rows;
     int heads;
-    int head;  ///< whose part of the gains
+    int head;  ///< whose part of the gains and rows
   };
   [[nodiscard]] Projection project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const;
   PatternLaw law_;

@@ -50,17 +50,17 @@ Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
   Matrix a = Matrix::Zero(tokens, tokens);
   for (Index t = 0; t < tokens; ++t) {
     const Index first = law.first_seen(t);
-    const Index visible = (law.causal ? t + 1 : tokens) - first;
+    const Index visible = law.end_seen(t, tokens) - first;
     a.row(t).segment(first, visible).setConstant(1.0 / static_cast<double>(visible));
   }
   return a;
 }
 
 template <class Visit>
-void AttentionAverage::for_heads(const ScaledKernel& input, int samples, PatternStream stream,
-                                 const Visit& visit) const {
+void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKernel& of_key, int samples,
+                                 PatternStream stream, const Visit& visit) const {
   NormalStream numbers = numbers_of(stream);
-  for (int i = 0; i < samples; i += 2) visit(head_.draw(numbers, input), std::min(2, samples - i));
+  for (int i = 0; i < samples; i += 2) visit(head_.draw(numbers, of_query, of_key), std::min(2, samples - i));
 }
 
 std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head, const CentredKernel& values,
@@ -87,15 +87,26 @@ bool AttentionAverage::too_sharp(const Matrix& k) const {
   return law_.scale() * std::sqrt(e * variance) > largest_logit;
 }
 
-Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
-  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
-  const ScaledKernel input(k);
-  const CentredKernel values(k, input.scale);
+Matrix AttentionAverage::mean_output(const ScaledKernel& of_query, const ScaledKernel& of_key,
+                                     const CentredKernel& values, int samples, PatternStream stream) const {
   OutputKernelSum sum(values);
-  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+  for_heads(of_query, of_key, samples, stream, [&](const HeadSample& head, int patterns) {
     for (const SampledPattern& p : patterns_of(head, values, patterns)) sum.add(p);
   });
   return sum.mean(samples);
+}
+
+Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
+  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
+  const ScaledKernel input(k);
+  return mean_output(input, input, CentredKernel(k, input.scale), samples, stream);
+}
+
+Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
+                                            int samples, PatternStream stream) const {
+  if (is_uniform(law_)) return sandwich(uniform_pattern(of_value.rows(), law_), of_value);
+  const CentredKernel values(of_value, ScaledKernel(of_value).scale);
+  return mean_output(ScaledKernel(of_query), ScaledKernel(of_key), values, samples, stream);
 }
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
@@ -116,7 +127,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
   Sample value = Sample::Zero(tokens, tokens);
   Sample ga;
   Sample aga;
-  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+  for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
     const std::vector<SampledPattern> both = patterns_of(head, values, patterns);
     for (const SampledPattern& p : both) {
       output_kernel.add(p);
@@ -143,7 +154,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
   const CentredKernel values(k, input.scale);
   const ScaledKernel output(g);
   OutputKernelSum output_kernel(values);
-  for_heads(input, samples, stream, [&](const HeadSample& head, int patterns) {
+  for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
     const Sample logit_derivative = head_.logit_derivative(head);
     for (const SampledPattern& p : patterns_of(head, values, patterns)) {
       output_kernel.add(p);

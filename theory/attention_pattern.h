@@ -12,7 +12,7 @@ namespace periscope::theory {
 bool is_uniform(const PatternLaw& law);
 
 /// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the
-/// window.
+/// window, of its own sequence.
 Matrix uniform_pattern(Eigen::Index tokens, const PatternLaw& law);
 
 /// Gradient kernels of one attention head, each [T, T].
@@ -34,6 +34,9 @@ class AttentionAverage {
   /// mean over `samples` sampled single-head patterns, which come in pairs (HeadSample); exact and without sampling for
   /// a uniform pattern.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const;
+  /// The same where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
+  [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
+                                          int samples, PatternStream stream) const;
 
   /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, averaged over the same patterns:
   /// values and output gradients are averaged over in closed form (ScorePathSum). Exactly 0 for queries and keys where
@@ -48,7 +51,10 @@ class AttentionAverage {
 
  private:
   template <class Visit>
-  void for_heads(const ScaledKernel& input, int samples, PatternStream stream, const Visit& visit) const;
+  void for_heads(const ScaledKernel& of_query, const ScaledKernel& of_key, int samples, PatternStream stream,
+                 const Visit& visit) const;
+  [[nodiscard]] Matrix mean_output(const ScaledKernel& of_query, const ScaledKernel& of_key,
+                                   const CentredKernel& values, int samples, PatternStream stream) const;
   [[nodiscard]] std::vector<SampledPattern> patterns_of(const HeadSample& head, const CentredKernel& values,
                                                         int count) const;
   [[nodiscard]] bool too_sharp(const Matrix& k) const;

@@ -26,11 +26,6 @@ Matrix through_norm_once(const Matrix& x, const Vector& r, double gain) {
   return r.unaryExpr([&](double v) { return v > 0 ? gain / std::sqrt(v) : 0.0; }).asDiagonal() * x;
 }
 
-/// T11: n Σ_tt' K_in G_out.
-double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) {
-  return fan_in * input.cwiseProduct(output).sum();
-}
-
 class Backward {
  public:
   Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
@@ -40,7 +35,7 @@ class Backward {
         trace_(trace),
         profile_(profile),
         paths_(paths_under(chain.fault, paths)),
-        attention_(spec) {
+        attention_(spec, chain.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(2 * layers + 1, 0.0);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
@@ -142,9 +137,25 @@ class Backward {
     return m.width * (u * du + w * dgate);
   }
 
+  /// T11: n Σ_tt' K_in G_out. Of n sequences of a batch of B, whose loss is here the mean over these: pairs of tokens
+  /// of one sequence are one in n pairs here and one in B there.
+  [[nodiscard]] double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) const {
+    const Matrix products = input.cwiseProduct(output);
+    const auto [count, of] = chain_.sequences;
+    if (count == of) return fan_in * products.sum();
+    const Eigen::Index tokens = products.rows() / count;
+    double within = 0.0;
+    for (int i = 0; i < count; ++i) within += products.block(i * tokens, i * tokens, tokens, tokens).sum();
+    const double n = count;
+    const double batch = of;
+    return fan_in * n / batch * (within + (batch - 1.0) / (n - 1.0) * (products.sum() - within));
+  }
+
   [[nodiscard]] double std_of(int l, Weight weight) const { return stddev_of(spec_, l / 2, weight); }
   void write(int depth) {
-    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] = g_.diagonal().mean();
+    const double share = static_cast<double>(chain_.sequences.count) / chain_.sequences.of;
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
+        squared(share) * g_.diagonal().mean();
   }
   void set(Weight weight, int sublayer, double value) {
     profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;

@@ -4,26 +4,16 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/spec/weight.h"
+#include "sim/spec/weight_scales.h"
 #include "theory/channel_kernel.h"
 #include "theory/kernel_profile.h"
+#include "theory/module_kernels.h"
 
 namespace periscope::theory {
 namespace {
 
 double variance_of(const StackSpec& spec, int layer, Weight weight) {
   const double sigma = stddev_of(spec, layer, weight);
-  return sigma * sigma;
-}
-
-/// T4: variance that W_v and W_o give attention-weighted values, per unit of their kernel.
-double value_gain(const StackSpec& spec, int layer) {
-  const ModelSpec& m = spec.model;
-  return variance_of(spec, layer, Weight::v) * m.width * variance_of(spec, layer, Weight::o) * m.query_width();
-}
-
-double bias_variance(const StackSpec& spec, int layer, Weight weight) {
-  const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));
   return sigma * sigma;
 }
 
@@ -38,16 +28,11 @@ bool turns(const StackSpec& spec, const ParameterId& gain) {
   return !norm_gain(spec, gain.sublayer, gain.weight).is_uniform() || bias_stddev_of(spec, gain) > 0.0;
 }
 
-/// The stack's input before the embedding norm.
-ChannelKernel input_of(const StackSpec& spec, const std::vector<int>& ids) {
-  const double bias = spec.model.projects_embedding() ? bias_stddev_of(spec, matrix_id(0, Weight::project_in)) : 0.0;
-  return with_bias({input_kernel(spec, ids)}, bias, spec.model.width);
-}
-
 }  // namespace
 
 PatternLaw pattern_law(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
+  const Vector weights = head_weights(spec, layer);
   return {.query_variance = variance_of(spec, layer, Weight::q) * m.width,
           .key_variance = variance_of(spec, layer, Weight::k) * m.width,
           .head_dim = m.head_dim,
@@ -62,31 +47,20 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .query_bias = bias_stddev_of(spec, matrix_id(layer, Weight::q)),
           .key_bias = bias_stddev_of(spec, matrix_id(layer, Weight::k)),
           .query_gain = qk_gain(spec, layer, Weight::q_norm),
-          .key_gain = qk_gain(spec, layer, Weight::k_norm)};
+          .key_gain = qk_gain(spec, layer, Weight::k_norm),
+          .query_rows = profile_of(spec, layer, Weight::q).rows,
+          .key_rows = profile_of(spec, layer, Weight::k).rows,
+          .head_weights = {weights.begin(), weights.end()}};
 }
 
-StackAttention::StackAttention(const StackSpec& spec) {
+StackAttention::StackAttention(const StackSpec& spec, int sequences) {
   const bool one_law = spec.model.attention.empty() && spec.scales == nullptr;
   const int laws = one_law ? 1 : spec.model.layers;
-  for (int layer = 0; layer < laws; ++layer) averages_.emplace_back(pattern_law(spec, layer), spec.input.tokens);
-}
-
-TokenKernel mlp_kernel(const StackSpec& spec, int layer, const TokenKernel& input, Matrix* activated) {
-  const ModelSpec& m = spec.model;
-  const auto mapped = [&](Weight weight) {
-    Matrix k = variance_of(spec, layer, weight) * m.width * input.product;
-    if (const double bias = bias_variance(spec, layer, weight); bias > 0.0) k.array() += bias;
-    return k;
-  };
-  const double down = variance_of(spec, layer, Weight::down) * m.mlp_width;
-  const Matrix up = mapped(Weight::up);
-  const Activation activation = activation_of(m.mlp);
-  const bool gated = is_gated(m.mlp);
-  Matrix phi = activation_kernel(activation, gated ? mapped(Weight::gate) : up);
-  TokenKernel output =
-      TokenKernel::of_independent_features(gated ? Matrix(down * phi.cwiseProduct(up)) : Matrix(down * phi), m.width);
-  if (activated != nullptr) *activated = std::move(phi);
-  return output;
+  for (int layer = 0; layer < laws; ++layer) {
+    PatternLaw law = pattern_law(spec, layer);
+    if (sequences > 1) law.sequence = spec.input.tokens;
+    averages_.emplace_back(law, Eigen::Index{sequences} * spec.input.tokens);
+  }
 }
 
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
@@ -98,26 +72,20 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
-  KernelProfile writer(m);
-  const StackAttention attention(spec);
-  // Rows of a pattern sum to 1, so a bias of the values passes as it is.
-  const auto attention_kernel = [&](const TokenKernel& input, int sublayer) {
-    const int layer = sublayer / 2;
-    const double gain = attention_factor(chain.fault) * value_gain(spec, layer);
-    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(sublayer)};
-    Matrix k = gain * attention.at(layer).head_output_kernel(input.product, chain.samples, stream);
-    if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
-      k.array() += variance_of(spec, layer, Weight::o) * m.query_width() * bias;
+  KernelProfile writer(m, chain.sequences.count);
+  const StackAttention attention(spec, chain.sequences.count);
+  const auto module = [&](const ChannelKernel& input, int l, Matrix* activated) {
+    const int layer = l / 2;
+    if (!ModelSpec::is_attention(l)) {
+      return with_bias(mlp_kernel(spec, layer, input, activated), bias_stddev_of(spec, matrix_id(layer, Weight::down)),
+                       m.width);
     }
-    return TokenKernel::of_independent_features(k, m.width);
+    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(l)};
+    return with_bias(
+        attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, attention_factor(chain.fault)),
+        bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
-  const auto module = [&](const TokenKernel& input, int l, Matrix* activated) {
-    const bool is_attention = ModelSpec::is_attention(l);
-    const TokenKernel f = is_attention ? attention_kernel(input, l) : mlp_kernel(spec, l / 2, input, activated);
-    const Weight last = is_attention ? Weight::o : Weight::down;
-    return with_bias({f}, bias_stddev_of(spec, matrix_id(l / 2, last)), m.width);
-  };
-  ChannelKernel x = input_of(spec, chain.ids);
+  ChannelKernel x = stack_input(spec, chain.ids);
   if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);
   ChannelKernel r = x;
   Matrix cross = x.total.product;  // ResiDual: E⟨x_t, r_t'⟩/D
@@ -132,7 +100,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     a = combined(rule.input_gain, a, 0.0, a);
     writer.write(l, Signal::A_out, a);
     Matrix activated;
-    const ChannelKernel f = module(a.total, l, trace != nullptr ? &activated : nullptr);
+    const ChannelKernel f = module(a, l, trace != nullptr ? &activated : nullptr);
     writer.write(l, Signal::f_out, f);
     ChannelKernel b = rule.norm_b ? norm(f, l, Weight::norm_b) : f;
     if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
@@ -178,7 +146,10 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
   const ModelSpec& m = spec.model;
   // Attention averages over H heads, which makes 1/(32 H) larger than 1/D where heads are wider than 32, and the MLP's
   // output averages over h features.
-  const double step = std::max({1.0 / m.width, 1.0 / (32.0 * m.heads), 1.0 / m.mlp_width});
+  const auto step_of = [&](double width, double heads, double hidden) {
+    return std::max({width / m.width, heads / (32.0 * m.heads), hidden / m.mlp_width});
+  };
+  const double step = step_of(1.0, 1.0, 1.0);
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
@@ -189,7 +160,10 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
     const double branch = rule.beta * rule.beta * q_branch[i];
     const bool bounded = rule.norm_a || rule.norm_b || rule.norm_c;
     const double elasticity = bounded ? 1.0 : (stream + degree * branch) / (stream + branch);
-    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + step);
+    const ChannelLoss loss = channel_loss(spec, l);
+    const bool attends = ModelSpec::is_attention(l);
+    const double own = step_of(loss.width, attends ? loss.hidden : 1.0, attends ? 1.0 : loss.hidden);
+    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + own);
   }
   return factor;
 }

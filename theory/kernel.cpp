@@ -73,7 +73,7 @@ TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel
 
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
-  const auto tokens = static_cast<Eigen::Index>(input.tokens);
+  const auto tokens = static_cast<Eigen::Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
   // A table's second moment in units of that of all tables.
   const bool scaled = spec.scales != nullptr && !ids.empty();
@@ -94,7 +94,8 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
         continue;
       }
       const bool same = ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
-      k(t, s) = unit * (looked_up * (same ? 1.0 : 0.0) + (t == s ? position : 0.0) + token_type);
+      const bool same_place = (t - s) % input.tokens == 0;
+      k(t, s) = unit * (looked_up * (same ? 1.0 : 0.0) + (same_place ? position : 0.0) + token_type);
     }
   }
   return TokenKernel::of_independent_features(k, spec.model.width);

@@ -21,7 +21,12 @@ void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   }
   set(Statistic::kurtosis, signal, index, kurtosis_);
   set(Statistic::maximum, signal, index, maximum_);
-  set(Statistic::token_cosine, signal, index, token_cosine(x.total.product));
+  const Eigen::Index tokens = q.size() / sequences_;
+  double cosine = 0.0;
+  for (Eigen::Index first = 0; first < q.size(); first += tokens) {
+    cosine += token_cosine(x.total.product.block(first, first, tokens, tokens)) / sequences_;
+  }
+  set(Statistic::token_cosine, signal, index, cosine);
 }
 
 void KernelProfile::write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream,

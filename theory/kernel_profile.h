@@ -11,7 +11,9 @@ namespace periscope::theory {
 /// Writes the statistics of kernels into a profile, without standard errors (theory/README.md says how each follows).
 class KernelProfile {
  public:
-  explicit KernelProfile(const ModelSpec& model) : width_(model.width), sublayers_(model.sublayers()) {}
+  /// The tokens are those of so many sequences of equal length; cosines are within each.
+  KernelProfile(const ModelSpec& model, int sequences)
+      : width_(model.width), sublayers_(model.sublayers()), sequences_(sequences) {}
 
   void write(int index, Signal signal, const ChannelKernel& x);
   void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch);
@@ -25,6 +27,7 @@ class KernelProfile {
 
   int width_;
   int sublayers_;
+  int sequences_;
   Profile profile_;
   Matrix last_;  // the second moments whose maximum was taken last
   double maximum_ = 0.0;

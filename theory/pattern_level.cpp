@@ -10,28 +10,31 @@
 
 namespace periscope::theory {
 
-PatternLevel::PatternLevel(const StackSpec& spec, const std::vector<std::vector<int>>& inputs,
-                           const PredictionOptions& options, int number, int samples, int backward_samples)
+PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options,
+                           int number, int samples, int backward_samples)
     : spec_(spec),
       inputs_(inputs),
       options_(options),
       number_(number),
       samples_(samples),
       backward_samples_(backward_samples),
-      moments_(inputs.size()) {}
+      moments_(inputs.ids.size()) {}
 
 Profile PatternLevel::chain(int number) const {
   const ForwardChain chain{
-      .ids = inputs_[input_of(number)],
+      .ids = inputs_.ids[input_of(number)],
       .samples = samples_,
       .seed = options_.seed,
       .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
       .fault = options_.fault,
-      .backward_samples = backward_samples_};
-  if (options_.labels.empty()) return forward_profile(spec_, chain);
+      .backward_samples = backward_samples_,
+      .sequences = inputs_.sequences};
+  const std::vector<std::vector<int>> labels =
+      inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(number)]};
+  if (labels.empty()) return forward_profile(spec_, chain);
   ForwardTrace trace;
   Profile profile = forward_profile(spec_, chain, &trace);
-  backward_profile(spec_, chain, trace, options_.labels, profile, options_.paths);
+  backward_profile(spec_, chain, trace, labels, profile, options_.paths);
   return profile;
 }
 

@@ -2,19 +2,27 @@
 
 #include <vector>
 
+#include "theory/forward.h"
 #include "theory/predict.h"
 #include "theory/profile_moments.h"
 
 namespace periscope::theory {
 
+/// What the chains of a prediction read, in turn.
+struct ChainInputs {
+  std::vector<std::vector<int>> ids;          ///< each the token ids of a chain; one empty one for Gaussian input
+  std::vector<std::vector<int>> labels = {};  ///< their own, one by one; none: all chains average over the options'
+  ChainSequences sequences = {};
+  std::size_t population = 1;  ///< of how many such inputs these are some
+};
+
 /// Independent chains of the recursion T2–T11 with equally many sampled patterns at every attention, the token
 /// sequences in turn.
 class PatternLevel {
  public:
-  /// `inputs` holds the sequences of token ids, or one empty one for Gaussian input. Levels of different `number` share
-  /// no random numbers. The references must outlive the level.
-  PatternLevel(const StackSpec& spec, const std::vector<std::vector<int>>& inputs, const PredictionOptions& options,
-               int number, int samples, int backward_samples);
+  /// Levels of different `number` share no random numbers. The references must outlive the level.
+  PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options, int number,
+               int samples, int backward_samples);
 
   /// Runs chains until there are `chains` of them, a multiple of the inputs.
   void grow(int chains);
@@ -24,16 +32,16 @@ class PatternLevel {
   /// Patterns of each chain on the way back.
   [[nodiscard]] int backward_samples() const { return backward_samples_; }
   /// Means over the chains, with standard errors from their spread.
-  [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.size()); }
-  /// The same, where the inputs are some of a larger population: errors cover what the others may differ by.
-  [[nodiscard]] Profile mean_of(std::size_t population) const { return combined(moments_, population); }
+  [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.ids.size()); }
+  /// The same for all of the inputs' population: errors cover what those that are left out may differ by.
+  [[nodiscard]] Profile mean_of_population() const { return combined(moments_, inputs_.population); }
 
  private:
   [[nodiscard]] Profile chain(int number) const;
-  [[nodiscard]] std::size_t input_of(int chain) const { return static_cast<std::size_t>(chain) % inputs_.size(); }
+  [[nodiscard]] std::size_t input_of(int chain) const { return static_cast<std::size_t>(chain) % inputs_.ids.size(); }
 
   const StackSpec& spec_;
-  const std::vector<std::vector<int>>& inputs_;
+  const ChainInputs& inputs_;
   const PredictionOptions& options_;
   int number_;
   int samples_;

@@ -10,6 +10,8 @@
 #include "theory/backward.h"
 #include "theory/forward.h"
 #include "theory/pattern_level.h"
+#include "theory/predict_batch.h"
+#include "theory/window_pairs.h"
 
 namespace periscope::theory {
 namespace {
@@ -165,27 +167,11 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
-}  // namespace
-
-bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
-  const double error = curve.standard_error[i];
-  return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
-}
-
 // Chains come in levels, each with `level_ratio` times as many patterns as the one before, until two levels tell what
 // bias is left; then the last level gets as many chains as the wanted errors need.
-Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
-    PredictionOptions forward = options;
-    forward.labels.clear();
-    Prediction prediction = predict(spec, ids, forward);
-    prediction.gradient_refusal = reason;
-    return prediction;
-  }
-  std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
-  const std::size_t population = sequences.size();
-  if (sequences.size() > most_inputs) sequences.resize(most_inputs);
-  const auto inputs = static_cast<int>(sequences.size());
+Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
+  const auto inputs = static_cast<int>(of.ids.size());
+  const bool backward = !of.labels.empty() || !options.labels.empty();
   const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
   const int most = most_samples(spec, options);
   Prediction prediction;
@@ -195,7 +181,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   double bias = 0.0;
   const auto read = [&](const PatternLevel& level) {
     prediction.samples = level.samples() * level.chains();
-    prediction.backward_samples = options.labels.empty() ? 0 : level.backward_samples() * level.chains();
+    prediction.backward_samples = !backward ? 0 : level.backward_samples() * level.chains();
     prediction.replicates = level.chains() - inputs + 1;
     prediction.profile = level.mean();
     if (std::string reason = no_number(prediction.profile); !reason.empty()) {
@@ -209,12 +195,10 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   int samples = first_samples;
   int backward_samples = first_samples;
   for (int number = 0;; ++number) {
-    PatternLevel level(spec, sequences, options, number, samples, backward_samples);
+    PatternLevel level(spec, of, options, number, samples, backward_samples);
     level.grow(first_chains);
     if (!read(level)) return prediction;
-    const auto next_level = [&] {
-      return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most);
-    };
+    const auto next_level = [&] { return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most); };
     while (!next_level()) {
       const double error = worst_error(prediction, prediction.profile);
       const int most_chains = most / (samples * inputs) * inputs;
@@ -229,7 +213,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     }
     if (!next_level()) {
       // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
-      prediction.profile = level.mean_of(population);
+      prediction.profile = level.mean_of_population();
       extrapolate_all(prediction, prediction.profile, before);
       break;
     }
@@ -251,11 +235,45 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   return prediction;
 }
 
+}  // namespace
+
+bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
+  const double error = curve.standard_error[i];
+  return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
+}
+
+Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
+    PredictionOptions forward = options;
+    forward.labels.clear();
+    Prediction prediction = predict(spec, ids, forward);
+    prediction.gradient_refusal = reason;
+    return prediction;
+  }
+  ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
+  inputs.population = inputs.ids.size();
+  if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
+  return predict_inputs(spec, inputs, options);
+}
+
+Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
+                         const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
+  const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
+  PredictionOptions rest = options;
+  rest.labels.clear();
+  const std::vector<std::vector<int>> none;
+  Prediction prediction =
+      predict_inputs(spec, pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs), rest);
+  prediction.gradient_refusal = reason;
+  std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
+  if (!reason.empty()) prediction.gradient_refusal = reason;
+}
+
 Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   PredictionOptions own = options;
   if (!gradient_refusal(spec).empty()) own.labels.clear();
-  std::vector<std::vector<int>> first(1);
-  if (!ids.empty()) first.front() = ids.front();
+  ChainInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
+  first.population = 1;
   PatternLevel level(spec, first, own, 0, first_samples, first_samples);
   level.grow(1);
   return level.mean();

@@ -58,6 +58,16 @@ bool passed(const CertifyResult& result, const std::vector<Requirement>& require
 /// What stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
+/// Flash attention divides by softmax's denominator after averaging: in blocks of so many tokens or more.
+constexpr int smallest_block = 64;
+
+/// The longest input of which a certificate of a run's arithmetic also covers attention that divides after averaging,
+/// in such blocks (theory/README.md, "Division after averaging"). 0: none.
+int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
+
+/// The inputs and the runs that the certificates of these formats do not speak of, in words.
+std::vector<std::string> not_covered(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 

@@ -168,7 +168,7 @@ class Writer {
     c_.put("width", m.width);
     c_.put("input", tokens ? "tokens" : "real");
     c_.put("input_maximum", tokens ? Json() : Json(r_.domain.largest));
-    c_.put("excluded", tokens ? Json{"inputs that bypass the embedding table", "padded sequences"} : Json::array());
+    c_.put("excluded", Json(not_covered(r_, formats_)));
     for (std::size_t k = 0; k < r_.weights.size(); ++k) {
       const auto& [name, hash] = r_.weights[k];
       c_.at("weights", k).put("weights", name);

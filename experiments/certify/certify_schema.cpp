@@ -36,7 +36,7 @@ class Declarations {
          json_only("width", "width", "D", configured),
          {"input", "", "", "what may enter: tokens, or real vectors", "input"},
          {"input_maximum", "", "1", "largest entry of real vectors", "input_maximum"},
-         json_only("excluded", "excluded", "inputs that are not covered", "words for people"),
+         json_only("excluded", "excluded", "inputs and runs that are not covered", "words for people"),
          {"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn",
           "weights_sha256/{weights}"},
          {"arithmetic", "", "", "that verdicts are for", "arithmetic"},

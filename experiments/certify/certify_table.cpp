@@ -132,10 +132,9 @@ std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& 
       if (certificate_for(r, f).weights_rounded) text += fmt::format("; weights change when rounded to {}", f.name);
     }
   }
-  if (r.domain.tokens)
-    text +=
-        ".\nNot covered: inputs that bypass the embedding table (inputs_embeds, image embeddings), padded sequences "
-        "(masks added as numbers, positions of padding)";
+  if (const std::vector<std::string> rest = not_covered(r, formats); !rest.empty()) {
+    text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
+  }
   return text + ".\n";
 }
 

@@ -8,10 +8,24 @@
 
 namespace periscope {
 
+/// Which sizes of a matrix's entries are kept (T29).
+enum class SizesKept {
+  matrices,         ///< the root mean square of all of its entries
+  rows,             ///< and of every row
+  rows_and_columns  ///< and of every column: a profile of rank one
+};
+
 /// The scales of given weights: the root mean square of every matrix and of every bias that is not 0, and the gains of
-/// every norm. Tables count with the rows that a sequence of the tokens `ids` uses, as often as it does; none do if it
-/// is empty. Sums are taken in double, and one sublayer's weights are in memory at a time.
+/// every norm; with `kept` the profiles inside matrices and tables too. Tables count with the rows that a sequence of
+/// the tokens `ids` uses, as often as it does; none do if it is empty. Sums are taken in double but for columns, which
+/// are summed in the weights' type; one sublayer's weights are in memory at a time, and two of its matrices more.
+///
+/// The profile of rank one is that of the marginals, r_i² ∝ Σ_j W_ij², c_j² ∝ Σ_i W_ij²: random weights of it have
+/// every row's and every column's mean square in expectation, as the weights themselves and |W_ij| with random signs
+/// have, and its rows are those of SizesKept::rows. (Alternating r_i² = mean_j W_ij²/c_j², c_j² = mean_i W_ij²/r_i²,
+/// the likeliest profile of normal entries, has neither where the sizes are not of rank one, and no value for a row of
+/// zeros.)
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                                     std::span<const int> ids);
+                                     std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 
 }  // namespace periscope

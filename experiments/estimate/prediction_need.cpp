@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/common/at_width.h"
 #include "experiments/estimate/need.h"
+#include "experiments/estimate/profiled_need.h"
 #include "theory/attention_pattern.h"
 #include "theory/finite_width.h"
 #include "theory/forward.h"
@@ -15,6 +17,22 @@ constexpr double at_once = 64.0;  ///< chains whose profiles are held before the
 double profiles_of(const StackSpec& spec, bool angles) {
   const double depths = 2.0 * spec.model.layers + 1.0;
   return 8.0 * (curves * depths + (angles && depths <= 513.0 ? depths * depths : 0.0));
+}
+
+constexpr double limit_chains = 64.0;  // of a prediction, about
+
+/// Chains whose stream is a sum of `terms` of kernels of their own, and the second moment of every entry of a signal.
+Need channel_terms_need(const StackSpec& spec, double terms, int threads) {
+  const ModelSpec& m = spec.model;
+  const double t = spec.input.tokens;
+  const double entries = t * m.width;
+  const double chains_at_once = std::min<double>(threads, 16.0);
+  Need all = limit_need(spec, false, 1, threads);
+  // Pairs of kernels, also while a norm or a sum is made of them; powers; and second moments of all entries.
+  all.add(chains_at_once * terms * 5.0 * 8.0 * t * t, "input.tokens");
+  all.add(chains_at_once * 8.0 * (3.0 * terms * m.width + 5.0 * entries), "model.width");
+  all.operations += limit_chains * m.sublayers() * (terms * (20.0 * t * t + 4.0 * entries) + 100.0 * entries);
+  return all;
 }
 
 }  // namespace
@@ -46,18 +64,19 @@ Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads) {
 }
 
 Need scaled_limit_need(const StackSpec& spec, int threads) {
-  const ModelSpec& m = spec.model;
-  const double t = spec.input.tokens;
-  const double entries = t * m.width;
   double terms = 1.0;  // of the stream: one for every norm behind a branch, and those before them
-  for (int l = 0; l < m.sublayers(); ++l) terms += m.rule(l).norm_b || m.rule(l).norm_c ? 1.0 : 0.0;
-  const double chains_at_once = std::min<double>(threads, 16.0);
-  Need all = limit_need(spec, false, 1, threads);
-  // Pairs of kernels, also while a norm or a sum is made of them; powers; and second moments of all entries.
-  all.add(chains_at_once * terms * 5.0 * 8.0 * t * t, "input.tokens");
-  all.add(chains_at_once * 8.0 * (3.0 * terms * m.width + 5.0 * entries), "model.width");
-  constexpr double chains = 64.0;
-  all.operations += chains * m.sublayers() * (terms * (20.0 * t * t + 4.0 * entries) + 100.0 * entries);
+  for (int l = 0; l < spec.model.sublayers(); ++l) {
+    terms += spec.model.rule(l).norm_b || spec.model.rule(l).norm_c ? 1.0 : 0.0;
+  }
+  return channel_terms_need(spec, terms, threads);
+}
+
+Need profiled_limit_need(const StackSpec& spec, int threads) {
+  const ModelSpec& m = spec.model;
+  Need all = channel_terms_need(spec, 1.0 + m.sublayers(), threads);
+  // Mehler's series or a closed form, about 150 operations an entry, at the nodes of the rule over hidden channels.
+  constexpr double nodes = 16.0;
+  all.operations += limit_chains * m.layers * nodes * 150.0 * std::pow(spec.input.tokens, 2.0);
   return all;
 }
 

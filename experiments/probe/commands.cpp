@@ -46,6 +46,7 @@ struct ProbeOptions : CheckpointOptions {
   bool no_theory = false;
   bool fail_on_divergence = false;
   int top = 10;
+  int draws = 16;
   std::string dump;
 };
 
@@ -80,6 +81,7 @@ ExitCode run_probe(const CommonOptions& options, const ProbeOptions& own) {
   config.source = own.source;
   config.with_theory = !own.no_theory;
   config.top = own.top;
+  config.draws = own.draws;
   config.dump = own.dump;
   config.force = options.force;
   return run_whole(
@@ -190,7 +192,12 @@ void add_commands(CLI::App& app, int& code) {
   command->add_option("--top", probe->top, "Largest entries of the stream to report per depth")
       ->check(positive_up_to());
   command->add_flag("--no-theory", probe->no_theory,
-                    "Leave out theory at initialisation and at the weights' own scales");
+                    "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes");
+  command
+      ->add_option("--draws", probe->draws,
+                   "Random models of each law that keeps something of the weights' sizes, for the errors of what is "
+                   "left over")
+      ->check(whole_number(0, 1 << 20));
   command->add_flag("--fail-on-divergence", probe->fail_on_divergence,
                     "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite");
 

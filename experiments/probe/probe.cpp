@@ -30,16 +30,40 @@ theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& inpu
   return theory::predict(spec, {input.ids}, options);
 }
 
-std::vector<GrowthSplit> growth_split(const ProbeResult& result) {
-  const auto second_moment = [](const Profile& profile, std::size_t depth) {
-    const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
-    return q == nullptr ? std::nan("") : q->value.at(depth);
-  };
-  std::vector<GrowthSplit> split;
+namespace {
+
+double log_moment(const Profile& profile, std::size_t depth) {
+  const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
+  return q == nullptr ? std::nan("") : std::log(q->value.at(depth));
+}
+
+}  // namespace
+
+std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null) {
+  const NullReading& reading = result.nulls.at(null);
+  std::vector<LeftOver> all;
   for (std::size_t depth = 0; depth <= result.measured.growth.size(); ++depth) {
-    const double scaled = second_moment(result.scaled.profile, depth);
-    split.push_back({std::log(scaled / second_moment(result.initial.profile, depth)),
-                     std::log(second_moment(result.measured.reading.profile, depth) / scaled)});
+    const double measured = log_moment(result.measured.reading.profile, depth);
+    if (size_nulls.at(null).kept) {
+      const double centre = log_moment(reading.predicted.profile, depth);
+      all.push_back({measured - centre, reading.drawn.deviation_from(centre, depth)});
+    } else {
+      all.push_back({measured - reading.drawn.mean(depth), reading.drawn.deviation_from_mean(depth)});
+    }
+  }
+  return all;
+}
+
+std::vector<GrowthSplit> growth_split(const ProbeResult& result) {
+  const std::vector<LeftOver> beyond_profiles = left_over(result, rank_one_null);
+  std::vector<GrowthSplit> split;
+  for (std::size_t depth = 0; depth < beyond_profiles.size(); ++depth) {
+    const double matrices = log_moment(result.nulls[matrices_null].predicted.profile, depth);
+    const double profiles = log_moment(result.nulls[rank_one_null].predicted.profile, depth);
+    split.push_back({.from_scales = matrices - log_moment(result.initial.profile, depth),
+                     .from_sizes_inside = profiles - matrices,
+                     .from_alignment = beyond_profiles[depth].value,
+                     .alignment_error = beyond_profiles[depth].error});
   }
   return split;
 }

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/command/progress.h"
 #include "experiments/common/config.h"
+#include "experiments/common/size_nulls.h"
 #include "experiments/common/token_input.h"
 #include "experiments/results/columns.h"
 #include "sim/measure/model_reading.h"
@@ -13,6 +15,12 @@
 #include "theory/predict.h"
 
 namespace periscope::probe {
+
+/// What is known of random models that have something of a model's sizes (size_nulls), on its tokens.
+struct NullReading {
+  theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a refusal
+  NullDraws drawn = {};               ///< models of the model's own width
+};
 
 /// What `probe` found out about a model with given weights on given tokens.
 struct ProbeResult {
@@ -26,7 +34,7 @@ struct ProbeResult {
   std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
   AgreementOptions agreement;               ///< T19's finite-width terms
   theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
-  theory::Prediction scaled;                ///< theory of random weights with the scales of the model's own, likewise
+  std::array<NullReading, size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes;
   nlohmann::ordered_json provenance = {};
   bool stopped_early = false;  ///< some of it is missing
@@ -40,16 +48,27 @@ struct ProbeResult {
 [[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
                                                  bool backward);
 
-/// What the stream's second moment at a depth is over that at initialisation, in logarithms: what the scales of the
-/// weights make of it, and what is left, which is how the weights are aligned with each other and with the tokens. NaN
-/// where theory has no number.
+/// What the stream's second moment at a depth is over that at initialisation, in logarithms, in three parts (T29): what
+/// the sizes of whole matrices and the gains make of it, what the sizes inside matrices add, and what is left, which is
+/// how the weights are aligned with each other and with the tokens. NaN where theory has no number.
 struct GrowthSplit {
-  double from_scales;     ///< log(q of random weights of these scales / q at initialisation)
-  double from_alignment;  ///< log(q measured / q of random weights of these scales)
+  double from_scales;        ///< log(q of random weights of these matrices' root mean squares / q at initialisation)
+  double from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the line before)
+  double from_alignment;     ///< log(q measured / q of random weights of these profiles)
+  double alignment_error;    ///< of the last: what random weights of these profiles have for it, root mean square
 };
 
 /// At depths 0 … 2L.
 [[nodiscard]] std::vector<GrowthSplit> growth_split(const ProbeResult& result);
+
+/// What a measured log q has beyond a null's.
+struct LeftOver {
+  double value;  ///< log(q measured / q of the null): theory's, or the draws' geometric mean where there is no theory
+  double error;  ///< what models of the null have for `value`, root mean square over the draws; NaN without draws
+};
+
+/// At depths 0 … 2L, for null number `null` of size_nulls.
+[[nodiscard]] std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null);
 
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
@@ -80,7 +99,8 @@ class FiniteRecorder final : public SignalRecorder {
 struct ProbeConfig : Config {
   std::string checkpoint;  ///< its folder
   TokenSource source;
-  bool with_theory = true;  ///< theory at initialisation and at the weights' own scales, too
+  bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
+  int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over
   int top = 10;             ///< largest entries of the stream per depth
   std::string dump;         ///< folder for activations and gradients; "": none
   bool force = false;       ///< --force: over a dump that is there, beyond the estimated memory

@@ -40,6 +40,7 @@ class Writer {
     c_.count("token", r_.input.ids.size());
     for (std::size_t s = 0; s < maxima_.size(); ++s) c_.at("signal", s).put("signal", maxima_[s].name());
     for (std::size_t f = 0; f < number_formats.size(); ++f) c_.at("format", f).put("format", number_formats[f].name);
+    for (std::size_t i = 0; i < size_nulls.size(); ++i) c_.at("null", i).put("null", size_nulls[i].name);
   }
 
   void head() const {
@@ -73,7 +74,7 @@ class Writer {
     for (const auto& [key, value] : measured.curves) {
       if (key.second != Signal::x_out) curve(c_.row(), key.first, key.second);
     }
-    for (const Profile* predicted : {&r_.initial.profile, &r_.scaled.profile}) {
+    for (const Profile* predicted : {&r_.initial.profile, &at_scales(), &at_profiles()}) {
       for (const auto& [key, value] : predicted->curves) {
         if (measured.find(key.first, key.second) == nullptr) curve(c_.row().for_files(), key.first, key.second);
       }
@@ -96,7 +97,8 @@ class Writer {
       place.put(version + "_stderr", curve->standard_error);
     };
     put_predicted("at_init", initial);
-    put_predicted("at_scales", r_.scaled.profile.find(statistic, at));
+    put_predicted("at_scales", at_scales().find(statistic, at));
+    put_predicted("at_profiles", at_profiles().find(statistic, at));
   }
 
   /// Between which values a random stack may be: 2 standard errors and T19's finite-width term away from theory, which
@@ -121,11 +123,31 @@ class Writer {
   }
 
   void split() const {
-    if (r_.initial.profile.curves.empty() || r_.scaled.profile.curves.empty()) return;
+    if (r_.initial.profile.curves.empty() || at_scales().curves.empty() || at_profiles().curves.empty()) return;
     const std::vector<GrowthSplit> all = growth_split(r_);
     for (std::size_t depth = 0; depth < all.size(); ++depth) {
-      c_.at("depth", depth).put("log_growth_from_scales", all[depth].from_scales);
-      c_.at("depth", depth).put("log_growth_from_alignment", all[depth].from_alignment);
+      const Columns::Row row = c_.at("depth", depth);
+      row.put("log_growth_from_scales", all[depth].from_scales);
+      row.put("log_growth_from_sizes_inside", all[depth].from_sizes_inside);
+      row.put("log_growth_from_alignment", all[depth].from_alignment);
+      if (r_.nulls[rank_one_null].drawn.draws > 0) row.put("log_growth_alignment_error", all[depth].alignment_error);
+    }
+    for (std::size_t i = 0; i < size_nulls.size(); ++i) put_null(i);
+  }
+
+  void put_null(std::size_t null) const {
+    const bool drawn = r_.nulls[null].drawn.draws > 0;
+    if (!drawn && !size_nulls[null].kept) return;
+    const std::vector<LeftOver> all = left_over(r_, null);
+    const Columns::Row row = c_.at("null", null, size_nulls[null].name);
+    row.put("null_meaning", size_nulls[null].meaning);
+    row.put("null_draws", r_.nulls[null].drawn.draws);
+    for (std::size_t depth = 0; depth < all.size(); ++depth) {
+      const Columns::Row at_depth = row.at("depth", depth);
+      at_depth.put("null_left_over", all[depth].value);
+      if (!drawn) continue;
+      at_depth.put("null_left_over_error", all[depth].error);
+      at_depth.put("null_drawn_mean", r_.nulls[null].drawn.mean(depth));
     }
   }
 
@@ -198,12 +220,16 @@ class Writer {
     init["table_second_moment"] = r_.at_init.input.second_moment;
     c_.put("init", std::move(init));
     if (!r_.initial.refusal.empty()) c_.put("theory_refusal", r_.initial.refusal);
-    if (!r_.scaled.refusal.empty()) c_.put("scales_theory_refusal", r_.scaled.refusal);
+    const std::string& refusal = r_.nulls[matrices_null].predicted.refusal;
+    if (!refusal.empty()) c_.put("scales_theory_refusal", refusal);
     if (!r_.initial.gradient_refusal.empty()) c_.put("gradient_theory_refusal", r_.initial.gradient_refusal);
     if (r_.measured.reading.diverged_at >= 0) c_.put("diverged_at", r_.measured.reading.diverged_at);
     if (const std::string what = not_finite(r_); !what.empty()) c_.put("not_finite", what);
     c_.put("notes", r_.notes);
   }
+
+  [[nodiscard]] const Profile& at_scales() const { return r_.nulls[matrices_null].predicted.profile; }
+  [[nodiscard]] const Profile& at_profiles() const { return r_.nulls[rank_one_null].predicted.profile; }
 
   const ProbeResult& r_;
   Columns& c_;
@@ -222,7 +248,11 @@ std::vector<ColumnSpec> all_columns() {
                                                {"at_init", "theory at initialisation"},
                                                {"at_init_stderr", "standard error of theory at initialisation"},
                                                {"at_scales", "theory of random weights at the model's own scales"},
-                                               {"at_scales_stderr", "standard error of at_scales"}});
+                                               {"at_scales_stderr", "standard error of at_scales"},
+                                               {"at_profiles",
+                                                "theory of random weights at the model's own scales of "
+                                                "every row and column (T29)"},
+                                               {"at_profiles_stderr", "standard error of at_profiles"}});
   for (const Statistic s : banded) {
     const std::string units(units_of(s));
     for (const char* end : {"low", "high"}) {
@@ -250,11 +280,30 @@ std::vector<ColumnSpec> all_columns() {
             "angular distance arccos(cos)/pi between the stream at two depths", "",
             "a number for every pair of depths"},
            {"log_growth_from_scales", "depth", "nat",
-            "log of the stream's second moment at the model's own scales over that at initialisation",
+            "log of the stream's second moment at the matrices' own root mean squares and gains over that at "
+            "initialisation",
             "log_growth/from_scales/[depth]"},
+           {"log_growth_from_sizes_inside", "depth", "nat",
+            "log of the stream's second moment at profiles of rank one, every row's and column's own size, over that "
+            "at the matrices' (T29)",
+            "log_growth/from_sizes_inside/[depth]"},
            {"log_growth_from_alignment", "depth", "nat",
-            "log of the stream's measured second moment over that of random weights at the model's own scales",
+            "log of the stream's measured second moment over that of random weights with these profiles",
             "log_growth/from_alignment/[depth]"},
+           {"log_growth_alignment_error", "depth", "nat",
+            "what random models of the model's own width with these profiles have for it, root mean square over draws",
+            "log_growth/alignment_error/[depth]"},
+           {"null_meaning", "null", "", "what random weights of the null have of the model's own",
+            "log_growth/nulls/{null}/keeps"},
+           {"null_draws", "null", "1", "random models that were drawn", "log_growth/nulls/{null}/draws"},
+           {"null_left_over", "null depth", "nat",
+            "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
+            "geometric mean",
+            "log_growth/nulls/{null}/left_over/[depth]"},
+           {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square",
+            "log_growth/nulls/{null}/error/[depth]"},
+           {"null_drawn_mean", "null depth", "nat", "mean over the draws of the log of the stream's second moment",
+            "log_growth/nulls/{null}/drawn_mean/[depth]"},
            {"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean, "growth/stream/[sublayer]"},
            {"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean, "growth/branch/[sublayer]"},
            {"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean,
@@ -309,7 +358,8 @@ const Schema& schema() {
     dimensions.push_back({"token", "1", "position in the sequence"});
     dimensions.push_back({"signal", "", "place in the dataflow, also inside a module"});
     dimensions.push_back({"format", "", "number format"});
-    return Schema("probe", 1, std::move(dimensions), all_columns());
+    dimensions.push_back({"null", "", "law of random weights that the model is held against"});
+    return Schema("probe", 2, std::move(dimensions), all_columns());
   }();
   return schema;
 }

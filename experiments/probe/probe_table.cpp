@@ -35,7 +35,7 @@ std::string growth_rows(const ProbeResult& r) {
   TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross",
                    ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
   table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
-             digits(at(r.scaled.profile, Statistic::second_moment, Signal::x_out, 0)),
+             digits(at(r.nulls[matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
              digits(stream.at(0)), digits(65504.0 / stream.at(0))});
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
@@ -43,21 +43,37 @@ std::string growth_rows(const ProbeResult& r) {
     const double largest = stream.at(l + 1);
     table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
                digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
-               digits(at(r.scaled.profile, Statistic::second_moment, Signal::x_out, l + 1)), digits(g.sum),
-               digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
+               digits(at(r.nulls[matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, l + 1)),
+               digits(g.sum), digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
                digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
   }
   return table.text();
 }
 
-/// What of the last depth's second moment is due to the weights' scales.
+/// A part of growth with its error, if it has one.
+std::string with_error(double value, double error) {
+  return std::isnan(error) ? fmt::format("{:.3f}", value) : fmt::format("{:.3f} ± {:.3f}", value, error);
+}
+
+/// What of the last depth's second moment is due to the weights' sizes, and what is left over by every null.
 std::string split_row(const ProbeResult& r) {
   const GrowthSplit top = growth_split(r).back();
   if (std::isnan(top.from_scales) || std::isnan(top.from_alignment)) return {};
-  return fmt::format(
-      "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from the weights' scales + {:.3f} from their "
-      "alignment\n",
-      top.from_scales + top.from_alignment, top.from_scales, top.from_alignment);
+  std::string text = fmt::format(
+      "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from the sizes of matrices + {:.3f} from sizes inside "
+      "them + {} from their alignment\n",
+      top.from_scales + top.from_sizes_inside + top.from_alignment, top.from_scales, top.from_sizes_inside,
+      with_error(top.from_alignment, top.alignment_error));
+  for (std::size_t i = 0; i < size_nulls.size(); ++i) {
+    const LeftOver left = left_over(r, i).back();
+    if (std::isnan(left.value)) continue;
+    text +=
+        fmt::format("  beyond random weights with {}: {}\n", size_nulls[i].meaning, with_error(left.value, left.error));
+  }
+  if (const int draws = r.nulls[rank_one_null].drawn.draws; draws > 0) {
+    text += fmt::format("  ±: what one random model has there, root mean square over {} of each\n", draws);
+  }
+  return text;
 }
 
 std::string massive_rows(const ProbeResult& r) {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "experiments/common/weight_scales_of.h"
 #include "experiments/common/weights_hash.h"
 #include "experiments/estimate/fits.h"
+#include "experiments/estimate/profiled_need.h"
 #include "experiments/probe/probe.h"
 #include "experiments/probe/probe_dump.h"
 #include "experiments/results/provenance.h"
@@ -79,6 +79,38 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput
   return notes;
 }
 
+/// Theory at the sizes that every null keeps, and its random models.
+void hold_against_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config, Progress& progress,
+                        ProbeResult& result) {
+  progress.begin("random models of the weights' sizes", static_cast<std::int64_t>(size_nulls.size()) * config.draws);
+  for (std::size_t i = 0; i < size_nulls.size(); ++i) {
+    const SizeNull& null = size_nulls[i];
+    progress.throw_if_stop_requested();
+    if (null.kept) {
+      const StackSpec sized = at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
+      result.nulls[i].predicted = predict_initial(sized, result.input, config, false);
+    } else {
+      result.nulls[i].predicted.refusal = "by simulation alone";
+    }
+    const auto step = [&] {
+      progress.throw_if_stop_requested();
+      progress.step(std::string(null.name));
+    };
+    result.nulls[i].drawn = draw_null(ops, result.at_init, weights, result.input.ids, 1, null, config.run.dtype,
+                                      config.run.seed, config.draws, step);
+  }
+}
+
+/// Theory at the sizes of every null, and passes through its models.
+Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
+  Need all = scaled_limit_need(spec, threads);
+  for (int profiles = 0; profiles < 2; ++profiles) all.then(profiled_limit_need(spec, threads));
+  Need draws = pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
+  draws.operations *= static_cast<double>(size_nulls.size()) * config.draws;
+  if (config.draws > 0) all.then(draws);
+  return all;
+}
+
 /// What is computed from: the hashes of config.json and of the tensors' files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   nlohmann::ordered_json files{{"config.json", sha256_of(checkpoint.config_file())}};
@@ -98,7 +130,8 @@ Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& fi
 // clang-format off
 constexpr Key<ProbeConfig> keys[] = {
     {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
-    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' scales beside it"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' sizes beside it"},
+    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "random models of each null of the weights' sizes"},
 };
 // clang-format on
 
@@ -125,13 +158,13 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
                      .measured = {},
                      .agreement = config.agreement,
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
-                     .scaled = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
                      .notes = {}};
+  for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
   const int threads = omp_get_max_threads();
   Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
     need.then(limit_need(result.at_init, config.run.backward, 1, threads));
-    need.then(scaled_limit_need(result.at_init, threads));
+    need.then(null_need(result.at_init, config, threads));
   }
   need.key = "--max-tokens";
   within_memory(need, config.force, progress.quiet(), [&] {
@@ -141,10 +174,7 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
       if (config.with_theory) {
         result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
         progress.throw_if_stop_requested();
-        StackSpec at_scales = result.at_init;
-        at_scales.scales =
-            std::make_shared<const WeightScales>(scales_of(*backend, checkpoint.model(), weights, result.input.ids));
-        result.scaled = predict_initial(at_scales, result.input, config, false);
+        hold_against_nulls(*backend, weights, config, progress, result);
       }
       result.notes = notes_of(checkpoint, result.input);
       result.provenance = provenance(config, resolved_of(config, files, result));

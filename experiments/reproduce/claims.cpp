@@ -86,20 +86,21 @@ void add_forward(Ledger& ledger) {
   }
 }
 
-/// A run that did not come to its end, or whose scales theory refuses, has no such number.
+/// A run that did not come to its end, or whose sizes theory refuses, has no such number.
 double share_of_alignment(const TrainedCell& run) {
   const auto& last = run.history.records.rbegin()->second;
-  if (!last.contains("scaled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
+  if (!last.contains("profiled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
   return from_alignment(run);
 }
 
 void add_scales(Ledger& ledger) {
   for (const auto& [placement, letter] : {std::pair<std::string, std::string>{"pre", "c"}, {"peri", "d"}}) {
-    ledger.add({"T15" + letter, "growth",
-                fmt::format("the stream of trained {}-LN is larger than that of random weights of the same scales",
-                            placement == "pre" ? "Pre" : "Peri"),
-                "ln(second moment at the top / that of random weights with the trained scales and gains)"},
-               {placement}, [](const auto& r) { return share_of_alignment(*r[0]); });
+    ledger.add(
+        {"T15" + letter, "growth",
+         fmt::format("the stream of trained {}-LN is larger than that of random weights of the same sizes",
+                     placement == "pre" ? "Pre" : "Peri"),
+         "ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)"},
+        {placement}, [](const auto& r) { return share_of_alignment(*r[0]); });
   }
 }
 

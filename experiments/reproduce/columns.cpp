@@ -82,8 +82,25 @@ std::vector<ColumnSpec> all_columns() {
       {"growth_from_scales", "group seed", "nat",
        "ln of that at the top over the second moment before training: growth that scales explain",
        seeds + "scaled/growth_from_scales"},
-      {"growth_from_alignment", "group seed", "nat", "ln of the measured one over that: growth that alignment adds",
+      {"profiled_second_moment", "group seed depth", "1",
+       "mean square of the stream of random weights with the size of every trained row and column (T29), at the end",
+       seeds + "scaled/profiled_second_moment"},
+      {"profiled_second_moment_stderr", "group seed depth", "1", "its standard error",
+       seeds + "scaled/profiled_second_moment_stderr"},
+      {"growth_from_sizes_inside", "group seed", "nat",
+       "ln of that over scaled_second_moment, at the top: growth that sizes inside matrices explain",
+       seeds + "scaled/growth_from_sizes_inside"},
+      {"growth_from_alignment", "group seed", "nat",
+       "ln of the measured one over profiled_second_moment: growth that alignment adds",
        seeds + "scaled/growth_from_alignment"},
+      {"growth_alignment_error", "group seed", "nat",
+       "what random models of these profiles and this width have for growth_from_alignment, root mean square",
+       seeds + "scaled/growth_alignment_error"},
+      {"growth_beyond_signs", "group seed", "nat",
+       "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
+       seeds + "scaled/growth_beyond_signs"},
+      {"growth_beyond_signs_error", "group seed", "nat", "standard deviation of one such model's",
+       seeds + "scaled/growth_beyond_signs_error"},
       {"validation_loss", "group seed record", "nat", "on the held-out windows", seeds + "validation_loss"},
       {"top_first", "group seed record", "1", "largest |x| of the stream", seeds + "top_first"},
       {"top_last", "group seed record", "1", "the 100th largest", seeds + "top_last"},
@@ -93,6 +110,8 @@ std::vector<ColumnSpec> all_columns() {
       {"theory_second_moment_stderr", "group depth", "1", "its standard error", group + "theory/second_moment_stderr"},
       {"theory_variance", "group depth", "1", "prediction at initialisation", group + "theory/variance"},
       {"theory_layer_gradient", "group layer", "nat2", "prediction at initialisation", group + "theory/layer_gradient"},
+      {"theory_layer_gradient_stderr", "group layer", "nat2", "its standard error at most: the sum of its matrices'",
+       group + "theory/layer_gradient_stderr"},
       {"claim_exhibit", "claim", "", "figure or table", "claims/[claim]/exhibit"},
       {"claim_statement", "claim", "", "what the source says, in our words", "claims/[claim]/statement"},
       {"claim_quantity", "claim", "", "the number that is positive if it is so", "claims/[claim]/quantity"},
@@ -167,14 +186,20 @@ class GroupWriter {
     row_.put("theory_second_moment", q->value);
     row_.put("theory_second_moment_stderr", q->standard_error);
     row_.put("theory_variance", prediction.profile.find(Statistic::variance, Signal::x_out)->value);
-    Values gradient;
+    Values gradient, error;
     for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
       const Curve* curve = prediction.profile.find(Statistic::grad_sq, static_cast<Weight>(w));
       if (curve == nullptr) continue;
       gradient.resize(curve->value.size(), 0.0);
-      for (std::size_t l = 0; l < gradient.size(); ++l) gradient[l] += curve->value[l];
+      error.resize(curve->value.size(), 0.0);
+      for (std::size_t l = 0; l < gradient.size(); ++l) {
+        gradient[l] += curve->value[l];
+        error[l] += curve->standard_error[l];
+      }
     }
-    if (!gradient.empty()) row_.put("theory_layer_gradient", gradient);
+    if (gradient.empty()) return;
+    row_.put("theory_layer_gradient", gradient);
+    row_.put("theory_layer_gradient_stderr", error);
   }
 
  private:
@@ -219,7 +244,13 @@ class GroupWriter {
       row.put("scaled_second_moment", scaled);
       row.put("scaled_second_moment_stderr", last.at("scaled_second_moment_stderr"));
       row.put("growth_from_scales", from_scales(cell));
+      row.put("profiled_second_moment", last.at("profiled_second_moment"));
+      row.put("profiled_second_moment_stderr", last.at("profiled_second_moment_stderr"));
+      row.put("growth_from_sizes_inside", from_sizes_inside(cell));
       row.put("growth_from_alignment", from_alignment(cell));
+      row.put("growth_alignment_error", last.at("profiled_deviation").back());
+      row.put("growth_beyond_signs", beyond_signs(cell));
+      row.put("growth_beyond_signs_error", last.at("signs_deviation").back());
     }
     if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].aicc)) {
       row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);
@@ -262,7 +293,7 @@ void put_claim(const Claim& claim, const Columns::Row& row) {
 }  // namespace
 
 const Schema& schema() {
-  static const Schema schema("reproduce", 1,
+  static const Schema schema("reproduce", 2,
                              {{"group", "", "what was trained, and how"},
                               {"seed", "1", "seed of weights and batches"},
                               {"step", "1", "step of the optimizer", "", true},

@@ -8,6 +8,7 @@
 #include "experiments/command/command.h"
 #include "experiments/estimate/fits.h"
 #include "experiments/reproduce/reproduce.h"
+#include "experiments/results/standard_streams.h"
 #include "sim/spec/printable.h"
 
 namespace periscope::reproduce {
@@ -29,10 +30,13 @@ ReproduceConfig load(const CommonOptions& options, const ReproduceFlags& own) {
     throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
   set_proxy(config, own.quick);
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 3;
-  for (const Group& group : groups_of(config)) {
+  refuse_settings_of_studies(chosen(config.figures, config.quick), config);
+  const std::vector<Group> groups = groups_of(config);
+  for (const Group& group : groups) {
     periscope::validate(group.spec);
     periscope::validate(group.train);
   }
+  refuse_equal_groups(groups);
   return config;
 }
 
@@ -48,6 +52,10 @@ ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) 
   const ReproduceConfig config = load(options, own);
   const Corpus corpus = train::corpus_of(config);
   const Resolved all = resolved_of(config, corpus);
+  if (config.run.seeds < 2 && !options.quiet) {
+    print_message(fmt::format("run.seeds = {}: figures only; no claim can be tested with fewer than 2 seeds\n",
+                              config.run.seeds));
+  }
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
   std::optional<Resumable> resumable;
   const train::KeptStates kept{

@@ -128,8 +128,16 @@ double from_scales(const TrainedCell& run) {
   return std::log(at_end(run, "scaled_second_moment").back() / at_start(run, "second_moment.x_out").back());
 }
 
+double from_sizes_inside(const TrainedCell& run) {
+  return std::log(at_end(run, "profiled_second_moment").back() / at_end(run, "scaled_second_moment").back());
+}
+
 double from_alignment(const TrainedCell& run) {
-  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "scaled_second_moment").back());
+  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "profiled_second_moment").back());
+}
+
+double beyond_signs(const TrainedCell& run) {
+  return std::log(at_end(run, "second_moment.x_out").back()) - at_end(run, "signs_log_moment").back();
 }
 
 double cosine_share(const train::RecordedValues& record) {

@@ -46,9 +46,13 @@ using train::TrainedCell;
 /// ln of the second moment at the top over Eq. 4's.
 [[nodiscard]] double cosine_share(const train::RecordedValues& record);
 
-/// The stream's growth in training at the top of the stack, in logarithms, in its two parts: what random weights of the
-/// trained ones' scales have beyond the stack before training, and what the trained stack has beyond those.
+/// The stream's growth in training at the top of the stack, in logarithms, in its three parts (T29): what random
+/// weights of the trained matrices' root mean squares have beyond the stack before training, what the sizes of their
+/// rows and columns add, and what the trained stack has beyond those.
 [[nodiscard]] double from_scales(const TrainedCell& run);
+[[nodiscard]] double from_sizes_inside(const TrainedCell& run);
 [[nodiscard]] double from_alignment(const TrainedCell& run);
+/// What the trained stack has beyond models that keep every |W_ij|, with random signs.
+[[nodiscard]] double beyond_signs(const TrainedCell& run);
 
 }  // namespace periscope::reproduce

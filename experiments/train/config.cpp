@@ -45,6 +45,9 @@ TrainConfig load(const CommonOptions& options, const std::string& corpus) {
   if (!config.base.model.unembedding) {
     throw ConfigError("model.unembedding = false: expected true, as training predicts tokens");
   }
+  if (!config.base.model.causal) {
+    throw ConfigError("model.causal = false: expected true, as training predicts the next token, which would be seen");
+  }
   config.inputs = {InputKind::tokens};
   config.base.input.kind = InputKind::tokens;
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 1;

@@ -14,7 +14,8 @@ struct TrainConfig : Config {
 
 /// The configuration with the flags on top. Training reads token ids, so input.kind is "tokens"; without run.seeds
 /// there is one seed. `corpus`, unless it is empty, stands for train.corpus. Throws ConfigError for an input.kind that
-/// was given and is another, and for all that CommonOptions::load and validate refuse.
+/// was given and is another, for a stack without unembedding or that sees later tokens, whose labels they are, and for
+/// all that CommonOptions::load and validate refuse.
 [[nodiscard]] TrainConfig load(const CommonOptions& options, const std::string& corpus);
 
 /// What the results depend on: of the corpus its tokens.

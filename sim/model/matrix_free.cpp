@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "sim/model/profiled_map.h"
+
 namespace periscope {
 namespace {
 
@@ -139,7 +141,9 @@ Tensor MatrixFreeWeights::completed(Name name) const {
     throw std::logic_error("a matrix-free " + std::string(name_of(name.second)) + " has no entries");
   }
   const Backend& ops = backend_;
-  Tensor rest = dense_.matrix(name.first, name.second)->dense();
+  const auto [fan_out, fan_in] = shape_of(spec_.model, name.second);
+  const StreamKey key{seed_, static_cast<std::uint32_t>(name.first), stream_of(name.second)};
+  Tensor rest = ops.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, name.first, name.second));
   const auto seen = seen_.find(name);
   if (seen == seen_.end()) return rest;
   const Tensor& q = seen->second.q;
@@ -163,7 +167,8 @@ SublayerWeights MatrixFreeWeights::fetch(int sublayer) const {
   for (auto& [weight, linear] : weights.linear) {
     if (is_table(weight)) continue;
     const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
-    linear.map = std::make_shared<MatrixFreeMap>(*this, Name{layer, weight}, last);
+    linear.map = profiled_map(backend_, dtype_, std::make_shared<MatrixFreeMap>(*this, Name{layer, weight}, last),
+                              profile_of(spec_, layer, weight));
   }
   return weights;
 }

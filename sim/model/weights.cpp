@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/model/parameters.h"
+#include "sim/model/profiled_map.h"
 #include "sim/random/normal.h"
 
 namespace periscope {
@@ -38,19 +39,26 @@ Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight tab
 std::shared_ptr<const LinearMap> GeneratedWeights::matrix(int layer, Weight weight) const {
   const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
   const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
-  return drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, layer, weight)});
+  return profiled_map(backend_, dtype_,
+                      drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, layer, weight)}),
+                      profile_of(spec_, layer, weight));
 }
 
 Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
   const auto [rows, cols] = shape_of(spec_.model, table);
   const auto width = static_cast<std::size_t>(cols);
   const double stddev = stddev_of(spec_, 0, table);
+  const VarianceProfile profile = profile_of(spec_, 0, table);
   const auto fill = [&, of = rows]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const int id = ids[static_cast<std::size_t>(first) + i];
       if (id < 0 || id >= of) throw std::out_of_range("a row that the table does not have");
       const auto begin = static_cast<std::uint64_t>(id) * width;
-      fill_normal<T>({seed_, 0, stream_of(table)}, begin, stddev, values.subspan(i * width, width));
+      const std::span<T> row = values.subspan(i * width, width);
+      fill_normal<T>({seed_, 0, stream_of(table)}, begin, stddev, row);
+      for (std::size_t k = 0; k < profile.columns.size(); ++k) row[k] *= static_cast<T>(profile.columns[k]);
+      if (profile.rows.empty()) continue;
+      for (T& entry : row) entry *= static_cast<T>(profile.rows[static_cast<std::size_t>(id)]);
     }
   };
   return ops.from_rows(static_cast<Tensor::Index>(ids.size()), cols, dtype_, fill);

@@ -1,5 +1,6 @@
 #include "sim/spec/weight.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -91,6 +92,32 @@ std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm) {
     throw std::logic_error(std::to_string(gain.size()) + " gains of a norm of " + std::to_string(width) + " channels");
   }
   return gain;
+}
+
+VarianceProfile profile_of(const StackSpec& spec, int layer, Weight weight) {
+  if (spec.scales == nullptr) return {};
+  const auto it = spec.scales->profiles.find(matrix_id(layer, weight));
+  if (it == spec.scales->profiles.end()) return {};
+  const auto side = [&](const std::vector<double>& sizes, int length) {
+    if (sizes.empty() || std::ranges::all_of(sizes, [](double size) { return size == 1.0; })) {
+      return std::vector<double>();
+    }
+    if (sizes.size() != static_cast<std::size_t>(length) ||
+        !std::ranges::all_of(sizes, [](double size) { return size >= 0.0 && std::isfinite(size); })) {
+      throw std::logic_error("the profile of " + std::string(name_of(weight)) + " has not " + std::to_string(length) +
+                             " sizes");
+    }
+    return sizes;
+  };
+  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
+  return {.rows = side(it->second.rows, fan_out), .columns = side(it->second.columns, fan_in)};
+}
+
+bool has_profiles(const StackSpec& spec) {
+  return spec.scales != nullptr && std::ranges::any_of(spec.scales->profiles, [](const auto& entry) {
+           const auto uneven = [](double size) { return size != 1.0; };
+           return std::ranges::any_of(entry.second.rows, uneven) || std::ranges::any_of(entry.second.columns, uneven);
+         });
 }
 
 }  // namespace periscope

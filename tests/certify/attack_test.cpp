@@ -159,6 +159,49 @@ TEST_CASE("greedy search over token ids stays below the certificate, and finds a
   }
 }
 
+TEST_CASE("greedy search changes every token of a sequence, not the first alone") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.input.kind = InputKind::tokens;
+  spec.model.embedding.positions = 3;
+  const Backend& ops = truth();
+  const GeneratedWeights plain(ops, spec, DType::f64, 5);
+  const int vocab = spec.model.vocab;
+  for (int position = 0; position < 3; ++position) {
+    CAPTURE(position);
+    // Feature 3 counts the id, and one position outshines the others: only the token there matters.
+    const EditedWeights weights(
+        plain,
+        [&](int, Weight weight, const Tensor& w) {
+          if (weight != Weight::embedding && weight != Weight::positions) return w;
+          std::vector<double> values(static_cast<std::size_t>(w.size()), 0.0);
+          for (Tensor::Index row = 0; row < w.rows(); ++row) {
+            values[static_cast<std::size_t>(row * w.cols() + 3)] = weight == Weight::embedding
+                                                                       ? static_cast<double>(row)
+                                                                   : row == position ? 1000.0
+                                                                                     : 0.0;
+          }
+          return ops.from_host(w.rows(), w.cols(), w.dtype(), values);
+        },
+        same_norm);
+    const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
+    const theory::InputDomain tokens;
+    const theory::Certificate certificate =
+        theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), tokens);
+    const auto reached = [&](int steps, std::uint64_t seed) {
+      SignalMaxima seen;
+      return certify::attack(context, certificate, {Signal::x_out, -1, 3}, tokens,
+                             {.steps = steps, .restarts = 1, .tokens = 3, .seed = seed, .dtype = DType::f64}, seen);
+    };
+    const double best = 1000.0 + vocab - 1;
+    std::uint64_t seed = 0;
+    while (seed < 20 && reached(0, seed).reached == best) ++seed;  // a start that is not yet the best
+    REQUIRE(reached(0, seed).reached < best);
+    const certify::AttackResult found = reached(90 * vocab, seed);
+    CHECK(found.reached == best);
+    CHECK(found.ids.at(static_cast<std::size_t>(position)) == vocab - 1);
+  }
+}
+
 TEST_CASE("the attack's gradients, against finite differences") {
   for (const std::string_view placement : {"post", "peri", "pre"}) {
     const Victim v(victim_stack(placement, NormKind::layer));

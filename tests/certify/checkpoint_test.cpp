@@ -59,5 +59,27 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
   CHECK(models >= 10);
 }
 
+TEST_CASE("a Llama in pure FP16 is not certified: 4096 roundings of an average's sum add up") {
+  const Checkpoint checkpoint(std::string(FIXTURES) + "/llama");
+  const CheckpointWeights weights(truth(), checkpoint, DType::f64);
+  const TheoryParameters parameters(truth(), checkpoint.model(), weights);
+  const NumberFormat& fp16 = number_formats[2];
+  for (const int longest : {16, theory::default_longest}) {
+    CAPTURE(longest);
+    const theory::Certificate c =
+        theory::certify(checkpoint.model(), parameters, {}, run_arithmetic(Arithmetic::pure, fp16), longest);
+    const theory::Verdict all = theory::verdict(c, std::nullopt);
+    CHECK(all.certified == (longest == 16));
+    if (!all.certified) CHECK(all.first->signal == Signal::squares);  // of what such averages put on the stream
+    // Weights may sum to 1 + (n − 1)u, and an average's own sum is off by nearly as much of that.
+    const double stalled = 1.0 + (longest - 1.0) * fp16.unit_roundoff();
+    for (const int layer : {0, 1}) {
+      const double most = c.find(Signal::v, 2 * layer)->largest;
+      CHECK(c.find(Signal::mixed, 2 * layer)->largest >= stalled * stalled * most);
+      CHECK(c.find(Signal::mixed, 2 * layer)->largest <= 1.01 * stalled * stalled * most);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

@@ -189,5 +189,63 @@ TEST_CASE("an input that a format does not reach is not certified for it") {
   CHECK_FALSE(stream(65520.0).certified);  // halfway, rounds to even: overflows
 }
 
+TEST_CASE("attention that divides after averaging is covered for as many tokens as leave two for every rescaling") {
+  ModelSpec model;
+  model.layers = 1;
+  const auto covered = [&](int longest, double values, const RunArithmetic& run) {
+    theory::Certificate c{.bounds = {bound(Signal::v, 0, {1.0, values})}, .arithmetic = run, .longest = longest};
+    return certify::longest_divided_after(c, model);
+  };
+  const RunArithmetic fp16 = run_arithmetic(Arithmetic::mixed, number_formats[2]);
+  const RunArithmetic bf16 = run_arithmetic(Arithmetic::mixed, number_formats[1]);
+  CHECK(covered(1, 1.0, fp16) == 1);
+  CHECK(covered(64, 1.0, fp16) == 64);  // one block
+  CHECK(covered(65, 1.0, fp16) == 64);  // a 65th token is a second block, and that a rescaling
+  CHECK(covered(66, 1.0, fp16) == 64);
+  CHECK(covered(67, 1.0, fp16) == 65);
+  for (int longest = 1; longest < 400; ++longest) {
+    const int n = covered(longest, 1.0, fp16);
+    CHECK(n + 2 * ((n - 1) / 64) <= longest);
+    CHECK(n + 1 + 2 * (n / 64) > longest);
+  }
+  CHECK(covered(4096, 65504.0, fp16) == 3972);
+  // Σpv is not divided yet: n·|v| must fit the accumulators.
+  CHECK(covered(4096, fp32.largest / 2000.0, bf16) == 1000);
+  CHECK(covered(4096, infinity, bf16) == 0);
+  // Pure FP16: n·u' ≤ 1/2.
+  const RunArithmetic pure = run_arithmetic(Arithmetic::pure, number_formats[2]);
+  CHECK(covered(4096, 1.0, pure) == 1008);
+  CHECK(covered(4096, 100.0, pure) == 327);
+  CHECK(covered(4096, 1.0, {}) == 0);
+  // A layer with a window has no room beyond it.
+  model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
+  CHECK(covered(4096, 1.0, fp16) == 65);
+}
+
+TEST_CASE("what a certificate does not cover is said: inputs, forms of attention, and of LayerNorm's variance") {
+  const NumberFormat& fp16 = number_formats[2];
+  CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
+  r.spec.model.norm = NormKind::rms;
+  r.arithmetic = Arithmetic::mixed;
+  r.runs = {planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, fp16))};
+  r.runs[0].longest = 4096;
+  const auto says = [&](std::string_view word) {
+    return std::ranges::count_if(not_covered(r, {fp16}),
+                                 [&](const std::string& line) { return line.find(word) != std::string::npos; });
+  };
+  CHECK(says("bypass the embedding table") == 1);
+  CHECK(says("padded") == 1);
+  CHECK(says("over more tokens than 3972 in fp16") == 1);
+  CHECK(says("split-K") == 1);
+  CHECK(says("flush-to-zero") == 1);
+  CHECK(says("Welford") == 0);
+  r.spec.model.norm = NormKind::layer;
+  CHECK(says("Welford") == 1);
+  r.domain.tokens = false;
+  CHECK(says("padded") == 0);
+  r.arithmetic = Arithmetic::exact;
+  CHECK(not_covered(r, {fp16}).empty());
+}
+
 }  // namespace
 }  // namespace periscope::testing

@@ -277,5 +277,24 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
   });
 }
 
+TEST_CASE("a copy of a large table is compared piece by piece, each with its own place in the original") {
+  constexpr std::int64_t vocab = 20'000;  // of width 8: two whole pieces of 65 536 entries and a part of a third
+  const auto message = [&](std::size_t changed) {
+    EditedCheckpoint edited("llama-tied");
+    edited.config["vocab_size"] = vocab;
+    edited.add("model.embed_tokens.weight", {vocab, 8});
+    std::vector<double>& table = edited.tensors["model.embed_tokens.weight"].values;
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // no piece is like another
+    edited.tensors["lm_head.weight"] = edited.tensors["model.embed_tokens.weight"];
+    if (changed < table.size()) edited.tensors["lm_head.weight"].values[changed] += 0.5;
+    return refusal(edited);
+  };
+  CHECK(message(std::string::npos) == "accepted");
+  for (const std::size_t changed : {0U, 65'535U, 65'536U, 131'072U, 159'999U}) {
+    CAPTURE(changed);
+    CHECK(message(changed).find("are one by config.json, but differ in value") != std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

@@ -25,6 +25,11 @@ class Certify(FolderTest):
         weights = hashlib.sha256((FIXTURES / "gemma2" / "model.safetensors").read_bytes()).hexdigest()
         self.assertEqual(result["weights_sha256"], {"model.safetensors": weights})
         self.assertIn("bypass the embedding table", result["excluded"][0])
+        # A window of 4 tokens has no room for a rescaling: one block is all.
+        self.assertTrue(any("flash attention" in line for line in result["excluded"]), result["excluded"])
+        self.assertFalse(any("Welford" in line for line in result["excluded"]), "RMSNorm has no variance")
+        layer, _ = self.certify(FIXTURES / "gpt2-bare")
+        self.assertTrue(any("Welford" in line for line in layer["excluded"]), layer["excluded"])
         formats = {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"}
         self.assertEqual((set(result["verdicts"]), set(result["mixed"])), (formats, formats))
         exact = result["exact"]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_json, start_program
 
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
@@ -161,9 +161,9 @@ class Configuration(FolderTest):
 
     def test_as_many_threads_run_as_are_asked_for(self):
         for threads in (1, 3):
-            words = [BINARY, "propagate", "--config", self.config, "--set", "input.tokens=200", "--set", "run.seeds=16",
+            words = ["propagate", "--config", self.config, "--set", "input.tokens=200", "--set", "run.seeds=16",
                      "--threads", threads, "--json", "--quiet"]
-            process = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True)
+            process = start_program(*words, stdout=subprocess.PIPE, text=True)
             seen = 0
             while process.poll() is None:
                 try:

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import BINARY, FolderTest, run, run_json, start_program
 
 # A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
 LIST = """
@@ -155,7 +155,7 @@ class Confront(FolderTest):
         journal = out / "power_master_seeds.journal"
         for kill in (signal.SIGKILL, signal.SIGTERM):
             before = journal.read_text().count("\n") if journal.exists() else 0
-            process = subprocess.Popen(self.master_seeds(1000, out, "--threads", 2), stdout=subprocess.DEVNULL)
+            process = start_program(*self.master_seeds(1000, out, "--threads", 2)[1:], stdout=subprocess.DEVNULL)
             deadline = time.monotonic() + 120
             while not (journal.exists() and journal.read_text().count("\n") >= before + 2):
                 self.assertLess(time.monotonic(), deadline)

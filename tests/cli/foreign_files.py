@@ -15,7 +15,7 @@ import time
 import unittest
 
 import tiny_checkpoint
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import BINARY, FolderTest, run, run_json, start_program
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 
@@ -29,7 +29,7 @@ def limited(*arguments, seconds=60):
 def on_terminal(*arguments):
     """Exit code, and what a terminal would get as standard output; standard error goes nowhere."""
     master, slave = pty.openpty()
-    process = subprocess.Popen([str(BINARY), *map(str, arguments)], stdout=slave, stderr=subprocess.DEVNULL)
+    process = start_program(*arguments, stdout=slave, stderr=subprocess.DEVNULL)
     os.close(slave)
     shown = b""
     while True:
@@ -177,8 +177,8 @@ class Generated(FolderTest):
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
 
     def test_what_was_generated_stays_when_it_is_stopped(self):
-        process = subprocess.Popen([str(BINARY), "generate", str(self.model), "--tokens", "65,66", "--count", "16000"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = start_program("generate", self.model, "--tokens", "65,66", "--count", 16000, stdout=subprocess.PIPE,
+                        stderr=subprocess.DEVNULL)
         shown = b""
         while len(shown) < 12:
             self.assertTrue(select.select([process.stdout], [], [], 60)[0], "text comes while it is generated")
@@ -200,8 +200,7 @@ class Replaced(FolderTest):
             text.write_bytes(content)
             expected[content] = json.loads(run(*command, "--quiet").stdout)
         text.write_bytes(first)
-        process = subprocess.Popen([str(BINARY), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+        process = start_program(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         process.stderr.readline()  # progress: some seeds are done
         (self.folder / "other").write_bytes(second)
         (self.folder / "other").rename(text)
@@ -233,7 +232,7 @@ class Journals(FolderTest):
         """A run that was killed with a journal of some records; its path."""
         command = [str(BINARY), "propagate", "--config", str(self.config), "--seeds", "400", "--set",
                    "theory.finite_width=false", "--set", "model.placement=pre", "--out", str(out), "--json", *flags]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = start_program(*command[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while sum(j.read_bytes().count(b"\n") for j in out.glob("*.journal")) < 6:
             self.assertLess(time.monotonic(), deadline)

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run
+from periscope_process import BINARY, FolderTest, run, start_program
 
 LIST = """
 [[config]]
@@ -68,7 +68,7 @@ class Interruption(FolderTest):
         def lines():
             return sum(journal.read_bytes().count(b"\n") for journal in out.glob("*.journal"))
         before = lines()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with start_program(*command[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             deadline = time.monotonic() + 120
             while lines() < before + records:
                 self.assertLess(time.monotonic(), deadline)
@@ -118,8 +118,8 @@ class Interruption(FolderTest):
                         [str(BINARY), "soundness", "--checkpoints", "100000"]):
             for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
                 with self.subTest(command=command[1], kill=kill):
-                    process = subprocess.Popen([*command, "--threads", "1"], stdout=subprocess.PIPE,
-                                               stderr=subprocess.PIPE, text=True)
+                    process = start_program(*command[1:], "--threads", "1", stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, text=True)
                     time.sleep(0.3)
                     process.send_signal(kill)
                     start = time.monotonic()
@@ -128,8 +128,8 @@ class Interruption(FolderTest):
                     self.assertLess(time.monotonic() - start, 4)
 
     def test_a_second_signal_ends_it_at_once(self):
-        process = subprocess.Popen([str(BINARY), "theory", "--set", "model.layers=48", "--set", "input.tokens=512",
-                                    "--backward", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = start_program("theory", "--set", "model.layers=48", "--set", "input.tokens=512", "--backward", "--threads",
+                                "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
@@ -144,9 +144,8 @@ class Interruption(FolderTest):
         for number in (signal.SIGHUP, signal.SIGINT):
             with self.subTest(signal=number.name):
                 out = self.folder / number.name
-                process = subprocess.Popen(self.command("gradients identity-path", "--out", out),
-                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                           preexec_fn=lambda n=number: signal.signal(n, signal.SIG_IGN))  # fmt: skip
+                process = start_program(*self.command("gradients identity-path", "--out", out)[1:], ignoring=(number,),
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 deadline = time.monotonic() + 60
                 while not list(out.glob("*.journal")) and time.monotonic() < deadline:
                     time.sleep(0.01)

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run
+from periscope_process import BINARY, FolderTest, run, start_program
 
 MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -30,9 +30,11 @@ def shape(**other):
 
 SHAPES = {
     "wide, forward": ["propagate", "--seeds", "1", "--threads", "2",
-                      *shape(model__width=2048, model__mlp_width=32768, input__tokens=300)],
+                      *shape(model__width=1024, model__mlp_width=32768, input__tokens=300,
+                             theory__finite_width="false")],
     "wide, backward": ["propagate", "--seeds", "1", "--threads", "2", "--backward",
-                       *shape(model__width=1024, model__mlp_width=16384, input__tokens=300)],
+                       *shape(model__width=1024, model__mlp_width=16384, input__tokens=300,
+                              theory__finite_width="false")],
     "many tokens, limit alone": ["propagate", "--seeds", "1", "--threads", "4",
                                  *shape(model__width=16, input__tokens=600, theory__finite_width="false")],
     "many tokens, exact at the width": ["propagate", "--seeds", "2", "--threads", "2",
@@ -54,14 +56,14 @@ SHAPES = {
     "a large vocabulary": ["propagate", "--seeds", "1", "--threads", "1", "--backward",
                            *shape(model__width=128, input__tokens=64, model__vocab=200000)],
     "depths": ["gradients", "depth", "--seeds", "2", "--threads", "2",
-               *shape(model__width=16, input__tokens=128, gradients__layers=[2, 6, 16])],
+               *shape(model__width=16, input__tokens=128, gradients__layers=[2, 4, 8])],
     "paths": ["gradients", "identity-path", "--seeds", "1", "--threads", "1",
               *shape(model__width=512, model__mlp_width=2048, model__layers=48, input__tokens=32,
                       model__placement="pre")],
     "number formats": ["formats", "--seeds", "2", "--threads", "2", "--backward", "--set", 'formats.format=["bf16"]',
                        "--set", "formats.certificates=false",
-                       *shape(model__width=512, model__mlp_width=2048, model__layers=24, input__tokens=128)],
-    "a certificate": ["certify", *shape(model__width=1024, model__mlp_width=6000, input__kind="tokens",
+                       *shape(model__width=512, model__mlp_width=2048, model__layers=4, input__tokens=128)],
+    "a certificate": ["certify", *shape(model__width=512, model__mlp_width=6000, input__kind="tokens",
                                         model__placement="pre")],
 }
 
@@ -78,7 +80,7 @@ def bytes_in(message):
 
 def peak(*arguments):
     """Bytes of memory that a run had at its peak, and its exit code."""
-    child = subprocess.Popen([str(BINARY), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = start_program(*arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     return 1024 * usage.ru_maxrss, child.returncode

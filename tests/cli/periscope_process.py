@@ -3,11 +3,13 @@
 import hashlib
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
 
 SMALL = """
@@ -37,6 +39,16 @@ down_factors = [0.05, 0.5, 5.0]
 def run(*arguments, cwd=None, environment=None):
     return subprocess.run([str(BINARY), *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300,
                           env=environment)
+
+
+def start_program(*arguments, ignoring=(), **options):
+    """The program in a process of its own, with the default action of signals that stop it, but for those that it is to
+    ignore: a test that nohup started has SIGHUP ignored, one in the background of a shell script SIGINT, and children
+    inherit that. Every test that does not wait for the program's end starts it by this."""
+    def set_signals():
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
+    return subprocess.Popen([str(BINARY), *map(str, arguments)], preexec_fn=set_signals, **options)
 
 
 def run_json(*arguments, cwd=None):

@@ -77,8 +77,8 @@ class Plots(SharedFolderTest):
         cls.results = cls.folder / "results"
         config = cls.folder / "tiny.toml"
         config.write_text(TINY)
-        for command, name, *extra in (("propagate", "stack"), ("theory", "stack"), ("converge", "stack", *ONE_INPUT),
-                                      ("propagate", "overflow", *OVERFLOW), ("theory", "overflow", *OVERFLOW)):
+        for command, name, *extra in (("propagate", "stack"), ("theory", "theory"), ("converge", "stack", *ONE_INPUT),
+                                      ("propagate", "overflow", *OVERFLOW)):
             done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
             assert done.returncode == 0, done.stderr
         done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
@@ -88,7 +88,7 @@ class Plots(SharedFolderTest):
         assert done.returncode == 0, done.stderr
         cls.probed = results.read(cls.results / "stack" / "probe.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
-        cls.theory = results.read(cls.results / "stack" / "theory.nc")
+        cls.theory = results.read(cls.results / "theory" / "theory.nc")
         cls.converge = results.read(cls.results / "stack" / "converge.nc")
         cls.overflow = results.read(cls.results / "overflow" / "propagate.nc")
 
@@ -97,15 +97,12 @@ class Plots(SharedFolderTest):
         return drawn[name] if name else next(iter(drawn.values()))
 
     def test_every_figure_is_written_and_the_same_each_time(self):
-        done = draw(self.results, "--out", self.folder / "figures")
+        done = draw(self.results / "stack", "--out", self.folder / "figures")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = [pathlib.Path(line) for line in done.stdout.splitlines()]
-        theory = [f for f in STACK_FIGURES if not f.startswith(("agreement", "power"))]
-        names = {f"{folder}/{file}-{figure}" for folder in ("stack", "overflow")
-                 for file, figures in (("propagate", STACK_FIGURES), ("theory", theory)) for figure in figures}
-        names.add("stack/converge-convergence")
-        names.update(f"stack/verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations"))
-        names |= {f"stack/probe-{figure}" for figure in PROBE_FIGURES}
+        names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"converge-convergence"}
+        names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
+        names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg")}
         self.assertEqual(set(written), expected)
         for path in written:
@@ -118,10 +115,26 @@ class Plots(SharedFolderTest):
                     root = xml.etree.ElementTree.parse(path).getroot()
                     self.assertGreater(sum(1 for _ in root.iter()), 100)
                     self.assertNotIn("dc:date", path.read_text())
-        again = draw(self.results / "stack", "--out", self.folder / "again")
-        self.assertEqual(again.returncode, 0)
-        for path in (self.folder / "again").iterdir():
-            self.assertEqual(path.read_bytes(), (self.folder / "figures" / "stack" / path.name).read_bytes(), path.name)
+        # Once more in this process, whose hashes are others.
+        for result in (self.stack, self.converge, self.verify, self.probed):
+            for name, figure in self.figures(result):
+                for path in drawing.save(figure, self.folder / "again" / name):
+                    self.assertEqual(path.read_bytes(), (self.folder / "figures" / path.name).read_bytes(), path.name)
+
+    def figures(self, result):
+        """The figures of a file, each with the name of its own."""
+        for kind in drawing.KINDS:
+            if all(name in result for name in kind.NEEDS):
+                for name, figure in kind.draw(result):
+                    yield f"{result.path.stem}-{name}", figure
+
+    def test_theory_alone_and_stacks_without_a_prediction_have_their_figures(self):
+        theory = {f"theory-{f}" for f in STACK_FIGURES if not f.startswith(("agreement", "power"))}
+        for result, names in ((self.theory, theory), (self.overflow, {f"propagate-{f}" for f in STACK_FIGURES})):
+            drawn = dict(self.figures(result))
+            self.assertEqual(set(drawn), names)
+            for figure in drawn.values():
+                figure.draw_without_rendering()
 
     def check_curves(self, axes, result, look, x, name, place):
         curve = curves.select(result, name, place)
@@ -194,12 +207,25 @@ class Plots(SharedFolderTest):
 
     def test_probe_shows_the_trained_model_beside_theory(self):
         panels = self.figure(probe, self.probed, "trained-vs-init").axes
-        versions = {"variance": ("measured", "at_init", "at_scales"), "grad_sq": ("measured", "at_init")}
+        versions = {"variance": ("measured", "at_init", "at_scales", "at_profiles"), "grad_sq": ("measured", "at_init")}
         for axes, (name, suffixes) in zip(panels, versions.items(), strict=True):
             for line, suffix in zip(axes.get_lines(), suffixes, strict=True):
                 np.testing.assert_array_equal(line.get_ydata(), self.probed[f"{name}_{suffix}"])
         caption = " ".join(self.figure(probe, self.probed, "trained-vs-init").texts[0].get_text().split())
         self.assertIn("normal init, std 0.02", caption)
+
+    def test_probe_draws_the_parts_of_growth_and_what_every_null_leaves_over(self):
+        left, right = self.figure(probe, self.probed, "growth-parts").axes
+        for line, (name, *_) in zip(left.get_lines(), probe.PARTS, strict=False):
+            np.testing.assert_array_equal(line.get_ydata(), self.probed[name])
+        self.assertEqual(list(self.probed["null"]), list(probe.NULLS))
+        for line, band, left_over, error in zip(right.get_lines(), right.collections, self.probed["null_left_over"],
+                                                self.probed["null_left_over_error"], strict=False):
+            np.testing.assert_array_equal(line.get_ydata(), left_over)
+            self.assertTrue((error > 0).all())
+            edges = band.get_paths()[0].vertices[:, 1]
+            self.assertAlmostEqual(edges.max(), (left_over + 2 * error).max())
+            self.assertAlmostEqual(edges.min(), (left_over - 2 * error).min())
 
     def test_probe_stacks_the_terms_of_the_growth_identity(self):
         left, right, branch = self.figure(probe, self.probed, "growth").axes

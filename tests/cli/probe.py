@@ -52,15 +52,28 @@ class Probe(Checkpoints):
                 self.assertEqual(len(r[name][key]), 2 * LAYERS + 1, name)
                 self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
         for name in ("variance", "second_moment", "token_cosine"):
-            for key in ("at_scales", "at_scales_stderr"):
+            for key in ("at_scales", "at_scales_stderr", "at_profiles", "at_profiles_stderr"):
                 self.assertTrue(all(math.isfinite(v) for v in r[name][key]), f"{name} {key}")
         self.assertNotIn("at_scales", r["grad_sq"], "the loss of trained weights is not that of random ones")
         q = r["second_moment"]
         self.assertAlmostEqual(q["at_scales"][0], q["measured"][0], delta=1e-12, msg="the rows that the tokens use")
         for depth in range(2 * LAYERS + 1):
-            parts = [r["log_growth"][part][depth] for part in ("from_scales", "from_alignment")]
+            parts = [r["log_growth"][part][depth] for part in ("from_scales", "from_sizes_inside", "from_alignment")]
             self.assertAlmostEqual(parts[0], math.log(q["at_scales"][depth] / q["at_init"][depth]), delta=1e-12)
+            self.assertAlmostEqual(parts[1], math.log(q["at_profiles"][depth] / q["at_scales"][depth]), delta=1e-12)
             self.assertAlmostEqual(sum(parts), math.log(q["measured"][depth] / q["at_init"][depth]), delta=1e-12)
+            nulls = r["log_growth"]["nulls"]
+            for null, theory in (("matrices", "at_scales"), ("rank_one", "at_profiles")):
+                self.assertAlmostEqual(nulls[null]["left_over"][depth],
+                                       math.log(q["measured"][depth] / q[theory][depth]), delta=1e-12)
+            self.assertAlmostEqual(nulls["signs"]["left_over"][depth],
+                                   math.log(q["measured"][depth]) - nulls["signs"]["drawn_mean"][depth], delta=1e-12)
+            self.assertEqual(r["log_growth"]["alignment_error"][depth], nulls["rank_one"]["error"][depth])
+        self.assertEqual(list(nulls), ["matrices", "rows", "rank_one", "signs"])
+        self.assertEqual({null["draws"] for null in nulls.values()}, {16})
+        self.assertLess(nulls["signs"]["error"][0], 1e-12, "an embedding that keeps every |W_ij| keeps its second moment")
+        for null in nulls.values():
+            self.assertTrue(all(0.0 < error < 1.0 for error in null["error"][1:]), null)
         self.assertEqual(list(r["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down"])
         self.assertEqual([len(r["weight_grad_sq"]["q"][k]) for k in ("measured", "at_init")], [LAYERS, LAYERS])
         for key in ("measured", "at_init"):
@@ -96,6 +109,9 @@ class Probe(Checkpoints):
         r = self.probe("--tokens", TOKENS, "--set", "init.scheme=lecun", "--set", "input.second_moment=2.5")
         self.assertAlmostEqual(r["second_moment"]["at_init"][0], 2.5, delta=1e-12)
         self.assertEqual(r["init"]["scheme"], "lecun")
+        undrawn = self.probe("--tokens", TOKENS, "--draws", 0)["log_growth"]
+        self.assertEqual(list(undrawn["nulls"]), ["matrices", "rows", "rank_one"], "signs are drawn or nothing")
+        self.assertNotIn("alignment_error", undrawn)
         alone = self.probe("--tokens", TOKENS, "--no-theory")
         for version in ("at_init", "at_scales"):
             self.assertNotIn(version, alone["variance"])
@@ -278,6 +294,8 @@ class Probe(Checkpoints):
         self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
         table = (self.folder / "t.csv").read_text()
         for name in ("variance_measured", "variance_at_init", "variance_at_scales", "log_growth_from_alignment",
+                     "variance_at_profiles", "log_growth_from_sizes_inside", "log_growth_alignment_error",
+                     "null_left_over", "null_left_over_error", "null_meaning",
                      "grad_sq_at_init_stderr", "growth_cross", "extreme_token",
                      "extreme_over_median", "margin", "token_loss", "weight_grad_sq_measured", "branch_from_gains",
                      "site_score_share_measured"):

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_json, start_program
 from small_training import sets
 
 TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40", "input.tokens=8",
@@ -26,8 +26,8 @@ class Reproduce(FolderTest):
     def test_a_killed_run_goes_on_to_the_same_bits(self):
         whole = self.made(self.folder / "whole", "--figure", "1")
         out = self.folder / "killed"
-        process = subprocess.Popen([str(BINARY), *map(str, ("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, "--figure", 1))],
-                                   stderr=subprocess.DEVNULL)
+        process = start_program("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, "--figure", 1,
+                                stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not (out / "runs").is_dir() or len(self.runs(out)) < 3:
             self.assertLess(time.monotonic(), deadline)
@@ -74,11 +74,29 @@ class Reproduce(FolderTest):
     def test_settings_that_cannot_be(self):
         for flags, words in ((("--figure", "table6"), ("--figure table6", "expected one of 1, 3")),
                              (sets("train.accumulate=3"), ("train.accumulate",)),
-                             (sets("model.placement=pre"), ("model.placement", "figures say which"))):
+                             (sets("model.placement=pre"), ("model.placement", "figures say which")),
+                             (sets("model.causal=false"), ("model.causal = false", "expected true")),
+                             (("--figure", 19, *sets("model.norm=layer")), ('model.norm = "layer"', "--figure 19")),
+                             (("--figure", 20, *sets("model.embedding_norm=true")), ("model.embedding_norm = true",)),
+                             (("--figure", 8, *sets('train.frozen=["norm_b"]')), ('train.frozen = ["norm_b"]',)),
+                             (("--figure", 35, *sets("train.optimizer=adamw")), ('train.optimizer = "adamw"',)),
+                             (("--figure", "warmup", *sets("train.warmup=0")), ("train.warmup = 0",)),
+                             (("--figure", "warmup", *sets("train.steps=10")), ("train.warmup = 0", "train.steps = 10",
+                                                                                "post, no warm-up, rate x 1"))):
             done = run("reproduce", *TINY, "--quick", *flags)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             for word in words:
                 self.assertIn(word, done.stderr)
+
+    def test_one_seed_is_said_to_test_nothing_before_anything_is_trained(self):
+        flags = (*TINY, "--figure", "1", *sets("train.steps=1"))
+        words = "run.seeds = 1: figures only; no claim can be tested with fewer than 2 seeds"
+        told = run("reproduce", *flags, "--seeds", 1).stderr.splitlines()
+        self.assertIn(words, told)
+        self.assertLess(told.index(words), next(i for i, line in enumerate(told) if "post" in line))
+        self.assertNotIn(words, run("reproduce", *flags, "--seeds", 2).stderr)
+        self.assertEqual(run("reproduce", *flags, "--seeds", 1, "--quiet").stderr, "")
 
     def test_a_preset_keeps_its_layers(self):
         done = run("reproduce", "--quick", "--set", "model.preset=3.2B")

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, contents, run, run_json
+from periscope_process import BINARY, contents, run, run_json, start_program
 from safetensors_file import read_safetensors
 from small_training import BATCH, LAYERS, ONE, SMALL, STEPS, TOKENS, VOCAB, WIDTH, TrainTest, sets
 
@@ -224,7 +224,7 @@ class Dumps(TrainTest):
     def test_one_writer_of_models_at_a_time(self):
         models = self.folder / "models"
         flags = (*ONE, *sets("train.steps=100000000"), "--quiet", "--export", models)
-        with subprocess.Popen([str(BINARY), *self.command(*flags)], stderr=subprocess.DEVNULL) as first:
+        with start_program(*self.command(*flags), stderr=subprocess.DEVNULL) as first:
             deadline = time.monotonic() + 60
             while not models.exists():
                 self.assertLess(time.monotonic(), deadline)
@@ -316,9 +316,12 @@ class Corpora(TrainTest):
                                ("train.optimizer=adam", ["adam", "nearest is \"adamw\""]),
                                ("train.schedule=linear", ["linear", "cosine, constant"]),
                                ("train.corpus=3", ["train.corpus = 3", "a string"]),
+                               ("model.causal=false", ["model.causal = false", "expected true", "next token"]),
                                ("input.kind=gaussian", ["input.kind", "tokens"])):
             with self.subTest(setting=setting):
                 self.refused(2, words, "--set", setting)
+        self.config.write_text(SMALL.replace("[model]", "[model]\ncausal = false"))
+        self.refused(2, ["model.causal = false"])
         self.config.write_text(SMALL + "lerning_rate = 1.0\n")
         self.refused(2, [f"{self.config}:{len(SMALL.splitlines()) + 1}: unknown key train.lerning_rate"])
 

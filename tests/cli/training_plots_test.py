@@ -137,7 +137,7 @@ class TrainingPlots(FolderTest):
         panel = dict(growth_identity.draw(result))["growth-parts"].axes[0]
         drawn = [line.get_xdata() for line in panel.get_lines()]
         for g in groups.rows(result):
-            for name in ("growth_from_scales", "growth_from_alignment"):
+            for name in ("growth_from_scales", "growth_from_sizes_inside", "growth_from_alignment"):
                 self.assertTrue(any(np.shape(x) == result[name][g].shape and np.allclose(x, result[name][g], equal_nan=True)
                                     for x in drawn), (name, g))
 

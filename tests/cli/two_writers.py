@@ -12,7 +12,7 @@ import unittest
 ROUNDS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 40
 SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 1
 
-from periscope_process import BINARY, FolderTest, contents
+from periscope_process import BINARY, FolderTest, contents, start_program
 
 STACK = ("--set", "model.width=128", "--set", "model.heads=4", "--set", "model.layers=8", "--set", "input.tokens=16",
          "--set", "model.placement=pre", "--quiet", "--threads", "1")
@@ -38,8 +38,8 @@ class TwoWriters(FolderTest):
         return models, done.returncode, time.monotonic() - start
 
     def start(self, command, out, seed):
-        return subprocess.Popen([BINARY, *command, out, "--seed", str(seed), "--force"], stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)
+        return start_program(*command, out, "--seed", seed, "--force", stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
 
     def rounds(self, name):
         draw = random.Random(f"{SEED} {name}")

@@ -63,5 +63,38 @@ TEST_CASE("a NaN in the stream counts as infinite") {
   CHECK(std::isfinite(largest[0]));
 }
 
+TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for the sublayer that it leaves") {
+  for (const char* placement : {"post", "peri", "residual-dual"}) {
+    INFO(std::string(placement));
+    const ModelReading plain = reading_of(placed(tiny_stack(), placement), 1.0);
+    const std::size_t sublayers = plain.growth.size();
+    const std::vector<double> before = largest_by_sublayer(plain);
+    std::size_t planted = 0;
+    for (const SignalPeaks& peaks : signal_peaks(plain)) {
+      INFO(peaks.name());
+      const bool by_depth = peaks.signal == Signal::x_out || peaks.signal == Signal::r_out;
+      REQUIRE(peaks.values.size() == sublayers + (by_depth ? 1 : 0));
+      for (std::size_t i = 0; i < peaks.values.size(); ++i) {
+        if (std::isnan(peaks.values[i])) continue;  // an MLP has no queries
+        ModelReading reading = plain;
+        const auto inside = reading.inside_maxima.find(peaks.signal);
+        (inside != reading.inside_maxima.end()
+             ? inside->second
+             : reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value)[i] = 1e9;
+        ++planted;
+        // Depth d is what sublayer d − 1 leaves; depth 0 enters the first.
+        const std::size_t owner = by_depth && i > 0 ? i - 1 : i;
+        const std::vector<double> largest = largest_by_sublayer(reading);
+        for (std::size_t l = 0; l < sublayers; ++l) CHECK(largest[l] == (l == owner ? 1e9 : before[l]));
+        const Margin margin = smallest_margin(signal_peaks(reading), 1e10);
+        CHECK(margin.value == 10.0);
+        CHECK(margin.signal == peaks.name());
+        CHECK(margin.index == static_cast<int>(i));
+      }
+    }
+    CHECK(planted > 8 * sublayers);
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

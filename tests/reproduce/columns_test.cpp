@@ -1,13 +1,35 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "experiments/common/weight_scales_of.h"
 #include "experiments/reproduce/reproduce.h"
+#include "sim/backends.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
+#include "theory/predict_batch.h"
 
 namespace periscope::testing {
 namespace {
+
+/// One layer and two steps, of figure 1.
+reproduce::ReproduceConfig tiny_config(int seeds) {
+  reproduce::ReproduceConfig config;
+  static_cast<train::TrainConfig&>(config) = train::load({}, "");
+  ModelSpec& model = config.base.model;
+  model.layers = model.heads = model.kv_heads = 1;
+  model.width = model.head_dim = model.mlp_width = 8;
+  model.vocab = 32;
+  config.base.input.kind = InputKind::tokens;
+  config.base.input.tokens = 24;  // labels enter by how often they repeat
+  config.train.steps = 2;
+  config.train.batch = 1;
+  config.train.record_sequences = 2;
+  config.run.seeds = seeds;
+  config.figures = {"1"};
+  return config;
+}
 
 TEST_CASE("columns: geometric means have the standard error of the mean logarithm; the last of the top magnitudes") {
   reproduce::ReproduceConfig config;
@@ -24,6 +46,14 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
       record["angular_distance"] = std::vector<double>(7UL * 7UL, 0.0);
       record["validation_loss"] = {3.0};
       record["scaled_second_moment_stderr"] = std::vector<double>(7, 0.0);
+      record["profiled_second_moment_stderr"] = std::vector<double>(7, 0.0);
+      // At the top: 7 at the end, 3 before training.
+      record.at("second_moment.x_out").back() = step == 0 ? 3.0 : 7.0;
+      record.at("scaled_second_moment").back() = 4.0;
+      record.at("profiled_second_moment").back() = 5.0;
+      record.at("profiled_deviation").back() = 0.25;
+      record.at("signs_log_moment").back() = std::log(6.0);
+      record.at("signs_deviation").back() = 0.125;
     }
     return run;
   }));
@@ -33,22 +63,18 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(group["variance"]["stderr"].front().front() == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
   CHECK(group["seeds"][0]["top_first"].front() == 9.0);
   CHECK(group["seeds"][0]["top_last"].front() == 6.0);
+  // The three parts of growth add up to it, and each null has its own error.
+  const auto& scaled = group["seeds"][0]["scaled"];
+  CHECK(scaled["growth_from_scales"] == doctest::Approx(std::log(4.0 / 3.0)));
+  CHECK(scaled["growth_from_sizes_inside"] == doctest::Approx(std::log(5.0 / 4.0)));
+  CHECK(scaled["growth_from_alignment"] == doctest::Approx(std::log(7.0 / 5.0)));
+  CHECK(scaled["growth_alignment_error"] == 0.25);
+  CHECK(scaled["growth_beyond_signs"] == doctest::Approx(std::log(7.0 / 6.0)));
+  CHECK(scaled["growth_beyond_signs_error"] == 0.125);
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {
-  reproduce::ReproduceConfig config;
-  static_cast<train::TrainConfig&>(config) = train::load({}, "");
-  ModelSpec& model = config.base.model;
-  model.layers = model.heads = model.kv_heads = 1;
-  model.width = model.head_dim = model.mlp_width = 8;
-  model.vocab = 32;
-  config.base.input.kind = InputKind::tokens;
-  config.base.input.tokens = 24;  // labels enter by how often they repeat
-  config.train.steps = 2;
-  config.train.batch = 1;
-  config.train.record_sequences = 2;
-  config.run.seeds = 1;
-  config.figures = {"1"};
+  const reproduce::ReproduceConfig config = tiny_config(1);
   const Corpus corpus(config.train.corpus, config.train.validation, config.base.input.tokens + 1,
                       config.base.model.vocab);
   Progress silent;
@@ -57,18 +83,52 @@ TEST_CASE("theory before training has the tokens and the labels of every recorde
   REQUIRE(pre != result.groups.end());
   const Windows windows = held_out(corpus, config.base.input.tokens + 1, 2);
   REQUIRE(windows.count() == 2);
-  const theory::PredictionOptions options{.tolerance = 0.01,
-                                          .gradient_tolerance = 0.05,
-                                          .most_samples = 1 << 12,
-                                          .seed = config.run.seed,
-                                          .labels = {windows.labels(0, 1), windows.labels(1, 1)}};
+  const theory::PredictionOptions options{
+      .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = config.run.seed};
   const theory::Prediction expected =
-      theory::predict(pre->group.spec, {windows.inputs(0, 1), windows.inputs(1, 1)}, options);
+      theory::predict_batch(pre->group.spec, {windows.inputs(0, 1), windows.inputs(1, 1)},
+                            {windows.labels(0, 1), windows.labels(1, 1)}, options);
   const Curve* found = result.initial.at("pre").profile.find(Statistic::grad_sq, Weight::q);
   const Curve* wanted = expected.profile.find(Statistic::grad_sq, Weight::q);
   REQUIRE(found != nullptr);
   REQUIRE(wanted != nullptr);
   check_same_bits("q", found->value, wanted->value);
+}
+
+TEST_CASE(
+    "every group has its own runs, in the order of the seeds, and what random weights of their scales would have") {
+  const reproduce::ReproduceConfig config = tiny_config(2);
+  const Corpus corpus(config.train.corpus, config.train.validation, config.base.input.tokens + 1,
+                      config.base.model.vocab);
+  Progress silent;
+  const reproduce::ReproduceResult result = reproduce::run(config, corpus, {.folder = {}, .identity = {}}, silent);
+  REQUIRE(result.groups.size() == 5);
+  CHECK(result.initial.size() == 5);
+  CHECK(result.loss_floor == corpus.loss_floor(config.base.input.tokens));
+  for (const reproduce::GroupRuns& runs : result.groups) {
+    REQUIRE(runs.cells.size() == 2);
+    for (std::size_t s = 0; s < 2; ++s) {
+      INFO(runs.group.name, " ", s);
+      const train::TrainCell& cell = runs.cells[s].cell;
+      CHECK(cell.seed == config.run.seed + s);
+      CHECK(cell.spec.model.placement.name == runs.group.name);
+    }
+  }
+  const Windows windows = held_out(corpus, config.base.input.tokens + 1, config.train.record_sequences);
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  const train::TrainedCell& kept = result.groups[2].cells[1];
+  const train::TrainedCell again = train::run_cell(*ops, kept.cell, corpus, nullptr, {});
+  StackSpec spec = kept.cell.spec;
+  spec.scales = std::make_shared<const WeightScales>(
+      scales_of(*ops, spec.model, ResidentWeights(spec, again.parameters), windows.inputs(0, windows.count())));
+  const theory::Prediction expected =
+      theory::predict(spec, {windows.inputs(0, 1), windows.inputs(1, 1)},
+                      {.tolerance = 0.02, .most_samples = 1 << 11, .seed = kept.cell.seed});
+  const Curve* wanted = expected.profile.find(Statistic::second_moment, Signal::x_out);
+  const train::RecordedValues& last = kept.history.records.rbegin()->second;
+  check_same_bits("scaled", last.at("scaled_second_moment"), wanted->value);
+  check_same_bits("scaled", last.at("scaled_second_moment_stderr"), wanted->standard_error);
+  CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));
 }
 
 }  // namespace

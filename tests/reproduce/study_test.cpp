@@ -1,7 +1,9 @@
 #include "experiments/reproduce/study.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
@@ -64,6 +66,129 @@ TEST_CASE("groups differ from the shared setting by what they are named after") 
   CHECK(find("pre, Xavier").spec.init.scheme == InitScheme::xavier);
   const Group half = find("pre, half the length, rate x 1");
   CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
+}
+
+using Change = void (*)(train::TrainConfig&);
+
+/// Keys with a change of the shared setting.
+const std::vector<std::pair<std::string, Change>>& changes() {
+  static const std::vector<std::pair<std::string, Change>> all{
+      {"model.norm", [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }},
+      {"model.embedding_norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; }},
+      {"model.qk_norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::full; }},
+      {"model.gamma", [](train::TrainConfig& c) { c.base.model.gamma = 0.7; }},
+      {"init.scheme", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::he; }},
+      {"init.std", [](train::TrainConfig& c) { c.base.init.std = 0.5; }},
+      {"input.tokens", [](train::TrainConfig& c) { c.base.input.tokens = 40; }},
+      {"train.batch", [](train::TrainConfig& c) { c.train.batch = 6; }},
+      {"train.optimizer", [](train::TrainConfig& c) { c.train.optimizer = OptimizerKind::sgd; }},
+      {"train.lr", [](train::TrainConfig& c) { c.train.lr = 0.7; }},
+      {"train.warmup", [](train::TrainConfig& c) { c.train.warmup = 0.2; }},
+      {"train.weight_decay", [](train::TrainConfig& c) { c.train.weight_decay = 0.7; }},
+      {"train.momentum", [](train::TrainConfig& c) { c.train.momentum = 0.7; }},
+      {"train.clip", [](train::TrainConfig& c) { c.train.clip = 0.7; }},
+      {"train.frozen", [](train::TrainConfig& c) { c.train.frozen = {"q"}; }}};
+  return all;
+}
+
+nlohmann::ordered_json value_of(const Group& group, const std::string& key) {
+  nlohmann::ordered_json json = resolved_json(group.spec);
+  json["train"] = section_json(train_section, group.train);
+  const std::size_t dot = key.find('.');
+  return json.at(key.substr(0, dot)).at(key.substr(dot + 1));
+}
+
+TEST_CASE("a study tells every key whose shared value its groups do not follow") {
+  std::set<std::string_view> studies;
+  for (const auto& exhibit : reproduce::exhibits()) studies.insert(exhibit.studies.begin(), exhibit.studies.end());
+  CHECK(studies.size() == 12);
+  for (const std::string_view study : studies) {
+    const reproduce::Exhibit exhibit{.name = "one", .title = "one study", .studies = {study}, .quick = false};
+    const std::vector<std::string_view> told = reproduce::keys_set_by(study);
+    for (const auto& [key, change] : changes()) {
+      INFO(study, " ", key);
+      const train::TrainConfig shared = proxy(false);
+      train::TrainConfig changed = shared;
+      change(changed);
+      const std::vector<Group> groups = groups_of({&exhibit}, shared, false);
+      const std::vector<Group> others = groups_of({&exhibit}, changed, false);
+      bool follows = true;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        follows = follows && value_of(groups[g], key) != value_of(others[g], key);
+      }
+      CHECK(follows == (std::ranges::find(told, key) == told.end()));
+    }
+  }
+}
+
+TEST_CASE("a key that a chosen study sets itself is refused by its name, with what was given") {
+  const auto refusal = [](const std::string& figure, const std::string& key, Change change) {
+    train::TrainConfig config = proxy(false);
+    change(config);
+    config.given.insert(key);
+    try {
+      reproduce::refuse_settings_of_studies(chosen({figure}, false), config);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto find = [](const std::string& key) {
+    return std::ranges::find(changes(), key, &std::pair<std::string, Change>::first)->second;
+  };
+  CHECK(refusal("19", "model.norm", find("model.norm")) ==
+        "model.norm = \"layer\" is given: expected none with --figure 19, whose study layer-norm sets it itself; other "
+        "figures may have it");
+  for (const auto& [figure, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
+                                    {"8", "train.frozen"},
+                                    {"10", "train.weight_decay"},
+                                    {"10", "init.scheme"},
+                                    {"10", "init.std"},
+                                    {"32", "model.qk_norm"},
+                                    {"35", "train.optimizer"},
+                                    {"35", "train.lr"},
+                                    {"warmup", "train.warmup"}}) {
+    INFO(figure, " ", key);
+    CHECK(refusal(figure, key, find(key)).starts_with(key));
+    CHECK(refusal("1", key, find(key)).empty());
+  }
+  CHECK(refusal("3", "train.lr", find("train.lr")).empty());  // its rates are multiples of the given one
+}
+
+TEST_CASE("two groups that would be the same runs are refused, however that came") {
+  const auto refusal = [](const std::vector<std::string>& figures, Change change) {
+    train::TrainConfig config = proxy(false);
+    change(config);
+    try {
+      reproduce::refuse_equal_groups(groups_of(chosen(figures, false), config, false));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal({}, [](train::TrainConfig&) {}).empty());
+  CHECK(refusal({"19"}, [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
+        "model.norm = \"layer\": the groups \"peri\" and \"peri, LayerNorm\" would be the same runs; expected settings "
+        "in which they differ, or other figures");
+  const auto refused = [&](const std::vector<std::string>& figures, const std::string& first, const std::string& second,
+                           Change change) {
+    const std::string words = refusal(figures, change);
+    CAPTURE(words);
+    CHECK(words.find("\"" + first + "\" and \"" + second + "\"") != std::string::npos);
+  };
+  refused({"20"}, "pre", "pre, embedding norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; });
+  refused({"8"}, "peri", "peri, output gains frozen", [](train::TrainConfig& c) { c.train.frozen = {"norm_b"}; });
+  refused({"10"}, "pre", "pre, weight decay 0.33", [](train::TrainConfig& c) { c.train.weight_decay = 0.33; });
+  refused({"10"}, "pre", "pre, variance 1/d", [](train::TrainConfig& c) { c.base.init.std = std::sqrt(1.0 / 96.0); });
+  refused({"10"}, "pre", "pre, Xavier", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::xavier; });
+  refused({"32"}, "peri", "peri, QK-norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::head; });
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.warmup = 0.0; });
+  refused({"3"}, "post", "post, rate x 0.1", [](train::TrainConfig& c) { c.train.lr = 0.0; });
+  refused({"3", "16"}, "pre, rate x 0.1", "pre, warm-up x 3, rate x 0.1",
+          [](train::TrainConfig& c) { c.train.warmup = 1.0; });
+  // A tenth of twelve steps is one, and so is no warm-up at all.
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.steps = 12; });
+  CHECK(refusal({"warmup"}, [](train::TrainConfig& c) { c.train.steps = 20; }).empty());
 }
 
 TEST_CASE("a figure that there is not is named, with the nearest") {

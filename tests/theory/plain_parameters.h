@@ -8,7 +8,7 @@
 namespace periscope::theory {
 
 /// Parameters that a test writes down. A norm that is not there has gain 1 of the right width.
-struct PlainParameters final : Parameters {
+struct PlainParameters : Parameters {
   std::map<std::pair<int, Weight>, RowMatrix> matrices;
   std::map<std::pair<int, Weight>, Eigen::VectorXd> biases;
   std::map<std::pair<int, Weight>, NormParameters> norms;

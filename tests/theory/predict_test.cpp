@@ -233,6 +233,23 @@ TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, 
   }
 }
 
+TEST_CASE("the degrees of freedom of the errors: chains of one input spread about that input's mean") {
+  // Sixteen chains of sixteen patterns in all, whatever they spread by: the error that is wanted is large.
+  const PredictionOptions loose{.tolerance = 1.0};
+  StackSpec spec = softmax_stack("pre");
+  const Prediction gaussian = predict(spec, {}, loose);
+  CHECK(gaussian.samples == 256);
+  CHECK(gaussian.replicates == 16);
+  spec.input.kind = InputKind::tokens;
+  const std::vector<int> ids{0, 1, 2, 3, 4};
+  for (const std::size_t inputs : {1U, 2U, 4U, 8U}) {
+    CAPTURE(inputs);
+    const Prediction p = predict(spec, std::vector<std::vector<int>>(inputs, ids), loose);
+    CHECK(p.samples == 256);
+    CHECK(p.replicates == 16 - static_cast<int>(inputs) + 1);  // each input's mean takes one
+  }
+}
+
 TEST_CASE("without softmax a prediction is exact, and says so") {
   const Prediction p = predict(xiong_stack("pre"), {}, {});
   CHECK(p.refusal.empty());

@@ -121,5 +121,47 @@ TEST_CASE("a run that is no longer finite ends there, with a record of no step b
   CHECK(history.records.rbegin()->first <= static_cast<int>(history.loss.size()));
 }
 
+/// What a run's records got at its end, by step, and how often it was asked for.
+struct AtEnd {
+  int asked = 0;
+  TrainedCell trained;
+
+  explicit AtEnd(const TrainCell& cell)
+      : trained(train::run_cell(truth(), cell, synthetic_language(), nullptr,
+                                {.stop_requested = {},
+                                 .on_step = {},
+                                 .on_kept = {},
+                                 .on_state = {},
+                                 .at_end = [this](const ResidentWeights& weights, train::RecordedValues& values) {
+                                   ++asked;
+                                   values["at_end"] = {static_cast<double>(weights.parameters().size())};
+                                 }})) {}
+  [[nodiscard]] std::vector<int> steps() const {
+    std::vector<int> found;
+    for (const auto& [step, values] : trained.history.records) {
+      if (values.contains("at_end")) found.push_back(step);
+    }
+    return found;
+  }
+};
+
+TEST_CASE("what is to be known of the trained weights goes into the last record of a run that came to its end") {
+  const AtEnd whole(small_cell(DType::f64));
+  CHECK(whole.asked == 1);
+  CHECK(whole.steps() == std::vector{12});
+  // Its last step is the one that is no longer finite, and is recorded: there is nothing to be known of such weights.
+  TrainCell cell = small_cell(DType::f64);
+  cell.spec = trained_stack("none");
+  cell.train.lr = 1e200;
+  cell.train.clip = 0.0;
+  cell.train.warmup = 0.0;
+  cell.train.steps = static_cast<int>(AtEnd(cell).trained.history.loss.size());
+  const AtEnd diverged(cell);
+  CHECK_FALSE(diverged.trained.history.is_finite());
+  CHECK(diverged.trained.history.records.rbegin()->first == cell.train.steps);
+  CHECK(diverged.asked == 0);
+  CHECK(diverged.steps().empty());
+}
+
 }  // namespace
 }  // namespace periscope::testing

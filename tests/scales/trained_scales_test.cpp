@@ -5,138 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/common/stacks.h"
 #include "experiments/common/token_ids.h"
-#include "sim/backends.h"
 #include "sim/model/parameters.h"
-#include "sim/random/normal.h"
-#include "sim/spec/weight_scales.h"
+#include "tests/scales/scaled_stack.h"
 #include "tests/support/doctest.h"
-#include "tests/support/recorded_stack.h"
-#include "theory/predict.h"
 
 /// Random weights with a standard deviation for every matrix and a gain for every channel: theory against simulation.
 namespace periscope::testing {
 namespace {
-
-/// Standard normal numbers of a place.
-std::vector<double> normals(std::uint64_t place, std::size_t count) {
-  std::vector<double> z(count);
-  fill_normal<double>({place, 0, Stream::attack_start}, 0, 1.0, z);
-  return z;
-}
-
-/// Lognormal scales, 0.3 wide. Gains have a part of their channel in common, as trained ones may: it makes what a norm
-/// A reads more than the product of means. Gains of norms C multiply over the depth, so they are a fifth as wide: with
-/// wide ones a few channels are nearly all of the stream, and no width is large.
-WeightScales uneven_scales(const StackSpec& spec) {
-  WeightScales scales;
-  std::uint64_t place = 0;
-  for (int l = -1; l <= spec.model.sublayers(); ++l) {
-    for (const Weight w : weights_in(spec.model, l)) {
-      if (is_norm(w)) continue;
-      const double init = is_table(w) ? 1.0 : std::sqrt(1.0 / shape_of(spec.model, w).fan_in);
-      scales.stddev[matrix_id(l / 2, w)] = init * std::exp(0.3 * normals(++place, 1)[0]);
-    }
-  }
-  for (const ParameterId& id : gains_of(spec.model)) {
-    const auto n = static_cast<std::size_t>(norm_width(spec.model, id.weight));
-    const std::vector<double> common = normals(n, n);
-    std::vector<double> gain = normals(1000 + ++place, n);
-    const double wide = id.weight == Weight::norm_c ? 0.2 : 1.0;
-    for (std::size_t k = 0; k < n; ++k) {
-      gain[k] = std::exp(wide * (0.2 * gain[k] + 0.3 * common[k])) * (k % 3 == 0 ? -1.0 : 1.0);
-    }
-    scales.gains[id] = gain;
-  }
-  return scales;
-}
-
-StackSpec stack(std::string_view placement) {
-  StackSpec spec = placed(tiny_stack(), placement);
-  ModelSpec& m = spec.model;
-  m.layers = 4;
-  m.width = 512;
-  m.heads = 16;
-  m.kv_heads = 8;
-  m.head_dim = 32;
-  m.mlp_width = 512;
-  m.vocab = 40;
-  spec.input.kind = InputKind::tokens;
-  spec.input.tokens = 8;
-  return spec;
-}
-
-StackSpec with(StackSpec spec, WeightScales scales) {
-  spec.scales = std::make_shared<const WeightScales>(std::move(scales));
-  validate(spec);
-  return spec;
-}
-
-constexpr int seeds = 64;
-
-struct Measured {
-  StackSpec spec;
-  Profile profile;
-};
-
-Measured measure(const StackSpec& spec, WeightsChoice weights = WeightsChoice::dense) {
-  RunOptions run;
-  run.dtype = DType::f64;
-  run.weights = weights;
-  Progress progress;
-  const auto backend = make_backend("cpu");
-  return {spec, measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile()};
-}
-
-/// The second moments behind norm B, which no verdict looks at, because in a stack without gains they are certain.
-void add_branches(std::vector<Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
-  const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
-  const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
-  for (std::size_t i = 0; i < m.value.size(); ++i) {
-    cells.push_back({.signal = Signal::B_out,
-                     .index = static_cast<int>(i),
-                     .measured = m.value[i],
-                     .measured_error = m.standard_error[i],
-                     .predicted = p.value[i],
-                     .predicted_error = p.standard_error[i],
-                     .allowance = AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
-                     .scale = p.value[i],
-                     .seeds = seeds,
-                     .replicates = prediction.replicates});
-  }
-}
-
-/// T19's verdict at a familywise error of 1 % over all cells: second moments and variances of stream, module and branch
-/// at every depth, and token cosines.
-Agreement agreement_of(const Measured& measured, const StackSpec& told) {
-  const theory::Prediction prediction =
-      theory::predict(told, distinct_token_ids(told, RunOptions{}.seed, seeds), {.tolerance = 0.005});
-  REQUIRE(prediction.refusal == "");
-  const AgreementOptions options;
-  Agreement agreement;
-  agreement.cells = compared_cells({.spec = told,
-                                    .measured = measured.profile,
-                                    .seeds = seeds,
-                                    .diverged_seeds = 0,
-                                    .dtype = DType::f64,
-                                    .prediction = prediction},
-                                   options);
-  add_branches(agreement.cells, measured, prediction);
-  judge_cells(agreement, sidak_level(options.familywise_error, agreement.cells.size()), options);
-  return agreement;
-}
-
-void check_agrees(const Measured& measured) {
-  CAPTURE(measured.spec.model.placement.name);
-  const Agreement agreement = agreement_of(measured, measured.spec);
-  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
-  INFO(worst.name(), ": ", worst.measured, " +- ", worst.measured_error, " against ", worst.predicted, " +- ",
-       worst.predicted_error, ", excess ", worst.excess(), " of ", agreement.critical, "; worst power ",
-       agreement.power.worst);
-  CHECK(agreement.verdict != Verdict::disagrees);
-}
 
 /// The scales with every norm's gains at their root mean square: what they have in common with channels is lost.
 WeightScales without_channels(WeightScales scales) {
@@ -149,7 +25,7 @@ WeightScales without_channels(WeightScales scales) {
 
 TEST_CASE("scales of single matrices and gains of single channels: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri", "post", "b-only", "a+c", "mix", "residual-dual"}) {
-    const StackSpec spec = stack(placement);
+    const StackSpec spec = scaled_stack(placement);
     const Measured measured = measure(with(spec, uneven_scales(spec)));
     check_agrees(measured);
     // A theory that is told of the gains' sizes only is refused wherever a norm reads what another norm's gains made.
@@ -160,7 +36,7 @@ TEST_CASE("scales of single matrices and gains of single channels: theory agrees
 }
 
 TEST_CASE("one matrix's scale, one layer's gains: theory that is told of others disagrees") {
-  const StackSpec spec = stack("peri");
+  const StackSpec spec = scaled_stack("peri");
   const WeightScales scales = uneven_scales(spec);
   const Measured measured = measure(with(spec, scales));
   WeightScales wrong = scales;
@@ -175,7 +51,7 @@ TEST_CASE("one matrix's scale, one layer's gains: theory that is told of others 
 
 TEST_CASE("QK-norm with gains, of a head or of each head its own") {
   for (const QkNorm kind : {QkNorm::head, QkNorm::full}) {
-    StackSpec spec = stack("b-only");
+    StackSpec spec = scaled_stack("b-only");
     spec.model.qk_norm = kind;
     WeightScales scales = uneven_scales(spec);
     // Strong ones, of some features, and of some heads more than of others.
@@ -209,7 +85,7 @@ WeightScales biased_scales(const StackSpec& spec) {
 
 TEST_CASE("biases of matrices and norms, each of its own size: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri", "post"}) {
-    StackSpec spec = stack(placement);
+    StackSpec spec = scaled_stack(placement);
     spec.model.norm = NormKind::layer;
     spec.model.mlp = MlpKind::gelu;
     spec.model.rope = false;
@@ -233,7 +109,7 @@ TEST_CASE("biases of matrices and norms, each of its own size: theory agrees wit
 
 TEST_CASE("matrix-free weights have these scales too") {
   for (const char* placement : {"peri", "post"}) {
-    StackSpec spec = stack(placement);
+    StackSpec spec = scaled_stack(placement);
     spec.model.width = 2048;
     spec.model.heads = spec.model.kv_heads = 64;
     spec.model.mlp_width = 4096;
@@ -243,7 +119,7 @@ TEST_CASE("matrix-free weights have these scales too") {
 
 TEST_CASE("scales made of the initialisation's own values give its prediction to the last bit") {
   for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
-    StackSpec spec = stack(placement);
+    StackSpec spec = scaled_stack(placement);
     spec.input.second_moment = 0.25;
     WeightScales same;
     for (int l = -1; l <= spec.model.sublayers(); ++l) {
@@ -266,7 +142,7 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
 }
 
 TEST_CASE("gradients are not predicted with scales, and the prediction says why") {
-  const StackSpec spec = with(stack("peri"), uneven_scales(stack("peri")));
+  const StackSpec spec = with(scaled_stack("peri"), uneven_scales(scaled_stack("peri")));
   const theory::Prediction p =
       theory::predict(spec, distinct_token_ids(spec, 0, 1), {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
   CHECK(p.gradient_refusal.find("loss") != std::string::npos);

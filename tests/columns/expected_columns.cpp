@@ -1,0 +1,179 @@
+#include "tests/columns/expected_columns.h"
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/doctest.h"
+
+namespace periscope::testing {
+namespace {
+
+using Json = Columns::Json;
+
+/// A column's number and the test's own are a few sums and products of doubles; what the test works out by another
+/// order of operations, as a quantile of Student's t, is within 1e-10.
+constexpr double tolerance = 1e-10;
+
+bool same(double found, double expected) {
+  if (std::isnan(found) || std::isnan(expected)) return std::isnan(found) == std::isnan(expected);
+  return found == expected || std::abs(found - expected) <= tolerance * std::abs(expected);
+}
+
+double number_of(const Json& value) {
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return value.is_boolean() ? (value.get<bool>() ? 1.0 : 0.0) : value.get<double>();
+}
+
+bool same(const Json& found, const Json& expected) {
+  const auto is_number = [](const Json& value) { return value.is_number() || value.is_null(); };
+  if (is_number(found) && is_number(expected)) return same(number_of(found), number_of(expected));
+  return found == expected;
+}
+
+/// Every leaf below a node, with its place.
+void add_leaves(const std::string& at, const Json& node, std::vector<std::pair<std::string, Json>>& all) {
+  if (!node.is_structured()) {
+    all.emplace_back(at, node);
+    return;
+  }
+  for (const auto& [key, value] : node.items()) add_leaves(at + "/" + key, value, all);
+}
+
+void add_matches(const std::string& at, const Json& node, const std::vector<std::string>& keys, std::size_t next,
+                 std::vector<std::pair<std::string, Json>>& all) {
+  if (next == keys.size()) return add_leaves(at, node, all);
+  for (const auto& [key, value] : node.items()) {
+    if (keys[next] == "*" || keys[next] == key) add_matches(at + "/" + key, value, keys, next + 1, all);
+  }
+}
+
+/// Differences name the first place, of how many.
+template <class T, class Same>
+void check_same(const std::string& what, const std::vector<T>& found, const std::vector<T>& expected,
+                const Same& equal) {
+  if (found.size() != expected.size()) {
+    FAIL_CHECK("column " << what << ": " << found.size() << " values, expected " << expected.size());
+    return;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK_MESSAGE(equal(found[i], expected[i]),
+                  "column " << what << "[" << i << "]: found " << found[i] << ", expected " << expected[i]);
+  }
+}
+
+}  // namespace
+
+double Irregular::next() {
+  at_ += 0.61803398874989485;
+  at_ -= std::floor(at_);
+  return 1.0 + at_;
+}
+
+std::vector<double> Irregular::next(std::size_t count) {
+  std::vector<double> values(count);
+  for (double& v : values) v = next();
+  return values;
+}
+
+ExpectedColumns::ExpectedColumns(const Columns& columns) : json_(columns.json()), data_(columns.dataset()) {
+  json_.erase("provenance");
+}
+
+std::vector<Json> ExpectedColumns::leaves(const std::string& path) {
+  std::vector<std::pair<std::string, Json>> all;
+  add_matches("", json_, words_of(path, '/'), 0, all);
+  std::vector<Json> values;
+  for (const auto& [at, value] : all) {
+    seen_leaves_.insert(at);
+    values.push_back(value);
+  }
+  return values;
+}
+
+void ExpectedColumns::numbers(std::string_view name, const std::vector<double>& values, const std::string& json) {
+  const std::string column(name);
+  seen_columns_.insert(column);
+  std::vector<double> found;
+  if (const NetcdfVariable* variable = data_.find(column)) {
+    const auto* as_numbers = std::get_if<std::vector<double>>(&variable->values);
+    REQUIRE_MESSAGE(as_numbers != nullptr, "column " << column << " holds words");
+    found = *as_numbers;
+  } else if (data_.attributes.contains(column)) {
+    found = {number_of(data_.attributes[column])};
+  }
+  const auto equal = [](double a, double b) { return same(a, b); };
+  check_same<double>(column, found, values, equal);
+  if (json.empty()) return;
+  std::vector<double> in_json;
+  for (const Json& leaf : leaves(json)) {
+    if (const double value = number_of(leaf); std::isfinite(value)) in_json.push_back(value);
+  }
+  std::vector<double> there;
+  std::ranges::copy_if(values, std::back_inserter(there), [](double v) { return std::isfinite(v); });
+  check_same<double>(column + " in JSON, " + json, in_json, there, equal);
+}
+
+void ExpectedColumns::words(std::string_view name, const std::vector<std::string>& values, const std::string& json) {
+  const std::string column(name);
+  seen_columns_.insert(column);
+  std::vector<std::string> found;
+  if (const NetcdfVariable* variable = data_.find(column)) {
+    const auto* as_words = std::get_if<std::vector<std::string>>(&variable->values);
+    REQUIRE_MESSAGE(as_words != nullptr, "column " << column << " holds numbers");
+    found = *as_words;
+  } else if (data_.attributes.contains(column)) {
+    found = {data_.attributes[column].get<std::string>()};
+  }
+  const auto equal = [](const std::string& a, const std::string& b) { return a == b; };
+  check_same<std::string>(column, found, values, equal);
+  if (json.empty()) return;
+  std::vector<std::string> in_json;
+  for (const Json& leaf : leaves(json)) {
+    if (leaf.is_string() && leaf != "") in_json.push_back(leaf.get<std::string>());
+  }
+  std::vector<std::string> there;
+  std::ranges::copy_if(values, std::back_inserter(there), [](const std::string& v) { return !v.empty(); });
+  check_same<std::string>(column + " in JSON, " + json, in_json, there, equal);
+}
+
+void ExpectedColumns::json(const std::string& path, const std::vector<Json>& expected) {
+  check_same<Json>("in JSON alone, " + path, leaves(path), expected,
+                   [](const Json& a, const Json& b) { return same(a, b); });
+}
+
+std::vector<Json> ExpectedColumns::leaves_of(const Json& node) {
+  std::vector<std::pair<std::string, Json>> all;
+  add_leaves("", node, all);
+  std::vector<Json> values;
+  for (const auto& leaf : all) values.push_back(leaf.second);
+  return values;
+}
+
+void ExpectedColumns::complete() {
+  for (const NetcdfVariable& variable : data_.variables) {
+    CHECK_MESSAGE(seen_columns_.contains(variable.name), "column " << variable.name << " is checked by nothing");
+  }
+  std::vector<std::pair<std::string, Json>> all;
+  add_leaves("", json_, all);
+  for (const auto& [at, value] : all) {
+    CHECK_MESSAGE(seen_leaves_.contains(at), "JSON has " << at << " = " << value.dump() << ", checked by nothing");
+  }
+}
+
+double critical_by_hand(double degrees, double level) {
+  return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
+}
+
+double smallest_rejected_by_hand(double allowance, double error, double degrees, double scale, double level) {
+  const double one_sided = boost::math::quantile(boost::math::students_t(degrees), 0.95);
+  return (2.0 * allowance + (critical_by_hand(degrees, level) + one_sided) * error) / scale;
+}
+
+double degrees_by_hand(double a, double degrees_a, double b, double degrees_b) {
+  const double variance = a * a + b * b;
+  return variance * variance / (a * a * a * a / degrees_a + b * b * b * b / degrees_b);
+}
+
+}  // namespace periscope::testing

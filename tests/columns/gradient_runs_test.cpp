@@ -1,0 +1,472 @@
+#include <cmath>
+#include <limits>
+
+#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/gradients/attenuation.h"
+#include "experiments/gradients/crossover.h"
+#include "experiments/gradients/decompose.h"
+#include "experiments/gradients/depth.h"
+#include "experiments/gradients/identity_path.h"
+#include "experiments/gradients/score_path.h"
+#include "sim/backends.h"
+#include "sim/numerics/allowances.h"
+#include "tests/columns/expected_columns.h"
+#include "tests/support/doctest.h"
+
+/// Small runs of the gradient experiments: what they find, from the readings of every seed and from predictions that
+/// the test asks for itself.
+namespace periscope::testing::gradient_runs {
+namespace {
+
+using namespace gradients;
+using Rows = std::vector<std::vector<double>>;
+
+constexpr int seeds = 5;
+constexpr double finite_width = 0.7;  // agreement.finite_width_gradient
+constexpr double error_rate = 0.02;
+
+GradientConfig tiny(std::initializer_list<const char*> placements, double qk_factor) {
+  GradientConfig config;
+  config.base.model = {.layers = 3, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 12};
+  config.base.init.scheme = InitScheme::lecun;
+  config.base.init.qk_factor = qk_factor;
+  config.base.input.tokens = 3;
+  config.inputs = {InputKind::gaussian};
+  for (const char* name : placements) config.placements.push_back(*find_placement(name));
+  config.run.seeds = seeds;
+  config.run.seed = 11;
+  config.run.dtype = DType::f64;
+  config.run.backward = true;
+  config.theory.gradient_tolerance = 0.3;
+  config.agreement.finite_width_gradient = finite_width;
+  config.agreement.familywise_error = error_rate;
+  return config;
+}
+
+/// The readings of every seed.
+std::vector<Profile> read(const Config& config, const StackSpec& spec) {
+  std::vector<Profile> all;
+  Progress progress;
+  (void)measure_stack(*make_backend("cpu"), spec, config.run, seeds, progress,
+                      [&](const Reading& reading) { all.push_back(reading.profile); });
+  return all;
+}
+
+/// ½ log_grad_sq, a row per seed, of every `step`-th entry.
+template <class Place>
+Rows log_norms(const std::vector<Profile>& profiles, Place place, std::size_t step = 1) {
+  Rows rows;
+  for (const Profile& p : profiles) {
+    const std::vector<double>& log = p.find(Statistic::log_grad_sq, place)->value;
+    auto& row = rows.emplace_back();
+    for (std::size_t i = 0; i < log.size(); i += step) row.push_back(0.5 * log[i]);
+  }
+  return rows;
+}
+
+template <class Place>
+Curve log_norms(const Profile& predicted, Place place, std::size_t step = 1) {
+  const Curve& log = *predicted.find(Statistic::log_grad_sq, place);
+  Curve half;
+  for (std::size_t i = 0; i < log.value.size(); i += step) {
+    half.value.push_back(0.5 * log.value[i]);
+    half.standard_error.push_back(0.5 * log.standard_error[i]);
+  }
+  return half;
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double v : values) sum += v;
+  return sum / static_cast<double>(values.size());
+}
+/// Of one value: squares over n − 1.
+double variance_of(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double v : values) squares += (v - mean_of(values)) * (v - mean_of(values));
+  return squares / (static_cast<double>(values.size()) - 1.0);
+}
+double error_of(const std::vector<double>& values) {
+  return std::sqrt(variance_of(values) / static_cast<double>(values.size()));
+}
+std::vector<double> column(const Rows& rows, std::size_t i) {
+  std::vector<double> values;
+  for (const auto& row : rows) values.push_back(row[i]);
+  return values;
+}
+
+/// T19: what a mean log norm at `depth` may differ by, besides its variance over seeds.
+double width_allowance(const StackSpec& spec, const theory::Prediction& p, std::size_t depth, bool attention = false) {
+  return 0.5 * finite_width * gradient_width_term(spec, p.finite_width, depth, attention) +
+         way_back_allowance(format_of(DType::f64));
+}
+
+/// Σ weights_i y_i of rows and of a prediction; `bias` is what each point may differ by.
+Finding sum_by_hand(const Rows& rows, const Curve& predicted, const std::vector<double>& weights,
+                    const std::vector<double>& bias) {
+  std::vector<double> sums;
+  for (const auto& row : rows) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * row[i];
+    sums.push_back(sum);
+  }
+  Finding f{.measured = {mean_of(sums), error_of(sums)}, .seeds = seeds, .predicted = {}};
+  double drift = 0.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    f.predicted.value += weights[i] * predicted.value[i];
+    f.predicted.error += std::abs(weights[i]) * predicted.standard_error[i];
+    drift += weights[i] * bias[i];
+  }
+  f.allowance = std::abs(drift);
+  return f;
+}
+
+std::vector<double> slope_of(const std::vector<double>& x, std::size_t from = 0) {
+  const std::vector<double> used(x.begin() + static_cast<long>(from), x.end());
+  std::vector<double> weights(x.size(), 0.0);
+  const double squares = variance_of(used) * (static_cast<double>(used.size()) - 1.0);
+  for (std::size_t i = from; i < x.size(); ++i) weights[i] = (x[i] - mean_of(used)) / squares;
+  return weights;
+}
+
+/// Sums of a few dozen terms of order 1, in another order.
+constexpr double tolerance = 1e-10;
+
+bool near(double found, double expected) {
+  return std::abs(found - expected) <= tolerance * (1.0 + std::abs(expected));
+}
+
+#define CHECK_NEAR(what, found, expected) \
+  CHECK_MESSAGE(near(found, expected), what << ": found " << (found) << ", expected " << (expected))
+
+/// `tests`: how many findings share the familywise error; `limit`: of the smallest rejected error.
+void check_finding(const std::string& what, const Finding& found, const Finding& expected, int replicates,
+                   std::size_t tests, double limit) {
+  CAPTURE(what);
+  CHECK(found.seeds == seeds);
+  CHECK(found.replicates == replicates);
+  CHECK_NEAR(what << " measured", found.measured.value, expected.measured.value);
+  CHECK_NEAR(what << " stderr", found.measured.error, expected.measured.error);
+  CHECK_NEAR(what << " predicted", found.predicted.value, expected.predicted.value);
+  CHECK_NEAR(what << " predicted stderr", found.predicted.error, expected.predicted.error);
+  if (std::isinf(expected.allowance)) {
+    CHECK(std::isinf(found.allowance));
+    return;
+  }
+  CHECK_NEAR(what << " allowance", found.allowance, expected.allowance);
+  CHECK_NEAR(what << " limit of power", found.power_limit, limit);
+  const double error = std::hypot(expected.measured.error, expected.predicted.error);
+  const double degrees = expected.predicted.error == 0.0 ? seeds - 1.0
+                                                         : degrees_by_hand(expected.measured.error, seeds - 1.0,
+                                                                           expected.predicted.error, replicates - 1.0);
+  const double level = 1.0 - std::pow(1.0 - error_rate, 1.0 / static_cast<double>(tests));
+  CHECK_NEAR(what << " critical", found.critical, critical_by_hand(degrees, level));
+  CHECK_NEAR(what << " power", found.power, smallest_rejected_by_hand(expected.allowance, error, degrees, 1.0, level));
+}
+
+}  // namespace
+
+TEST_CASE("gradients attenuation: rates per layer towards the input, their allowances and claims") {
+  GradientConfig config = tiny({"post", "pre"}, 0.0);
+  config.qk_factors = {0.0, 0.6};
+  Progress progress;
+  const std::vector<Attenuation> cases = gradient_attenuation(config, progress).cases;
+  REQUIRE(cases.size() == 4);
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    const Attenuation& a = cases[c];
+    StackSpec spec = config.stacks()[c % 2];
+    spec.init.qk_factor = c < 2 ? 0.0 : 0.6;
+    CHECK(a.spec.init.qk_factor == spec.init.qk_factor);
+    const std::vector<Profile> profiles = read(config, spec);
+    const theory::Prediction p = predict_gradients(config, spec, spec);
+    const auto check = [&](const std::string& what, const Rows& rows, const Curve& predicted, const SeedRows& found,
+                           const Curve& found_predicted, const Finding& rate) {
+      CHECK(found.rows() == rows);
+      CHECK(found_predicted.value == predicted.value);
+      CHECK(found_predicted.standard_error == predicted.standard_error);
+      std::vector<double> x;
+      std::vector<double> bias;
+      for (std::size_t i = 0; i < rows.front().size(); ++i) {
+        x.push_back(-static_cast<double>(i));  // layer i ends, and layer i's MLP lies, at depth 2i
+        bias.push_back(width_allowance(spec, p, 2 * i) + variance_of(column(rows, i)));
+      }
+      check_finding(what, rate, sum_by_hand(rows, predicted, slope_of(x), bias), p.replicates, 8,
+                    -0.25 * std::log(2.0 / 3.0));
+    };
+    check("stream", log_norms(profiles, Signal::x_out, 2), log_norms(p.profile, Signal::x_out, 2), a.stream,
+          a.stream_predicted, a.stream_rate);
+    check("down", log_norms(profiles, Weight::down), log_norms(p.profile, Weight::down), a.down, a.down_predicted,
+          a.down_rate);
+    const double claimed = c % 2 == 0 ? 0.5 * std::log(2.0 / 3.0) : 0.0;
+    const double level = 1.0 - std::pow(1.0 - error_rate, 1.0 / 8.0);
+    for (const auto& [claim, rate] :
+         {std::pair(&a.stream_claim, &a.stream_rate), std::pair(&a.down_claim, &a.down_rate)}) {
+      CHECK(claim->id == (c % 2 == 0 ? "G10" : "G9"));
+      CHECK_NEAR("claimed", claim->claimed, claimed);
+      const double limit = critical_by_hand(seeds - 1.0, level) * rate->measured.error;
+      CHECK(claim->verdict ==
+            (std::abs(rate->measured.value - claimed) <= limit ? ClaimVerdict::holds : ClaimVerdict::fails));
+    }
+  }
+}
+
+TEST_CASE("gradients depth: exponents of all depths and the late ones, their allowances, limit and claim") {
+  GradientConfig config = tiny({"pre", "post"}, 0.0);
+  config.layers = {1, 2, 3, 5};
+  Progress progress;
+  const DepthResult result = gradient_depth(config, progress);
+  REQUIRE(result.theory_layers == std::vector<double>{1, 2, 3, 5, 10, 20, 40, 80});
+  for (std::size_t c = 0; c < 2; ++c) {
+    const DepthLaw& law = result.laws[c];
+    Rows rows(seeds);
+    Curve predicted;
+    std::vector<double> bias;
+    std::vector<double> x;
+    int replicates = 0;
+    for (const double layers : result.theory_layers) {
+      StackSpec spec = config.stacks()[c];
+      spec.model.layers = static_cast<int>(layers);
+      const theory::Prediction p = predict_gradients(config, spec, spec);  // uniform attention: nothing is sampled
+      const Curve down = log_norms(p.profile, Weight::down);
+      predicted.value.push_back(down.value.back());
+      predicted.standard_error.push_back(down.standard_error.back());
+      if (layers > 5) continue;
+      replicates = p.replicates;
+      const Rows all = log_norms(read(config, spec), Weight::down);
+      for (std::size_t s = 0; s < rows.size(); ++s) rows[s].push_back(all[s].back());
+      x.push_back(std::log(layers));
+      // The last MLP lies behind 2(L − 1) sublayers.
+      bias.push_back(width_allowance(spec, p, static_cast<std::size_t>(2 * (layers - 1))) +
+                     variance_of(column(all, all.front().size() - 1)));
+    }
+    CHECK(law.gradient.rows() == rows);
+    CHECK(law.predicted.value == predicted.value);
+    CHECK(law.predicted.standard_error == predicted.standard_error);
+    check_finding("exponent", law.exponent, sum_by_hand(rows, predicted, slope_of(x), bias), replicates, 4, 0.25);
+    check_finding("late exponent", law.late_exponent, sum_by_hand(rows, predicted, slope_of(x, 1), bias), replicates, 4,
+                  0.25);
+    const double limit = (predicted.value[7] - predicted.value[6]) / std::log(80.0 / 40.0);
+    CHECK_NEAR("limit exponent", law.limit, limit);
+    CHECK(std::abs(limit - (predicted.value[6] - predicted.value[5]) / std::log(2.0)) > 1e-6);  // not that before
+    REQUIRE(law.claim);
+    CHECK(law.claim->claimed == (c == 0 ? -0.5 : 0.0));
+    const double level = 1.0 - std::sqrt(1.0 - error_rate);
+    CHECK(law.claim->verdict == test_claim(law.late_exponent.measured, seeds, law.claim->claimed,
+                                           law.late_exponent.predicted.value - limit, level));
+  }
+}
+
+TEST_CASE("gradients score-path: shares and logarithms, with and without the score path") {
+  GradientConfig config = tiny({"b-only", "pre"}, 1.0);
+  config.base.model.layers = 2;
+  config.base.model.width = 24;
+  config.base.model.mlp_width = 24;
+  config.base.model.heads = config.base.model.kv_heads = 6;
+  Progress progress;
+  const std::vector<ScorePath> paths = score_path(config, progress).stacks;
+  bool resolved = false;
+  for (std::size_t c = 0; c < 2; ++c) {
+    const ScorePath& path = paths[c];
+    const StackSpec spec = config.stacks()[c];
+    const std::vector<Profile> profiles = read(config, spec);
+    const theory::Prediction all = predict_gradients(config, spec, spec);
+    const theory::Prediction values = predict_gradients(config, spec, spec, theory::GradientPaths::without_scores);
+    // Where a logarithm's variance over seeds is 2 or more allowances say nothing.
+    double widest = 0.0;
+    for (std::size_t i = 0; i < 5; ++i) {
+      std::vector<double> logs;
+      for (const Profile& p : profiles) logs.push_back(p.find(Statistic::log_grad_sq, Signal::x_out)->value[i]);
+      widest = std::max(widest, variance_of(logs));
+    }
+    resolved = resolved || widest < 2.0;
+    const double withdrawn = widest < 2.0 ? 0.0 : std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < 5; ++i) {
+      std::vector<double> logs;
+      for (const Profile& p : profiles) logs.push_back(p.find(Statistic::log_grad_sq, Signal::x_out)->value[i]);
+      const double allowance = 2.0 * width_allowance(spec, all, i) + 0.5 * variance_of(logs) + withdrawn;
+      for (const auto& [findings, p] : {std::pair(&path.with, &all), std::pair(&path.without, &values)}) {
+        const Curve& t = *p->profile.find(Statistic::log_grad_sq, Signal::x_out);
+        const Finding expected{.measured = {mean_of(logs), error_of(logs)},
+                               .predicted = {t.value[i], t.standard_error[i]},
+                               .allowance = allowance};
+        const bool whole = findings == &path.with;
+        check_finding(whole ? "with" : "without", (*findings)[i], expected, p->replicates, whole ? 14 : 10, 0.5);
+        const Curve& shown = whole ? path.log_with : path.log_without;
+        CHECK(shown.value[i] == t.value[i]);
+      }
+      CHECK_NEAR("log_grad_sq", path.log_measured.value[i], mean_of(logs));
+    }
+    for (std::size_t l = 0; l < 2; ++l) {
+      std::vector<double> shares;
+      for (const Profile& p : profiles) shares.push_back(p.find(Statistic::score_share, Signal::A_out)->value[2 * l]);
+      const Curve& t = *all.profile.find(Statistic::score_share, Signal::A_out);
+      const double share = t.value[2 * l];
+      const double slope = share * (1.0 - share);
+      const Finding expected{.measured = {mean_of(shares), error_of(shares)},
+                             .predicted = {share, t.standard_error[2 * l]},
+                             .allowance = slope * 2.0 * width_allowance(spec, all, 2 * l, true) +
+                                          variance_of(shares) / (2.0 * slope) + 1e-6 + withdrawn};
+      check_finding("share", path.shares[l], expected, all.replicates, 14, 0.1);
+    }
+  }
+  CHECK(resolved);
+}
+
+TEST_CASE("gradients identity-path: shares of the skip path from every seed's decomposition") {
+  const GradientConfig config = tiny({"pre", "post"}, 0.0);
+  Progress progress;
+  const std::vector<IdentityPath> paths = identity_path(config, progress).stacks;
+  const auto backend = make_backend("cpu");
+  for (std::size_t c = 0; c < 2; ++c) {
+    const IdentityPath& path = paths[c];
+    const StackSpec spec = config.stacks()[c];
+    Rows share, log_skip, branch;
+    double error = 0.0;
+    for (std::uint64_t seed = 11; seed < 11 + seeds; ++seed) {
+      const GeneratedWeights weights(*backend, spec, DType::f64, seed);
+      const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
+      const GradientPathSizes sizes =
+          decompose_gradient(context, stack_input(context, spec, DType::f64, seed), label_ids(spec, seed));
+      share.emplace_back();
+      log_skip.emplace_back();
+      branch.emplace_back();
+      for (std::size_t i = 0; i < 7; ++i) {
+        share.back().push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
+        log_skip.back().push_back(0.5 * std::log(sizes.skip[i] / sizes.total[6]));
+      }
+      for (std::size_t i = 0; i < 6; ++i) branch.back().push_back(std::sqrt(sizes.branch[i] / sizes.total[6]));
+      const std::size_t s = share.size() - 1;
+      CHECK(path.cosine.rows()[s] == sizes.cosine);
+      CHECK(path.branch_cosine.rows()[s] == sizes.branch_cosine);
+      error = std::max(error, sizes.error);
+    }
+    CHECK(path.share.rows() == share);
+    CHECK(path.log_skip.rows() == log_skip);
+    CHECK(path.branch.rows() == branch);
+    CHECK(path.error == error);
+    // Two sides, six products a sublayer, the longest sum that of the MLP's width.
+    CHECK(path.error_bound == 2.0 * 6.0 * 6.0 * 12.0 * 0x1p-52);
+    const theory::Prediction all = predict_gradients(config, spec, spec);
+    const theory::Prediction skip = predict_gradients(config, spec, spec, theory::GradientPaths::skip_only);
+    const Curve whole = log_norms(all.profile, Signal::x_out);
+    const Curve alone = log_norms(skip.profile, Signal::x_out);
+    REQUIRE(path.shares.size() == 6);
+    for (std::size_t i = 0; i < 7; ++i) {
+      const double p = std::exp(2.0 * (alone.value[i] - whole.value[i]));
+      const double p_error = 2.0 * p * std::hypot(alone.standard_error[i], whole.standard_error[i]);
+      CHECK_NEAR("share predicted", path.share_predicted.value[i], p);
+      CHECK_NEAR("share predicted stderr", path.share_predicted.standard_error[i], p_error);
+      CHECK_NEAR("log skip predicted", path.log_skip_predicted.value[i], alone.value[i] - alone.value[6]);
+      CHECK_NEAR("log skip predicted stderr", path.log_skip_predicted.standard_error[i], alone.standard_error[i]);
+      if (i == 6) continue;
+      const std::vector<double> measured = column(share, i);
+      const double slope = p * (1.0 - p);
+      const Finding expected{
+          .measured = {mean_of(measured), error_of(measured)},
+          .predicted = {p, p_error},
+          .allowance = slope * 2.0 * width_allowance(spec, all, i) + variance_of(measured) / (2.0 * slope)};
+      check_finding("share", path.shares[i], expected, all.replicates, 12, 0.1);
+    }
+  }
+}
+
+TEST_CASE("gradients crossover: ratios to Pre-LN, T14's law, and where the ratio is one") {
+  GradientConfig config = tiny({"peri", "pre", "post"}, 0.0);
+  config.base.model.width = 32;  // wide enough that the ratio of every seed passes 1
+  config.base.model.mlp_width = 48;
+  config.base.model.heads = config.base.model.kv_heads = 8;
+  config.down_factors = {0.1, 1.0, 4.0};
+  Progress progress;
+  const CrossoverResult result = gradient_crossover(config, progress);
+  REQUIRE(result.placements.size() == 2);
+  struct Sweep {
+    Rows gradient = Rows(seeds), rms = Rows(seeds), gain = Rows(seeds);
+    Curve predicted, rms_predicted;
+    std::vector<double> allowance;
+    std::vector<int> replicates;
+  };
+  std::vector<Sweep> sweeps;
+  for (StackSpec spec : config.stacks()) {
+    Sweep& sweep = sweeps.emplace_back();
+    const std::string_view name = spec.model.placement.name;
+    for (const double factor : config.down_factors) {
+      spec.init.down_factor = factor;
+      const std::vector<Profile> profiles = read(config, spec);
+      for (std::size_t s = 0; s < profiles.size(); ++s) {
+        const auto last = [&](Signal at) { return profiles[s].find(Statistic::second_moment, at)->value.back(); };
+        sweep.gradient[s].push_back(log_norms(std::vector<Profile>{profiles[s]}, Weight::down)[0].back());
+        sweep.rms[s].push_back(std::log(std::sqrt(last(Signal::f_out))));
+        // γ = 1 over the rms of what every norm on the way reads: the final norm; Peri's of the branch, Post's of the
+        // sum.
+        double gain = spec.model.final_norm ? 1.0 / std::sqrt(last(Signal::x_out)) : 1.0;
+        if (name == "peri") gain /= std::sqrt(last(Signal::f_out));
+        if (name == "post") gain /= std::sqrt(last(Signal::x_in) + last(Signal::f_out));
+        sweep.gain[s].push_back(std::log(gain));
+      }
+      const theory::Prediction p = predict_gradients(config, spec, spec);
+      const Curve down = log_norms(p.profile, Weight::down);
+      const Curve& a = *p.profile.find(Statistic::second_moment, Signal::f_out);
+      sweep.predicted.value.push_back(down.value.back());
+      sweep.predicted.standard_error.push_back(down.standard_error.back());
+      sweep.rms_predicted.value.push_back(std::log(std::sqrt(a.value.back())));
+      sweep.rms_predicted.standard_error.push_back(0.5 * a.standard_error.back() / a.value.back());
+      sweep.allowance.push_back(width_allowance(spec, p, 4));  // before the last of three layers
+      sweep.replicates.push_back(p.replicates);
+    }
+  }
+  const std::size_t tests = 6 + (result.placements[0].crosses ? 1 : 0) + (result.placements[1].crosses ? 1 : 0);
+  for (const std::size_t k : {0U, 1U}) {
+    const Sweep& own = sweeps[k == 0 ? 0 : 2];
+    const Sweep& pre = sweeps[1];
+    const Crossover& c = result.placements[k];
+    Rows ratios;
+    Rows laws;
+    for (std::size_t s = 0; s < seeds; ++s) {
+      ratios.emplace_back();
+      laws.emplace_back();
+      for (std::size_t i = 0; i < 3; ++i) {
+        ratios.back().push_back(own.gradient[s][i] - pre.gradient[s][i]);
+        laws.back().push_back(own.gain[s][i] - pre.gain[s][i]);
+        CHECK_NEAR("log_rms_a", c.log_rms_a.rows()[s][i], own.rms[s][i]);
+        CHECK_NEAR("log_ratio", c.log_ratio.rows()[s][i], ratios[s][i]);
+        CHECK_NEAR("log_law", c.log_law.rows()[s][i], laws[s][i]);
+      }
+    }
+    std::vector<double> predicted;
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < 3; ++i) {
+      predicted.push_back(own.predicted.value[i] - pre.predicted.value[i]);
+      errors.push_back(std::hypot(own.predicted.standard_error[i], pre.predicted.standard_error[i]));
+      CHECK_NEAR("log_rms_a predicted", c.rms_a_predicted.value[i], own.rms_predicted.value[i]);
+      CHECK_NEAR("log_rms_a predicted stderr", c.rms_a_predicted.standard_error[i],
+                 own.rms_predicted.standard_error[i]);
+      const Finding expected{.measured = {mean_of(column(ratios, i)), error_of(column(ratios, i))},
+                             .predicted = {predicted[i], errors[i]},
+                             .allowance = own.allowance[i] + pre.allowance[i]};
+      check_finding("ratio", c.ratios[i], expected, own.replicates[i], tests, 0.25);
+    }
+    if (!c.crosses) continue;
+    // Between the factors where the predicted ratio changes its sign.
+    const std::size_t i = predicted[0] * predicted[1] < 0.0 ? 0 : 1;
+    const auto crossing = [&](const std::vector<double>& x, const std::vector<double>& y) {
+      const std::size_t at = y[0] * y[1] < 0.0 ? 0 : 1;
+      return x[at] - y[at] * (x[at + 1] - x[at]) / (y[at + 1] - y[at]);
+    };
+    std::vector<double> measured;
+    for (std::size_t s = 0; s < seeds; ++s) {
+      REQUIRE(ratios[s].front() * ratios[s].back() < 0.0);
+      measured.push_back(crossing(own.rms[s], ratios[s]));
+    }
+    const std::vector<double>& x = own.rms_predicted.value;
+    const double slope = std::abs((predicted[i + 1] - predicted[i]) / (x[i + 1] - x[i]));
+    const Finding expected{.measured = {mean_of(measured), error_of(measured)},
+                           .predicted = {crossing(x, predicted), errors[i] / slope},
+                           .allowance = (own.allowance[i] + pre.allowance[i]) / slope};
+    check_finding("crossing", c.crossing, expected, own.replicates[i], tests, 0.25);
+  }
+  CHECK(result.placements[0].crosses);  // Peri-LN's gradient is smaller where the MLP's output is large
+}
+
+}  // namespace periscope::testing::gradient_runs

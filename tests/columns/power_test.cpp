@@ -1,0 +1,221 @@
+#include "experiments/power/power.h"
+
+#include <limits>
+#include <set>
+
+#include "experiments/power/false_alarms.h"
+#include "experiments/propagate/propagate.h"
+#include "tests/columns/expected_columns.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+/// Planted results of power: every column from the raw numbers; and runs of it with several master seeds.
+namespace periscope::testing::power_columns {
+namespace {
+
+using power::Confrontation;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+Confrontation planted_stack(Irregular& numbers, const char* placement, const char* input, Verdict verdict) {
+  return {.placement = placement,
+          .input = input,
+          .verdict = verdict,
+          .reason = {},
+          .by = std::string("worst of ") + placement,
+          .excess = numbers.next(),
+          .critical = numbers.next()};
+}
+
+/// A small configuration whose verdict is quick: `limit` alone has no term for its width.
+power::PowerRun tiny_run(const TemporaryFolder& folder) {
+  power::PowerRun run;
+  run.list.file = "list.toml";
+  for (const char* name : {"first", "second"}) {
+    run.list.configs.push_back({.name = name, .file = "none", .settings = {}, .ladder = false, .master_seeds = true});
+    ladder::LadderConfig& config = run.configs.emplace_back();
+    config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
+    config.base.init.scheme = InitScheme::lecun;
+    config.base.init.qk_factor = 0.0;
+    config.base.input.tokens = 3;
+    config.inputs = {InputKind::gaussian};
+    config.placements = {*find_placement("pre"), *find_placement("post")};
+    config.run.seeds = 5;
+    config.run.seed = run.configs.size() == 1 ? 40 : 1000;
+    config.run.out = folder.path();
+    config.run.dtype = DType::f64;
+    config.theory.finite_width = false;
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("power: every column from raw numbers") {
+  Irregular numbers;
+  power::PowerResult result;
+  result.list = {.file = "list.toml",
+                 .configs = {{.name = "a", .file = "a.toml", .settings = {"x=1", "y=2"}},
+                             {.name = "b", .file = "b.toml", .settings = {}}},
+                 .theories = {}};
+  result.provenance = nlohmann::ordered_json::object();
+  const Verdict agrees = Verdict::agrees;
+  const Verdict disagrees = Verdict::disagrees;
+  // The right theory; a wrong one that one stack rejects, though another has the larger margin; one without effect.
+  result.rows = {{.theory = "true",
+                  .is_true = true,
+                  .settings = {},
+                  .config = "a",
+                  .stacks = {planted_stack(numbers, "pre", "gaussian", agrees),
+                             planted_stack(numbers, "post", "text", Verdict::inconclusive)},
+                  .seconds = numbers.next()},
+                 {.theory = "wrong",
+                  .settings = {"m=1", "n=2"},
+                  .config = "b",
+                  .stacks = {planted_stack(numbers, "peri", "tokens", agrees),
+                             planted_stack(numbers, "b-only", "gaussian", disagrees)},
+                  .seconds = numbers.next()},
+                 {.theory = "idle",
+                  .settings = {"o=1"},
+                  .config = "a",
+                  .stacks = {{.placement = {}, .input = {}, .reason = "acts on nothing", .by = {}}},
+                  .seconds = numbers.next()}};
+  auto& rows = result.rows;
+  rows[0].stacks[0].excess = 2.0 * rows[0].stacks[0].critical;
+  rows[0].stacks[1].excess = 1.5 * rows[0].stacks[1].critical;
+  rows[0].stacks[1].reason = "weak";
+  rows[1].stacks[0].excess = 9.0 * rows[1].stacks[0].critical;
+  rows[1].stacks[1].excess = 1.1 * rows[1].stacks[1].critical;
+  const Confrontation* clearest[] = {&rows[0].stacks[0], &rows[1].stacks[1], &rows[2].stacks[0]};
+
+  ExpectedColumns expected(power::columns(result));
+  expected.words("theory", {"true", "wrong", "idle"}, "rows/*/theory");
+  expected.numbers("theory_is_true", {1, 0, 0}, "rows/*/true");
+  expected.words("told", {"", "m=1 n=2", "o=1"});
+  expected.json("rows/*/set", {"m=1", "n=2", "o=1"});
+  expected.words("configuration", {"a", "b", "a"}, "rows/*/config");
+  expected.numbers("theory_rejected", {0, 1, 0}, "rows/*/rejected");
+  expected.words("by", {clearest[0]->by, clearest[1]->by, ""}, "rows/*/by");
+  expected.numbers("margin", {2.0, 1.1, 0.0}, "rows/*/margin");
+  expected.words("power_verdict", {"agrees", "disagrees", "not-checked"});
+  expected.words("clearest_placement", {"pre", "b-only", ""});
+  expected.words("clearest_input", {"gaussian", "gaussian", ""});
+  expected.numbers("power_excess", {clearest[0]->excess, clearest[1]->excess, nan});
+  expected.numbers("power_critical", {clearest[0]->critical, clearest[1]->critical, nan});
+  const std::string stack = "rows/*/stacks/*/";
+  expected.words("stack_placement", {"pre", "post", "peri", "b-only", "", ""}, stack + "placement");
+  expected.words("stack_input", {"gaussian", "text", "tokens", "gaussian", "", ""}, stack + "input");
+  expected.words("stack_verdict", {"agrees", "inconclusive", "agrees", "disagrees", "not-checked", ""},
+                 stack + "verdict");
+  expected.words("stack_reason", {"", "weak", "", "", "acts on nothing", ""}, stack + "reason");
+  const Confrontation* all[] = {&rows[0].stacks[0], &rows[0].stacks[1], &rows[1].stacks[0], &rows[1].stacks[1]};
+  std::vector<std::string> worst;
+  std::vector<double> excess;
+  std::vector<double> critical;
+  for (const Confrontation* c : all) {
+    worst.push_back(c->by);
+    excess.push_back(c->excess);
+    critical.push_back(c->critical);
+  }
+  worst.resize(6);
+  excess.resize(6, nan);
+  critical.resize(6, nan);
+  expected.words("stack_worst", worst, stack + "worst");
+  expected.numbers("stack_excess", excess, stack + "excess");
+  expected.numbers("stack_critical", critical, stack + "critical");
+  expected.numbers("seconds", {rows[0].seconds, rows[1].seconds, rows[2].seconds}, "rows/*/seconds");
+  expected.numbers("as_they_should_be", {0}, "as_they_should_be");  // the idle one is not rejected
+  expected.json("configs/*/name", {"a", "b"});
+  expected.json("configs/*/file", {"a.toml", "b.toml"});
+  expected.json("configs/*/set", {"x=1", "y=2"});
+  expected.words("list", {"list.toml"});
+  expected.complete();
+}
+
+TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
+  Agreement a;
+  a.verdict = Verdict::inconclusive;
+  a.reason = "weak";
+  a.critical = 3.25;
+  a.cells = {
+      {.index = 4, .measured = 9.0, .measured_error = 1.0},
+      {.index = 2, .measured = 5.0, .measured_error = 0.3, .predicted = 3.0, .predicted_error = 0.4, .allowance = 0.7}};
+  a.worst = 1;
+  StackSpec spec;
+  spec.model.placement = *find_placement("post");
+  spec.input.kind = InputKind::tokens;
+  const Confrontation c = power::confrontation_of(spec, a);
+  CHECK(c.placement == "post");
+  CHECK(c.input == "tokens");
+  CHECK(c.verdict == Verdict::inconclusive);
+  CHECK(c.reason == "weak");
+  CHECK(c.by == "post tokens: second_moment x_out[2]");
+  CHECK(c.excess == doctest::Approx((2.0 - 0.7) / 0.5));
+  CHECK(c.critical == 3.25);
+  CHECK(c.margin() == doctest::Approx(2.6 / 3.25));
+}
+
+TEST_CASE("power: master seeds share no random number, and each run is the one that its record says") {
+  const TemporaryFolder folder;
+  const power::PowerRun run = tiny_run(folder);
+  Progress progress;
+  constexpr int master_seeds = 3;
+  const power::FalseAlarmResult result = power::count_false_alarms(run, master_seeds, progress);
+  REQUIRE(result.records.size() == 2 * master_seeds);
+  for (std::size_t c = 0; c < run.configs.size(); ++c) {
+    int rejected = 0;
+    int inconclusive = 0;
+    for (std::size_t m = 0; m < master_seeds; ++m) {
+      const nlohmann::ordered_json& record = result.records[c * master_seeds + m];
+      CAPTURE(record.dump());
+      CHECK(record["config"] == run.list.configs[c].name);
+      CHECK(record["master_seed"] == m);
+      // A run takes the seeds from its first one on, and a ladder or a prediction others nearby: 2^20 are more than
+      // any.
+      CHECK(record["seed"] == run.configs[c].run.seed + (m + 1) * 1048576);
+      Config config = run.configs[c];
+      config.run.seed = record["seed"];
+      Progress own;
+      const propagate::PropagateResult same = propagate::run(config, own);
+      // Of the stacks the one that disagrees counts, else the one nearest to its limit.
+      const StackResult* worst = nullptr;
+      bool any_inconclusive = false;
+      const auto rank = [](const StackResult& r) {
+        const Agreement& a = r.agreement;
+        return std::pair(a.verdict == Verdict::disagrees,
+                         a.cells[static_cast<std::size_t>(a.worst)].excess() / a.critical);
+      };
+      for (const StackResult& r : same.stacks) {
+        if (worst == nullptr || rank(*worst) < rank(r)) worst = &r;
+        any_inconclusive = any_inconclusive || r.agreement.verdict == Verdict::inconclusive;
+      }
+      CHECK(record["excess"] == worst->agreement.cells[static_cast<std::size_t>(worst->agreement.worst)].excess());
+      CHECK(record["critical"] == worst->agreement.critical);
+      CHECK(record["rejected"] == any_disagrees(same.stacks));
+      CHECK(record["inconclusive"] == any_inconclusive);
+      rejected += any_disagrees(same.stacks) ? 1 : 0;
+      inconclusive += any_inconclusive ? 1 : 0;
+    }
+    CHECK(result.configs[c].runs == master_seeds);
+    CHECK(result.configs[c].rejected == rejected);
+    CHECK(result.configs[c].inconclusive == inconclusive);
+    CHECK(result.configs[c].allowed == power::allowed_rejections(master_seeds, 0.01));
+  }
+  const auto distinct = [](const nlohmann::ordered_json& records) {
+    std::set<double> all;
+    for (const auto& r : records) all.insert(r["excess"].get<double>());
+    return all.size();
+  };
+  CHECK(distinct(result.records) == result.records.size());
+}
+
+TEST_CASE("power: how many rejections a familywise error allows") {
+  // Binomial: of 64 runs at 1 % four or more come with 0.39 %, three or more with 2.6 %; of 10 at 5 % four or more with
+  // 0.10 %, three or more with 1.2 %; of 20 at
+  // 1 % three or more with 0.10 %, two or more with 1.7 %.
+  CHECK(power::allowed_rejections(64, 0.01) == 3);
+  CHECK(power::allowed_rejections(10, 0.05) == 3);
+  CHECK(power::allowed_rejections(20, 0.01) == 2);
+}
+
+}  // namespace periscope::testing::power_columns

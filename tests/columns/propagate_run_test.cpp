@@ -1,0 +1,164 @@
+#include <cmath>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/propagate/propagate.h"
+#include "sim/backends.h"
+#include "tests/columns/expected_columns.h"
+#include "tests/support/doctest.h"
+#include "theory/finite_width.h"
+
+/// A small run of propagate: what is measured, from the readings of every seed; what is predicted, from predictions
+/// that the test asks for itself; and that each stack is judged by its own.
+namespace periscope::testing::propagate_run {
+namespace {
+
+constexpr int seeds = 5;
+
+/// Two inputs and two placements, of each of which theory is told another init.down_factor.
+Config tiny() {
+  Config config;
+  config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 12};
+  config.base.init.scheme = InitScheme::lecun;
+  config.base.init.qk_factor = 0.5;
+  config.base.input.tokens = 3;
+  config.inputs = {InputKind::gaussian, InputKind::tokens};
+  config.placements = {*find_placement("pre"), *find_placement("residual-dual")};
+  config.run.seeds = seeds;
+  config.run.seed = 23;
+  config.run.dtype = DType::f64;
+  config.run.backward = true;
+  config.theory.replicates = 6;
+  config.theory.tolerance = 0.1;
+  config.theory.gradient_tolerance = 0.3;
+  config.told = config.stacks();
+  for (std::size_t i = 0; i < config.told.size(); ++i)
+    config.told[i].init.down_factor = 1.0 + 0.25 * static_cast<double>(i);
+  return config;
+}
+
+/// Sums of a few terms of order 1, in another order.
+bool near(double found, double expected) { return std::abs(found - expected) <= 1e-10 * (1.0 + std::abs(expected)); }
+
+void check_curve(const std::string& what, const Curve& found, const std::vector<const Curve*>& readings) {
+  for (std::size_t i = 0; i < found.value.size(); ++i) {
+    double mean = 0.0;
+    for (const Curve* c : readings) mean += c->value[i] / seeds;
+    double squares = 0.0;
+    for (const Curve* c : readings) squares += (c->value[i] - mean) * (c->value[i] - mean);
+    const double error = std::sqrt(squares / (seeds - 1.0) / seeds);
+    CHECK_MESSAGE(near(found.value[i], mean), what << "[" << i << "] measured");
+    CHECK_MESSAGE(near(found.standard_error[i], error), what << "[" << i << "] stderr");
+  }
+}
+
+void check_same(const std::string& what, const Profile& found, const Profile& expected) {
+  CHECK_MESSAGE(found.curves.size() == expected.curves.size(), what);
+  for (const auto& [key, curve] : expected.curves) {
+    const Curve* other = found.find(key.first, key.second);
+    REQUIRE(other != nullptr);
+    const std::string name = what + " " + std::string(name_of(key.first)) + " " + std::string(name_of(key.second));
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const bool both_nan = std::isnan(curve.value[i]) && std::isnan(other->value[i]);
+      CHECK_MESSAGE((both_nan || curve.value[i] == other->value[i]), name << "[" << i << "]");
+    }
+  }
+  for (const auto& [key, curve] : expected.weight_curves) {
+    CHECK_MESSAGE(found.find(key.first, key.second)->value == curve.value, what << " " << name_of(key.second));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("propagate: measurements from readings, predictions of what each stack's theory is told, verdicts of both") {
+  const Config config = tiny();
+  Progress progress;
+  const std::vector<StackResult> results = propagate::run(config, progress).stacks;
+  REQUIRE(results.size() == 4);
+  const auto backend = make_backend("cpu");
+  std::vector<SeedCurves> per_seed(4);
+  std::vector<Comparison> comparisons;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const StackResult& r = results[i];
+    CAPTURE(i);
+    const StackSpec spec = config.stacks()[i];
+    CHECK(r.spec.model.placement.name == (i % 2 == 0 ? "pre" : "residual-dual"));
+    CHECK(r.spec.input.kind == (i < 2 ? InputKind::gaussian : InputKind::tokens));
+    std::vector<Reading> readings;
+    (void)measure_stack(*backend, spec, config.run, seeds, progress, [&](const Reading& reading) {
+      readings.push_back(reading);
+      per_seed[i].add(reading.profile);
+    });
+    REQUIRE(r.measurement);
+    CHECK(r.measurement->seeds == seeds);
+    CHECK(r.measurement->diverged_seeds == 0);
+    CHECK(r.measurement->diverged_at == -1);
+    for (const auto& [key, curve] : r.measurement->profile.curves) {
+      if (key.first == Statistic::score_share) continue;  // NaN of MLPs
+      std::vector<const Curve*> all;
+      for (const Reading& reading : readings) all.push_back(reading.profile.find(key.first, key.second));
+      check_curve(std::string(name_of(key.first)) + " " + std::string(name_of(key.second)), curve, all);
+    }
+    for (const auto& [key, curve] : r.measurement->profile.weight_curves) {
+      std::vector<const Curve*> all;
+      for (const Reading& reading : readings) all.push_back(reading.profile.find(key.first, key.second));
+      check_curve(std::string(name_of(key.first)) + " " + std::string(name_of(key.second)), curve, all);
+    }
+    CHECK(r.measurement->profile.weight_curves.size() == 14);
+    for (std::size_t k = 0; k < 9; ++k) {
+      double mean = 0.0;
+      for (const Reading& reading : readings) mean += reading.profile.angular_distance[k] / seeds;
+      CHECK_MESSAGE(near(r.measurement->profile.angular_distance[k], mean), "angular_distance_measured " << k);
+    }
+    for (const auto& [signal, sublayers] : r.measurement->top) {
+      for (std::size_t l = 0; l < sublayers.size(); ++l) {
+        double largest = 0.0;
+        for (const Reading& reading : readings) largest = std::max(largest, reading.top.at(signal)[l].front());
+        CHECK_MESSAGE(sublayers[l].front() == largest, "top_magnitudes of " << name_of(signal));
+      }
+    }
+    // Theory hears of its own stack, and of the ids and labels of the run.
+    std::vector<std::vector<int>> ids;
+    theory::PredictionOptions options{
+        .tolerance = config.theory.tolerance, .gradient_tolerance = config.theory.gradient_tolerance, .seed = 23};
+    for (std::uint64_t seed = 23; seed < 23 + seeds; ++seed) {
+      if (i >= 2) ids.push_back(token_ids(spec, seed));
+      options.labels.push_back(label_ids(spec, seed));
+    }
+    theory::Prediction expected = theory::predict(config.told[i], ids, options);
+    theory::predict_at_width(config.told[i], ids, {.seeds = seeds, .replicates = 6, .seed = 23}, expected);
+    CHECK(r.prediction.exact_at_width);
+    CHECK(r.prediction.finite_width_replicates == expected.finite_width_replicates);
+    CHECK(r.prediction.finite_width == expected.finite_width);
+    check_same("predicted", r.prediction.profile, expected.profile);
+    check_same("predicted limit", r.prediction.limit, expected.limit);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    comparisons.push_back({.spec = results[i].spec,
+                           .measured = results[i].measurement->profile,
+                           .seeds = seeds,
+                           .diverged_seeds = 0,
+                           .dtype = DType::f64,
+                           .prediction = results[i].prediction,
+                           .per_seed = &per_seed[i]});
+  }
+  const std::vector<Agreement> expected = judge(comparisons, config.agreement);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CAPTURE(i);
+    const Agreement& found = results[i].agreement;
+    CHECK(found.verdict == expected[i].verdict);
+    CHECK(found.level == expected[i].level);
+    CHECK(found.critical == expected[i].critical);
+    CHECK(found.worst == expected[i].worst);
+    REQUIRE(found.cells.size() == expected[i].cells.size());
+    for (std::size_t k = 0; k < found.cells.size(); ++k) {
+      CAPTURE(found.cells[k].name());
+      CHECK(found.cells[k].name() == expected[i].cells[k].name());
+      CHECK(found.cells[k].allowance == expected[i].cells[k].allowance);
+      CHECK(found.cells[k].error() == expected[i].cells[k].error());
+    }
+  }
+}
+
+}  // namespace periscope::testing::propagate_run

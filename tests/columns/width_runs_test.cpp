@@ -1,0 +1,251 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "experiments/common/stacks.h"
+#include "experiments/common/token_ids.h"
+#include "experiments/converge/converge.h"
+#include "experiments/ladder/ladder.h"
+#include "sim/backends.h"
+#include "sim/numerics/allowances.h"
+#include "tests/columns/expected_columns.h"
+#include "tests/support/doctest.h"
+
+/// Small runs over widths, ladder and converge: what they follow, from the readings of every seed at every width and
+/// from predictions that the test asks for itself.
+namespace periscope::testing::width_runs {
+namespace {
+
+constexpr int seeds = 8;
+constexpr std::uint64_t first_seed = 11;
+
+template <class C>
+C tiny(double qk_factor) {
+  C config;
+  config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .mlp_width = 12};
+  config.base.init.scheme = InitScheme::lecun;
+  config.base.init.qk_factor = qk_factor;
+  config.base.input.tokens = 3;
+  config.inputs = {InputKind::gaussian};
+  config.placements = {*find_placement("none")};
+  config.run.seed = first_seed;
+  config.run.dtype = DType::f64;
+  return config;
+}
+
+StackSpec of_width(StackSpec spec, int width) {
+  spec.model.heads = width / 4;
+  spec.model.kv_heads = width / 8;
+  spec.model.mlp_width = width * 3 / 2;
+  spec.model.width = width;
+  return spec;
+}
+
+/// Fresh seeds at every width.
+RunOptions run_of_width(RunOptions run, int width) {
+  run.seed = first_seed + static_cast<std::uint64_t>(width) * 1'000'003;
+  return run;
+}
+
+std::vector<Profile> read(const Config& config, int width, int count) {
+  std::vector<Profile> all;
+  Progress progress;
+  (void)measure_stack(*make_backend("cpu"), of_width(config.stacks().front(), width), run_of_width(config.run, width),
+                      count, progress, [&](const Reading& reading) { all.push_back(reading.profile); });
+  return all;
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double v : values) sum += v;
+  return sum / static_cast<double>(values.size());
+}
+double deviation_of(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double v : values) squares += (v - mean_of(values)) * (v - mean_of(values));
+  return std::sqrt(squares / (static_cast<double>(values.size()) - 1.0));
+}
+
+/// Sums of a few dozen terms of order 1, in another order.
+bool near(double found, double expected) { return std::abs(found - expected) <= 1e-10 * (1.0 + std::abs(expected)); }
+
+/// What a quantity's name says, of a profile at a width: "second_moment f_out[1]", "log_grad_sq q mean over layers".
+struct Quantity {
+  std::string name;
+  bool is_moment;
+  std::vector<std::size_t> entries;
+  bool is_mean;
+  const Curve* (*curve)(const Profile&);
+  double (*fan_in)(int width);  ///< of a matrix, whose squared gradient is a sum over it; else 1
+};
+
+}  // namespace
+
+TEST_CASE("ladder: every quantity from readings at every width and the theory of a thousand times the widest") {
+  auto config = tiny<ladder::LadderConfig>(0.0);
+  config.widths = {8, 16, 24, 40};
+  config.width_seeds = seeds;
+  config.run.backward = true;
+  Progress progress;
+  const ladder::LadderResult result = ladder::run(config, progress);
+  REQUIRE(result.stacks.size() == 1);
+  REQUIRE(result.stacks[0].refusal.empty());
+
+  const int infinite = 40 * 1024;
+  theory::PredictionOptions options{
+      .tolerance = config.theory.tolerance, .gradient_tolerance = config.theory.gradient_tolerance, .seed = first_seed};
+  std::vector<std::vector<Profile>> readings;
+  for (const int width : config.widths) {
+    readings.push_back(read(config, width, seeds));
+    for (std::uint64_t s = 0; s < seeds; ++s) {
+      options.labels.push_back(label_ids(config.stacks().front(), run_of_width(config.run, width).seed + s));
+    }
+  }
+  const theory::Prediction limit = theory::predict(of_width(config.stacks().front(), infinite), {}, options);
+
+  const auto one = [](int) { return 1.0; };
+  const auto width_in = [](int width) { return static_cast<double>(width); };
+  const std::vector<Quantity> expected{
+      {"second_moment x_out[1]",
+       true,
+       {1},
+       false,
+       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::x_out); },
+       one},
+      {"second_moment x_out mean over stream",
+       true,
+       {0, 1, 2},
+       true,
+       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::x_out); },
+       one},
+      {"token_cosine x_out[2]",
+       false,
+       {2},
+       false,
+       [](const Profile& p) { return p.find(Statistic::token_cosine, Signal::x_out); },
+       one},
+      {"second_moment f_out[1]",
+       true,
+       {1},
+       false,
+       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::f_out); },
+       one},
+      {"token_cosine f_out[0]",
+       false,
+       {0},
+       false,
+       [](const Profile& p) { return p.find(Statistic::token_cosine, Signal::f_out); },
+       one},
+      {"log_grad_sq x_out mean over stream",
+       false,
+       {0, 1, 2},
+       true,
+       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Signal::x_out); },
+       one},
+      {"log_grad_sq v[0]",
+       false,
+       {0},
+       false,
+       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::v); },
+       width_in},
+      {"log_grad_sq down[0]",
+       false,
+       {0},
+       false,
+       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::down); },
+       [](int width) { return 1.5 * width; }}};
+  std::map<std::string, const ladder::LadderQuantity*> by_name;
+  for (const ladder::LadderQuantity& q : result.stacks[0].quantities) by_name[q.name()] = &q;
+  CHECK(by_name.size() == result.stacks[0].quantities.size());
+  for (const Quantity& e : expected) {
+    CAPTURE(e.name);
+    REQUIRE(by_name.contains(e.name));
+    const ladder::LadderQuantity& q = *by_name[e.name];
+    const Curve& t = *e.curve(limit.profile);
+    // A mean over moments is one of quotients by what is predicted; the scale of a moment is what is predicted.
+    const auto value = [&](const Curve& curve, double fan_in) {
+      double sum = 0.0;
+      for (const std::size_t i : e.entries) {
+        const double x = curve.value[i] - std::log(fan_in);
+        sum += (e.is_moment && e.is_mean ? x / t.value[i] : x) / static_cast<double>(e.entries.size());
+      }
+      return sum;
+    };
+    REQUIRE(q.measured.size() == config.widths.size());
+    for (std::size_t w = 0; w < config.widths.size(); ++w) {
+      std::vector<double> values;
+      for (const Profile& p : readings[w]) values.push_back(value(*e.curve(p), e.fan_in(config.widths[w])));
+      CHECK_MESSAGE(near(q.measured[w].value, mean_of(values)), "ladder_measured at width " << config.widths[w]);
+      CHECK_MESSAGE(near(q.measured[w].error, deviation_of(values) / std::sqrt(seeds)), "ladder_stderr");
+    }
+    double error = 0.0;
+    for (const std::size_t i : e.entries) {
+      error +=
+          t.standard_error[i] / (e.is_moment && e.is_mean ? t.value[i] : 1.0) / static_cast<double>(e.entries.size());
+    }
+    CHECK_MESSAGE(near(q.predicted.value, value(t, e.fan_in(infinite))), "limit_predicted");
+    CHECK_MESSAGE(near(q.predicted.error, error), "limit_predicted_stderr");
+    const double scale = e.is_moment && !e.is_mean ? t.value[e.entries[0]] : 1.0;
+    CHECK_MESSAGE(near(q.scale, scale), "scale");
+    CHECK_MESSAGE(q.allowance == doctest::Approx(pass_allowance(format_of(DType::f64)) * std::max(1.0, scale)),
+                  "allowance");
+    CHECK_MESSAGE(q.replicates == limit.replicates, "replicates");
+    const ladder::WidthFit fit = ladder::fit_width(config.widths, q.measured, seeds, q.allowance / 10.0);
+    CHECK_MESSAGE(q.fit.limit.value == fit.limit.value, "limit");
+  }
+  CHECK(result.tests == result.stacks[0].quantities.size());
+}
+
+TEST_CASE("converge: bias and noise from readings at every width, with the prediction's own error") {
+  auto config = tiny<converge::ConvergeConfig>(1.0);
+  config.widths = {8, 16, 24};
+  config.width_seeds = 16;
+  config.theory.tolerance = 0.2;
+  Progress progress;
+  const converge::ConvergeResult result = converge::run(config, progress);
+  REQUIRE(result.fits.size() == 2);
+  for (const converge::Convergence& c : result.fits) {
+    CAPTURE(std::string(name_of(c.statistic)));
+    CHECK(c.width == std::vector<double>{8, 16, 24});
+    for (std::size_t w = 0; w < 3; ++w) {
+      const int width = config.widths[w];
+      const std::uint64_t seed = run_of_width(config.run, width).seed;
+      const theory::Prediction p = theory::predict(of_width(config.stacks().front(), width), {},
+                                                   {.tolerance = 0.2, .most_samples = 1 << 15, .seed = seed});
+      const Curve& t = *p.profile.find(c.statistic, Signal::x_out);
+      // Over depths 1 and 2: relative of second moments, absolute of cosines.
+      const auto relative = [&](std::size_t i) { return c.statistic == Statistic::second_moment ? t.value[i] : 1.0; };
+      std::vector<double> per_seed;
+      for (const Profile& reading : read(config, width, 16)) {
+        const std::vector<double>& m = reading.find(c.statistic, Signal::x_out)->value;
+        per_seed.push_back(0.5 * ((m[1] - t.value[1]) / relative(1) + (m[2] - t.value[2]) / relative(2)));
+      }
+      const double theory_error = 0.5 * (t.standard_error[1] / relative(1) + t.standard_error[2] / relative(2));
+      CHECK(theory_error > 0.0);
+      const double own = deviation_of(per_seed) / 4.0;
+      CHECK_MESSAGE(near(c.bias[w], mean_of(per_seed)), "bias");
+      CHECK_MESSAGE(near(c.bias_error[w], std::sqrt(own * own + theory_error * theory_error)), "bias_stderr");
+      if (w < 2) continue;
+      // The widest stack's noise: the spread of single seeds, and of means of two.
+      std::vector<double> pairs;
+      for (std::size_t i = 0; i < 16; i += 2) pairs.push_back(0.5 * (per_seed[i] + per_seed[i + 1]));
+      REQUIRE(c.seeds == std::vector<double>{1, 2});
+      CHECK_MESSAGE(near(c.noise[0], deviation_of(per_seed)), "noise of 1");
+      CHECK_MESSAGE(near(c.noise[1], deviation_of(pairs)), "noise of 2");
+      CHECK_MESSAGE(near(c.noise_error[0], deviation_of(per_seed) / std::sqrt(30.0)), "noise_stderr of 1");
+      CHECK_MESSAGE(near(c.noise_error[1], deviation_of(pairs) / std::sqrt(14.0)), "noise_stderr of 2");
+    }
+  }
+}
+
+TEST_CASE("converge: both families of tests share the familywise error") {
+  // Three stacks of two statistics: twelve tests; a normal law's two-sided limit at 1 − 0.99^(1/12).
+  converge::ConvergeResult result;
+  result.fits.resize(6);
+  for (auto& c : result.fits) c.bias_reason = "nothing to fit";
+  converge::judge(result, 0.01);
+  CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
+}
+
+}  // namespace periscope::testing::width_runs

@@ -1,0 +1,45 @@
+#include "experiments/probe/probe.h"
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+
+/// What `probe` asks theory for.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("theory is asked with the configuration's tolerances, seed and labels") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.input.kind = InputKind::tokens;
+  TokenInput input;
+  input.ids = {0, 1, 2, 3, 4};
+  input.labels = {1, 2, 3, 4, 0};
+  Config config;
+  config.theory.tolerance = 0.25;
+  config.theory.gradient_tolerance = 3.0;
+  config.run.seed = 7;
+  const theory::Prediction forward = probe::predict_initial(spec, input, config, false);
+  const theory::Prediction both = probe::predict_initial(spec, input, config, true);
+  REQUIRE(forward.refusal.empty());
+  REQUIRE(both.refusal.empty());
+  for (const theory::Prediction* p : {&forward, &both}) {
+    CHECK(p->tolerance == 0.25);
+    CHECK(p->gradient_tolerance == 3.0);
+  }
+  CHECK(forward.profile.find(Statistic::log_grad_sq, Weight::q) == nullptr);
+  REQUIRE(both.profile.find(Statistic::log_grad_sq, Weight::q) != nullptr);
+  CHECK(forward.backward_samples == 0);
+  CHECK(both.backward_samples > 0);
+  // A gradient's wanted error is its own: a sharp one takes patterns that a blunt one does not.
+  config.theory.gradient_tolerance = 0.005;
+  CHECK(probe::predict_initial(spec, input, config, true).backward_samples > both.backward_samples);
+  const auto top = [&](std::uint64_t seed) {
+    config.run.seed = seed;
+    return probe::predict_initial(spec, input, config, false)
+        .profile.find(Statistic::second_moment, Signal::x_out)
+        ->value.back();
+  };
+  CHECK(top(7) == forward.profile.find(Statistic::second_moment, Signal::x_out)->value.back());
+  CHECK(top(8) != top(7));
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,95 @@
+#include <cmath>
+
+#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/reproduce/readings.h"
+#include "experiments/train/record.h"
+#include "tests/support/doctest.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/recorded_stack.h"
+#include "theory/predict_batch.h"
+
+namespace periscope::testing {
+namespace {
+
+constexpr int seeds = 32;
+
+/// Wide and shallow, so that finite width matters little beside what windows have in common.
+StackSpec wide_stack(std::string_view placement) {
+  StackSpec spec;
+  spec.model.layers = 2;
+  spec.model.width = 192;
+  spec.model.heads = spec.model.kv_heads = 12;
+  spec.model.head_dim = 16;
+  spec.model.mlp_width = 384;
+  spec.model.vocab = 32;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = 12;
+  spec = placed(spec, placement);
+  validate(spec);
+  return spec;
+}
+
+theory::Prediction prediction_of(const StackSpec& spec, const Windows& windows, bool one_batch) {
+  std::vector<std::vector<int>> ids, labels;
+  for (int w = 0; w < windows.count(); ++w) {
+    ids.push_back(windows.inputs(w, 1));
+    labels.push_back(windows.labels(w, 1));
+  }
+  theory::PredictionOptions options{.gradient_tolerance = 0.03};
+  if (one_batch) return theory::predict_batch(spec, ids, labels, options);
+  options.labels = labels;
+  return theory::predict(spec, ids, options);
+}
+
+/// The sum of a layer's matrices, with the largest error that it can have.
+Estimate layer_sum(const theory::Prediction& prediction, std::size_t layer) {
+  Estimate sum{0.0, 0.0};
+  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
+    const Curve* curve = prediction.profile.find(Statistic::grad_sq, static_cast<Weight>(w));
+    if (curve == nullptr) continue;
+    sum.mean += curve->value[layer];
+    sum.standard_error += curve->standard_error[layer];
+  }
+  return sum;
+}
+
+/// In standard errors of the difference, beyond what finite width explains (T19).
+double excess(const Estimate& measured, const Estimate& predicted, double width_term) {
+  const double off = std::abs(measured.mean - predicted.mean) - std::expm1(width_term) * predicted.mean;
+  return off / std::hypot(measured.standard_error, predicted.standard_error);
+}
+
+TEST_CASE("theory before training agrees with what is recorded there, of one window and of eight together") {
+  const Corpus corpus("synthetic", 0.1, 1000, 32);
+  for (const char* placement : {"pre", "peri", "post"}) {
+    const StackSpec spec = wide_stack(placement);
+    for (const int windows : {1, 8}) {
+      CAPTURE(placement);
+      CAPTURE(windows);
+      const TrainSpec train{.record_sequences = windows, .steps = 1, .batch = 1};
+      const train::Recorder recorder(*targets().front().backend, spec, train, corpus);
+      std::vector<std::vector<double>> by_layer(2);
+      for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+        const Trainer trainer(*targets().front().backend, spec, train, corpus, seed, DType::f32);
+        const std::vector<double> sums = reproduce::layer_gradients(recorder.record(trainer.weights()));
+        for (std::size_t l = 0; l < 2; ++l) by_layer[l].push_back(sums[l]);
+      }
+      const Windows read = held_out(corpus, spec.input.tokens + 1, windows);
+      const theory::Prediction together = prediction_of(spec, read, true);
+      const theory::Prediction apart = prediction_of(spec, read, false);
+      const double width_term = gradient_width_term(spec, together.finite_width, 0, true);
+      for (std::size_t l = 0; l < 2; ++l) {
+        const Estimate measured = estimate(by_layer[l]);
+        const Estimate predicted = layer_sum(together, l);
+        INFO("layer ", l, ": measured ", measured.mean, " ± ", measured.standard_error, ", theory ", predicted.mean,
+             " ± ", predicted.standard_error, ", window by window ", layer_sum(apart, l).mean);
+        CHECK(predicted.standard_error < 0.1 * predicted.mean);
+        CHECK(excess(measured, predicted, width_term) < most_standard_errors);
+        if (windows > 1) CHECK(excess(measured, layer_sum(apart, l), width_term) > most_standard_errors);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,372 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "experiments/reproduce/reproduce.h"
+#include "tests/support/doctest.h"
+#include "tests/support/planted_result.h"
+
+namespace periscope::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Values = std::vector<double>;
+using train::RecordedValues;
+using train::TrainedCell;
+
+constexpr int layers = 3;
+constexpr std::size_t sublayers = 2 * layers;
+constexpr std::size_t depths = sublayers + 1;
+constexpr int steps = 80;
+constexpr int lost = 60;  ///< the step at which one run is no longer finite
+const std::vector<int> record_steps{0, 1, 2, 5, 10, 20, 40, 50, 80};
+
+const std::vector<Weight>& matrices() {
+  static const std::vector<Weight> all{Weight::q,    Weight::k,  Weight::v,   Weight::o,
+                                       Weight::gate, Weight::up, Weight::down};
+  return all;
+}
+
+std::string gradient_of(Weight weight) { return "grad_sq.weight." + std::string(name_of(weight)); }
+
+RecordedValues planted_record(Planted& numbers, bool at_end) {
+  RecordedValues record;
+  for (const char* name : {"variance.x_out", "second_moment.x_out"}) record[name] = numbers.take(depths);
+  for (const char* name : {"growth_stream", "growth_branch", "growth_cross", "growth_sum", "gain_mean.norm_a",
+                           "gain_mean.norm_b", "gain_mean.norm_c", "gain_rms.norm_b"}) {
+    record[name] = numbers.take(sublayers);
+  }
+  for (const Weight weight : matrices()) record[gradient_of(weight)] = numbers.take(layers);
+  record["attention_entropy"] = numbers.take(layers);
+  record["angular_distance"] = numbers.take(depths * depths);
+  record["validation_loss"] = numbers.take(1);
+  record["top_magnitudes"] = numbers.take(5);
+  if (at_end) record["scaled_second_moment"] = numbers.take(depths);
+  if (at_end) record["scaled_second_moment_stderr"] = numbers.take(depths);
+  return record;
+}
+
+/// A steady series with a spike at these steps.
+Values with_spikes(double start, const std::vector<int>& at, int length) {
+  Values series;
+  for (int s = 1; s <= length; ++s) {
+    const bool spike = std::ranges::find(at, s) != at.end();
+    series.push_back((start + 0.01 * std::sin(7.0 * s)) * (spike ? 50.0 : 1.0));
+  }
+  return series;
+}
+
+TrainedCell planted_cell(Planted& numbers, int seed, double level, bool diverges) {
+  TrainedCell cell;
+  cell.cell.spec.model.layers = layers;
+  cell.cell.spec.model.vocab = 256;
+  cell.cell.train.steps = steps;
+  cell.cell.seed = 70 + static_cast<std::uint64_t>(seed);
+  const int length = diverges ? lost : steps;
+  cell.history.loss = with_spikes(level, {30, 71}, length);
+  cell.history.grad_norm = with_spikes(10.0 + level, {50}, length);
+  cell.history.last_layer_norm = numbers.take(static_cast<std::size_t>(length));
+  if (diverges) cell.history.loss.back() = std::numeric_limits<double>::infinity();
+  for (const int step : record_steps) {
+    if (step <= length) cell.history.records[step] = planted_record(numbers, step == steps);
+  }
+  return cell;
+}
+
+/// Two groups of three seeds; the last seed of the second group diverges.
+reproduce::ReproduceResult planted_result() {
+  Planted numbers;
+  reproduce::ReproduceResult result;
+  for (int g = 0; g < 2; ++g) {
+    reproduce::GroupRuns runs;
+    runs.group.name = g == 0 ? "peri" : "pre, Xavier";
+    runs.group.study = g == 0 ? "base" : "init";
+    runs.group.spec.model.placement = *find_placement(g == 0 ? "peri" : "pre");
+    runs.group.spec.init.scheme = g == 0 ? InitScheme::normal : InitScheme::xavier;
+    runs.group.spec.init.std = 0.03 + g;
+    runs.group.train.lr = 0.5 + g;
+    runs.group.train.weight_decay = 0.25 + g;
+    for (int s = 0; s < 3; ++s) runs.cells.push_back(planted_cell(numbers, s, 2.0 + 3 * g + s, g == 1 && s == 2));
+    result.groups.push_back(std::move(runs));
+  }
+  theory::Prediction initial;
+  const auto plant = [&](Curve& curve, std::size_t length) {
+    curve = {.value = numbers.take(length), .standard_error = numbers.take(length)};
+  };
+  for (const Signal signal : {Signal::x_in, Signal::x_out}) {
+    plant(initial.profile.curves[{Statistic::second_moment, signal}], depths);
+    plant(initial.profile.curves[{Statistic::variance, signal}], depths);
+  }
+  for (const Weight weight : matrices()) plant(initial.profile.weight_curves[{Statistic::grad_sq, weight}], layers);
+  result.initial["peri"] = initial;
+  result.loss_floor = 1.25;
+  return result;
+}
+
+/// Eq. 4 (T15 without its cosine): every depth from the one before, by the shares that were recorded.
+Values eq4_of(const RecordedValues& record) {
+  const Values& q = record.at("second_moment.x_out");
+  Values eq4{q[0]};
+  for (std::size_t l = 0; l < sublayers; ++l) {
+    const double sum = eq4[l] * record.at("growth_stream")[l] / q[l] + record.at("growth_branch")[l];
+    eq4.push_back(sum * q[l + 1] / record.at("growth_sum")[l]);
+  }
+  return eq4;
+}
+
+Values layer_gradient_of(const RecordedValues& record) {
+  Values sum(layers, 0.0);
+  for (const Weight weight : matrices()) {
+    for (std::size_t l = 0; l < layers; ++l) sum[l] += record.at(gradient_of(weight))[l];
+  }
+  return sum;
+}
+
+/// What a curve of figures is of, and whether its mean is geometric.
+struct Average {
+  std::function<Values(const RecordedValues&)> of;
+  bool geometric;
+};
+
+const std::map<std::string, Average>& averages() {
+  const auto recorded = [](const char* name) { return [name](const RecordedValues& r) { return r.at(name); }; };
+  static const std::map<std::string, Average> all{{"variance", {recorded("variance.x_out"), true}},
+                                                  {"second_moment", {recorded("second_moment.x_out"), true}},
+                                                  {"eq4", {eq4_of, true}},
+                                                  {"layer_gradient", {layer_gradient_of, true}},
+                                                  {"growth_branch", {recorded("growth_branch"), true}},
+                                                  {"growth_cross", {recorded("growth_cross"), false}},
+                                                  {"gain_b", {recorded("gain_mean.norm_b"), false}},
+                                                  {"attention_entropy", {recorded("attention_entropy"), false}},
+                                                  {"angular_distance", {recorded("angular_distance"), false}}};
+  return all;
+}
+
+struct Spread {
+  double mean, error;
+};
+
+Spread spread_of(const Values& values) {
+  const auto n = static_cast<double>(values.size());
+  double sum = 0.0;
+  for (const double v : values) sum += v;
+  double squares = 0.0;
+  for (const double v : values) squares += (v - sum / n) * (v - sum / n);
+  return {sum / n, std::sqrt(squares / (n - 1.0) / n)};
+}
+
+/// Mean or standard error of a curve, one record behind the other, over the seeds that have the record.
+Values averaged_of(const Average& average, bool error, const reproduce::GroupRuns& runs) {
+  Values all;
+  for (const int step : record_steps) {
+    std::vector<Values> curves;
+    for (const TrainedCell& cell : runs.cells) {
+      if (const auto it = cell.history.records.find(step); it != cell.history.records.end())
+        curves.push_back(average.of(it->second));
+    }
+    for (std::size_t i = 0; i < curves.front().size(); ++i) {
+      Values entries;
+      for (const Values& curve : curves) entries.push_back(average.geometric ? std::log(curve[i]) : curve[i]);
+      const Spread spread = spread_of(entries);
+      all.push_back(error ? spread.error : average.geometric ? std::exp(spread.mean) : spread.mean);
+    }
+  }
+  return all;
+}
+
+double final_loss_of(const TrainedCell& cell) {
+  const Values& loss = cell.history.loss;
+  if (loss.size() < steps) return std::log(256.0);
+  double sum = 0.0;
+  for (std::size_t s = steps - steps / 10; s < steps; ++s) sum += loss[s];
+  return sum / (steps / 10);
+}
+
+std::optional<Values> expected_of_seed(const std::string& column, const TrainedCell& cell) {
+  const train::CellHistory& h = cell.history;
+  const bool ends = h.loss.size() == steps;
+  const RecordedValues& first = h.records.begin()->second;
+  const RecordedValues& last = h.records.rbegin()->second;
+  const auto only_at_the_end = [&](const std::function<Values()>& make) { return ends ? make() : Values(); };
+  const auto by_record = [&](const std::function<double(const RecordedValues&)>& read) {
+    Values values;
+    for (const int step : record_steps) {
+      const auto it = h.records.find(step);
+      values.push_back(it == h.records.end() ? std::nan("") : read(it->second));
+    }
+    return values;
+  };
+  if (column == "seed_value") return Values{static_cast<double>(cell.cell.seed)};
+  if (column == "loss") return h.loss;
+  if (column == "grad_norm") return h.grad_norm;
+  if (column == "last_layer_grad_norm") return h.last_layer_norm;
+  if (column == "final_loss") return Values{final_loss_of(cell)};
+  if (column == "diverged_at") return Values{ends ? std::nan("") : static_cast<double>(lost)};
+  // Those before the end, at the rate of the steps that were done; the loss that is not finite is none.
+  if (column == "spikes") return Values{ends ? 3.0 : 2.0 * steps / lost};
+  if (column == "scaled_second_moment") return only_at_the_end([&] { return last.at("scaled_second_moment"); });
+  if (column == "scaled_second_moment_stderr")
+    return only_at_the_end([&] { return last.at("scaled_second_moment_stderr"); });
+  if (column == "growth_from_scales") {
+    return only_at_the_end([&] {
+      return Values{std::log(last.at("scaled_second_moment").back() / first.at("second_moment.x_out").back())};
+    });
+  }
+  if (column == "growth_from_alignment") {
+    return only_at_the_end([&] {
+      return Values{std::log(last.at("second_moment.x_out").back() / last.at("scaled_second_moment").back())};
+    });
+  }
+  if (column == "validation_loss") return by_record([](const auto& r) { return r.at("validation_loss").front(); });
+  if (column == "top_first") return by_record([](const auto& r) { return r.at("top_magnitudes").front(); });
+  if (column == "top_last") return by_record([](const auto& r) { return r.at("top_magnitudes").back(); });
+  if (column == "cosine_share")
+    return by_record([](const auto& r) { return std::log(r.at("second_moment.x_out").back() / eq4_of(r).back()); });
+  return std::nullopt;
+}
+
+std::optional<Values> expected_of_group(const std::string& column, const reproduce::GroupRuns& runs,
+                                        const reproduce::ReproduceResult& result) {
+  const bool base = runs.group.study == "base";
+  if (column == "lr") return Values{runs.group.train.lr};
+  if (column == "weight_decay") return Values{runs.group.train.weight_decay};
+  if (column == "init_std") return base ? Values{runs.group.spec.init.std} : Values();
+  Values losses;
+  for (const TrainedCell& cell : runs.cells) losses.push_back(final_loss_of(cell));
+  if (column == "final_loss_mean") return Values{spread_of(losses).mean};
+  if (column == "final_loss_stderr") return Values{spread_of(losses).error};
+  for (const auto& [name, average] : averages()) {
+    if (column == name + "_mean") return averaged_of(average, false, runs);
+    if (column == name + "_stderr") return averaged_of(average, true, runs);
+  }
+  if (!column.starts_with("theory_")) return std::nullopt;
+  if (!base) return Values();
+  const Profile& profile = result.initial.at(runs.group.name).profile;
+  const Curve& moment = profile.curves.at({Statistic::second_moment, Signal::x_out});
+  if (column == "theory_second_moment") return moment.value;
+  if (column == "theory_second_moment_stderr") return moment.standard_error;
+  if (column == "theory_variance") return profile.curves.at({Statistic::variance, Signal::x_out}).value;
+  Values sum(layers, 0.0);
+  for (const Weight weight : matrices()) {
+    const Curve& curve = profile.weight_curves.at({Statistic::grad_sq, weight});
+    const Values& of = column == "theory_layer_gradient" ? curve.value : curve.standard_error;
+    for (std::size_t l = 0; l < layers; ++l) sum[l] += of[l];
+  }
+  if (column == "theory_layer_gradient" || column == "theory_layer_gradient_stderr") return sum;
+  return std::nullopt;
+}
+
+reproduce::ReproduceConfig planted_config() {
+  reproduce::ReproduceConfig config;
+  config.base.model.layers = layers;
+  config.run.seeds = 3;
+  config.run.seed = 70;
+  config.train.steps = steps;
+  config.train.record_every = 40;
+  config.quick = true;
+  return config;
+}
+
+TEST_CASE("reproduce's columns: each has the planted numbers that its name says") {
+  const reproduce::ReproduceResult result = planted_result();
+  const Json json = reproduce::columns(planted_config(), result, {}).json();
+  REQUIRE(json["groups"].size() == 2);
+  for (const ColumnSpec& column : reproduce::schema().columns()) {
+    // Claims and fits of laws over depth have tests of their own, beside what they are made of.
+    const bool elsewhere = column.name.starts_with("claim_") || column.dimensions.ends_with("law") ||
+                           column.name == "growth_law" || column.name == "growth_effective_points";
+    if (column.json.empty() || elsewhere) continue;
+    CAPTURE(column.name);
+    if (!column.json.starts_with("groups/")) {
+      REQUIRE_MESSAGE((column.name == "loss_floor" || column.name == "quick"), "no test for the column ", column.name);
+      check_values(values_at(json, column.json, {}), {column.name == "quick" ? 1.0 : 1.25});
+      continue;
+    }
+    for (std::size_t g = 0; g < 2; ++g) {
+      INFO("group ", g);
+      const reproduce::GroupRuns& runs = result.groups[g];
+      if (column.name == "group_name" || column.name == "placement" || column.name == "study") {
+        const bool base = g == 0;
+        CHECK(json["groups"][g]["name"] == (base ? "peri" : "pre, Xavier"));
+        CHECK(json["groups"][g]["placement"] == (base ? "peri" : "pre"));
+        CHECK(json["groups"][g]["study"] == (base ? "base" : "init"));
+      } else if (column.json.find("/seeds/") != std::string::npos) {
+        for (std::size_t s = 0; s < runs.cells.size(); ++s) {
+          INFO("seed ", s);
+          const std::optional<Values> expected = expected_of_seed(column.name, runs.cells[s]);
+          REQUIRE_MESSAGE(expected, "no test for the column ", column.name);
+          check_values(values_at(json, column.json, {{"group", g}, {"seed", s}}), *expected);
+        }
+      } else {
+        const std::optional<Values> expected = expected_of_group(column.name, runs, result);
+        REQUIRE_MESSAGE(expected, "no test for the column ", column.name);
+        check_values(values_at(json, column.json, {{"group", g}}), *expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("reproduce's file: groups, seeds, steps and records have their places") {
+  const reproduce::ReproduceResult result = planted_result();
+  const NetcdfDataset file = reproduce::columns(planted_config(), result, {}).dataset();
+  CHECK(texts_of(file, "group") == std::vector<std::string>{"peri", "pre, Xavier"});
+  CHECK(numbers_of(file, "seed") == Values{70, 71, 72});
+  check_values(numbers_of(file, "record"), {record_steps.begin(), record_steps.end()});
+  for (const auto& [name, first, length] : {std::tuple<const char*, double, std::size_t>{"step", 1.0, steps},
+                                            {"depth", 0.0, depths},
+                                            {"other_depth", 0.0, depths},
+                                            {"sublayer", 0.0, sublayers},
+                                            {"layer", 0.0, layers}}) {
+    INFO(name);
+    const Values found = numbers_of(file, name);
+    CHECK(found.size() == length);
+    CHECK(found.front() == first);
+    CHECK(found.back() == first + static_cast<double>(length) - 1.0);
+  }
+  Values loss;
+  for (const reproduce::GroupRuns& runs : result.groups) {
+    for (const TrainedCell& cell : runs.cells) {
+      loss.insert(loss.end(), cell.history.loss.begin(), cell.history.loss.end());
+      loss.insert(loss.end(), steps - cell.history.loss.size(), std::nan(""));
+    }
+  }
+  check_values(numbers_of(file, "loss"), loss);
+}
+
+TEST_CASE("theory that was refused leaves no columns") {
+  reproduce::ReproduceResult result = planted_result();
+  result.initial.at("peri") = {};
+  result.initial.at("peri").refusal = "it overflows";
+  const Json json = reproduce::columns(planted_config(), result, {}).json();
+  CHECK_FALSE(json["groups"][0].contains("theory"));
+}
+
+TEST_CASE("reproduce's table: final loss, the variance at the top at the end, and how many runs diverged") {
+  const reproduce::ReproduceResult result = planted_result();
+  const std::string text = reproduce::table(planted_config(), result);
+  const reproduce::GroupRuns& runs = result.groups.front();
+  Values losses, logs;
+  for (const TrainedCell& cell : runs.cells) {
+    losses.push_back(final_loss_of(cell));
+    logs.push_back(std::log(cell.history.records.at(steps).at("variance.x_out").back()));
+  }
+  const std::vector<std::string> row = table_row(text, {"peri"});
+  CAPTURE(row);
+  REQUIRE(row.size() >= 9);
+  CHECK(row[1] == fmt::format("{:.4f}", spread_of(losses).mean));
+  CHECK(row[3] == fmt::format("{:.4f}", spread_of(losses).error));
+  CHECK(row[4] == fmt::format("{:.3g}", std::exp(spread_of(logs).mean)));
+  CHECK(row[5] == "3.0");
+  CHECK(std::vector<std::string>(row.end() - 3, row.end()) == std::vector<std::string>{"0", "of", "3"});
+  const std::vector<std::string> other = table_row(text, {"pre,", "Xavier"});
+  CHECK(std::vector<std::string>(other.end() - 3, other.end()) == std::vector<std::string>{"1", "of", "3"});
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+#include "sim/model/matrix_free.h"
+#include "sim/model/parameters.h"
+#include "tests/scales/scaled_stack.h"
+#include "tests/support/doctest.h"
+#include "theory/forward.h"
+#include "theory/predict.h"
+
+/// Variance profiles (T29): random weights whose rows and columns are of unlike size, theory against simulation.
+namespace periscope::testing {
+namespace {
+
+/// Lognormal sizes of mean square 1, a part of their logarithm common to all sides of that length in a sublayer.
+std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, double own, double common) {
+  const auto n = static_cast<std::size_t>(length);
+  const std::vector<double> shared = normals(5000 + 10000 * static_cast<std::uint64_t>(sublayer + 1) + n, n);
+  std::vector<double> sizes = normals(6000 + place, n);
+  double square = 0.0;
+  for (std::size_t k = 0; k < n; ++k) {
+    sizes[k] = std::exp(own * sizes[k] + common * shared[k]);
+    square += sizes[k] * sizes[k] / static_cast<double>(n);
+  }
+  for (double& size : sizes) size /= std::sqrt(square);
+  return sizes;
+}
+
+/// The scales, with profiles in every matrix and table before the head. What rows, columns and gains have in common is
+/// what T29 is about.
+WeightScales with_profiles(const StackSpec& spec, WeightScales scales) {
+  std::uint64_t place = 0;
+  for (int l = -1; l < spec.model.sublayers(); ++l) {
+    for (const Weight w : weights_in(spec.model, l)) {
+      if (is_norm(w)) continue;
+      const auto [fan_out, fan_in] = shape_of(spec.model, w);
+      const std::uint64_t first = 2 * ++place;
+      scales.profiles[matrix_id(l / 2, w)] = {.rows = uneven_side(first, l, fan_out, 0.15, 0.15),
+                                              .columns = uneven_side(first + 1, l, fan_in, 0.15, 0.15)};
+    }
+  }
+  return scales;
+}
+
+WeightScales profiled_scales(const StackSpec& spec) { return with_profiles(spec, uneven_scales(spec)); }
+
+WeightScales without_columns(WeightScales scales) {
+  for (auto& [id, profile] : scales.profiles) profile.columns.clear();
+  return scales;
+}
+
+WeightScales without_profiles(WeightScales scales) {
+  scales.profiles.clear();
+  return scales;
+}
+
+/// Rows for columns, in the MLPs of as many hidden channels as others.
+WeightScales swapped(WeightScales scales) {
+  for (auto& [id, profile] : scales.profiles) {
+    if (is_of_mlp(id.weight)) std::swap(profile.rows, profile.columns);
+  }
+  return scales;
+}
+
+/// W_o and W_down of layers 1 and 2 have each other's profiles.
+WeightScales of_another_layer(WeightScales scales) {
+  for (const Weight w : {Weight::o, Weight::down}) {
+    std::swap(scales.profiles[matrix_id(1, w)], scales.profiles[matrix_id(2, w)]);
+  }
+  return scales;
+}
+
+TEST_CASE("profiles in every matrix and table, every placement: theory agrees with simulation") {
+  for (const char* placement :
+       {"pre", "peri", "post", "b-only", "a+c", "mix", "lns", "depth-scaled", "deepnorm", "residual-dual"}) {
+    const StackSpec spec = scaled_stack(placement);
+    const WeightScales scales = profiled_scales(spec);
+    const Measured measured = measure(with(spec, scales));
+    check_agrees(measured);
+    CAPTURE(std::string(placement));
+    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == Verdict::disagrees);
+  }
+}
+
+/// Profiles of what is inside modules alone: values' and hidden channels.
+WeightScales of_modules(WeightScales scales) {
+  for (auto& [id, profile] : scales.profiles) {
+    (id.weight == Weight::o || id.weight == Weight::down ? profile.rows : profile.columns).clear();
+  }
+  return scales;
+}
+
+TEST_CASE("theory that is told other profiles disagrees") {
+  const StackSpec spec = scaled_stack("pre");
+  const WeightScales scales = of_modules(profiled_scales(spec));
+  const Measured measured = measure(with(spec, scales));
+  check_agrees(measured);
+  CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, swapped(scales))).verdict == Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, of_another_layer(scales))).verdict == Verdict::disagrees);
+}
+
+/// Rows of W_q and W_k that make some heads sharp, and W_o's columns that read these most.
+WeightScales with_sharp_heads(const StackSpec& spec, WeightScales scales) {
+  const ModelSpec& m = spec.model;
+  for (int layer = 0; layer < m.layers; ++layer) {
+    for (const Weight w : {Weight::q, Weight::k, Weight::o}) {
+      const ParameterId id = matrix_id(layer, w);
+      std::vector<double>& side = w == Weight::o ? scales.profiles[id].columns : scales.profiles[id].rows;
+      side.assign(static_cast<std::size_t>(w == Weight::k ? m.key_width() : m.query_width()), 0.0);
+      double square = 0.0;
+      for (std::size_t i = 0; i < side.size(); ++i) {
+        const std::size_t read = i / static_cast<std::size_t>(m.head_dim) / (w == Weight::k ? 1 : 2);  // key head
+        side[i] = read % 2 == 0 ? 1.6 : 0.4;
+        square += side[i] * side[i] / static_cast<double>(side.size());
+      }
+      for (double& size : side) size /= std::sqrt(square);
+      scales.stddev[id] *= w == Weight::o ? 1.0 : 1.3;
+    }
+  }
+  return scales;
+}
+
+TEST_CASE("heads of unlike rows: each attends by its own, and counts as W_o reads it") {
+  for (const QkNorm kind : {QkNorm::none, QkNorm::head, QkNorm::full}) {
+    StackSpec spec = scaled_stack("b-only");
+    spec.model.qk_norm = kind;
+    const WeightScales scales = with_sharp_heads(spec, uneven_scales(spec));
+    const Measured measured = measure(with(spec, scales));
+    CAPTURE(static_cast<int>(kind));
+    check_agrees(measured);
+    // Behind a norm of every head on its own the rows of a head count only among themselves.
+    if (kind == QkNorm::head) continue;
+    WeightScales wrong = scales;
+    for (auto& [id, profile] : wrong.profiles) {
+      if (id.weight != Weight::o) profile.rows.clear();
+    }
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+    wrong = scales;
+    for (int layer = 0; layer < spec.model.layers; ++layer) wrong.profiles.erase(matrix_id(layer, Weight::o));
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+  }
+}
+
+TEST_CASE("a plain MLP with biases, LayerNorm, positions, token types, a projected table") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    StackSpec spec = scaled_stack(placement);
+    spec.model.norm = NormKind::layer;
+    spec.model.mlp = MlpKind::gelu;
+    spec.model.rope = false;
+    spec.model.embedding_norm = true;
+    spec.model.embedding = {.width = 256, .positions = 8, .token_types = 2};
+    WeightScales scales = profiled_scales(spec);
+    for (const auto& [id, stddev] : WeightScales(scales).stddev) {
+      if (!is_table(id.weight)) scales.stddev[bias_of(id)] = 0.4;
+    }
+    for (const auto& [id, gain] : scales.gains) scales.stddev[bias_of(id)] = 0.3;
+    const Measured measured = measure(with(spec, scales));
+    check_agrees(measured);
+    CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == Verdict::disagrees);
+  }
+}
+
+TEST_CASE("matrix-free weights have these profiles too") {
+  for (const char* placement : {"pre", "peri"}) {
+    StackSpec spec = scaled_stack(placement);
+    spec.model.width = 2048;
+    spec.model.heads = spec.model.kv_heads = 64;
+    spec.model.mlp_width = 4096;
+    const WeightScales scales = profiled_scales(spec);
+    const Measured measured = measure(with(spec, scales), WeightsChoice::matrix_free);
+    check_agrees(measured);
+    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == Verdict::disagrees);
+  }
+}
+
+TEST_CASE("drawn matrices are those without a profile, entry by entry times row and column") {
+  StackSpec spec = scaled_stack("pre");
+  spec.model.layers = 1;
+  spec.model.width = 48;
+  spec.model.heads = 4;
+  spec.model.kv_heads = 2;
+  spec.model.head_dim = 12;
+  spec.model.mlp_width = 20;
+  const WeightScales scales = profiled_scales(spec);
+  const auto ops = make_backend("cpu");
+  const StackSpec flat = with(spec, without_profiles(scales));
+  const StackSpec uneven = with(spec, scales);
+  const GeneratedWeights plain(*ops, flat, DType::f64, 3);
+  const GeneratedWeights profiled(*ops, uneven, DType::f64, 3);
+  std::size_t seen = 0;
+  for (const auto& entry : scales.profiles) {
+    const ParameterId& id = entry.first;
+    const VarianceProfile& profile = entry.second;
+    CAPTURE(name_of(id));
+    const Tensor z = parameter_of(plain, spec.model, id);
+    const std::vector<double> before = ops->to_host(z);
+    const std::vector<double> after = ops->to_host(parameter_of(profiled, spec.model, id));
+    const auto n = static_cast<std::size_t>(z.cols());
+    double worst = 0.0;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const double expected = before[i] * profile.rows[i / n] * profile.columns[i % n];
+      worst = std::max(worst, std::abs(after[i] - expected) / (std::abs(expected) + 1e-300));
+    }
+    CHECK(worst < 1e-15);
+    ++seen;
+    if (!is_table(id.weight)) continue;
+    const std::vector<int> ids{5, 2, 5};
+    CHECK(ops->to_host(profiled.rows(*ops, id.weight, ids)) ==
+          ops->to_host(rows_of_matrix(profiled, *ops, id.weight, ids)));
+  }
+  CHECK(seen == 8);
+  // A dense stack of the completed matrices has the matrix-free one's states: the profile is around what was read.
+  const MatrixFreeWeights free(*ops, uneven, DType::f64, 3, Remember::readings);
+  const Tensor x = ops->normal(4, 48, DType::f64, {1, 0, Stream::input}, 1.0);
+  const SublayerWeights mlp = free.fetch(1);
+  const LinearWeights& up = mlp.matrix(Weight::up);
+  const auto reading = up.map->read(*ops, x, Keep::for_the_way_back);
+  const Tensor y = reading->output();
+  const Tensor dy = ops->normal(4, 20, DType::f64, {2, 0, Stream::input}, 1.0);
+  const Tensor dx = reading->pull(dy);
+  const Tensor w = up.map->dense();
+  const auto difference = [&](const Tensor& a, const Tensor& b) {
+    const std::vector<double> p = ops->to_host(a);
+    const std::vector<double> q = ops->to_host(b);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < p.size(); ++i) worst = std::max(worst, std::abs(p[i] - q[i]));
+    return worst;
+  };
+  CHECK(difference(y, ops->linear(x, w)) < 1e-12);
+  CHECK(difference(dx, ops->linear_backward_input(dy, w)) < 1e-12);
+}
+
+TEST_CASE("profiles of ones give the prediction without profiles to the last bit") {
+  for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
+    const StackSpec spec = scaled_stack(placement);
+    const WeightScales flat = uneven_scales(spec);
+    WeightScales ones = flat;
+    for (int l = -1; l <= spec.model.sublayers(); ++l) {
+      for (const Weight w : weights_in(spec.model, l)) {
+        if (is_norm(w)) continue;
+        const auto [fan_out, fan_in] = shape_of(spec.model, w);
+        ones.profiles[matrix_id(l / 2, w)] = {.rows = std::vector<double>(static_cast<std::size_t>(fan_out), 1.0),
+                                              .columns = std::vector<double>(static_cast<std::size_t>(fan_in), 1.0)};
+      }
+    }
+    const auto predicted = [](const StackSpec& of) {
+      return theory::predict(of, distinct_token_ids(of, 0, 2), {.most_samples = 64});
+    };
+    const theory::Prediction a = predicted(with(spec, flat));
+    const theory::Prediction b = predicted(with(spec, ones));
+    REQUIRE(a.profile.curves.size() == b.profile.curves.size());
+    for (const auto& [key, curve] : a.profile.curves) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        const double other = b.profile.curves.at(key).value[i];
+        CHECK((other == curve.value[i] || (std::isnan(other) && std::isnan(curve.value[i]))));
+      }
+    }
+    CHECK(a.finite_width == b.finite_width);
+    CHECK(a.profile.angular_distance == b.profile.angular_distance);
+  }
+}
+
+TEST_CASE("a profile that does not fit its matrix is refused") {
+  StackSpec spec = scaled_stack("pre");
+  WeightScales scales = uneven_scales(spec);
+  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(511, 0.5), .columns = {}};
+  CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
+  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, -0.5), .columns = {}};
+  CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
+  // Only uneven sizes are a profile.
+  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, 1.0), .columns = {}};
+  CHECK_FALSE(has_profiles(with(spec, scales)));
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,124 @@
+#include "tests/scales/scaled_stack.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "experiments/common/token_ids.h"
+#include "sim/backends.h"
+#include "sim/model/parameters.h"
+#include "sim/random/normal.h"
+#include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
+
+namespace periscope::testing {
+namespace {
+
+/// The second moments behind norm B, which no verdict looks at, because in a stack without gains they are certain.
+void add_branches(std::vector<Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
+  const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
+  const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
+  for (std::size_t i = 0; i < m.value.size(); ++i) {
+    cells.push_back({.signal = Signal::B_out,
+                     .index = static_cast<int>(i),
+                     .measured = m.value[i],
+                     .measured_error = m.standard_error[i],
+                     .predicted = p.value[i],
+                     .predicted_error = p.standard_error[i],
+                     .allowance = AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
+                     .scale = p.value[i],
+                     .seeds = measured_seeds,
+                     .replicates = prediction.replicates});
+  }
+}
+
+}  // namespace
+
+std::vector<double> normals(std::uint64_t place, std::size_t count) {
+  std::vector<double> z(count);
+  fill_normal<double>({place, 0, Stream::attack_start}, 0, 1.0, z);
+  return z;
+}
+
+WeightScales uneven_scales(const StackSpec& spec) {
+  WeightScales scales;
+  std::uint64_t place = 0;
+  for (int l = -1; l <= spec.model.sublayers(); ++l) {
+    for (const Weight w : weights_in(spec.model, l)) {
+      if (is_norm(w)) continue;
+      const double init = is_table(w) ? 1.0 : std::sqrt(1.0 / shape_of(spec.model, w).fan_in);
+      scales.stddev[matrix_id(l / 2, w)] = init * std::exp(0.3 * normals(++place, 1)[0]);
+    }
+  }
+  for (const ParameterId& id : gains_of(spec.model)) {
+    const auto n = static_cast<std::size_t>(norm_width(spec.model, id.weight));
+    const std::vector<double> common = normals(n, n);
+    std::vector<double> gain = normals(1000 + ++place, n);
+    const double wide = id.weight == Weight::norm_c ? 0.2 : 1.0;
+    for (std::size_t k = 0; k < n; ++k) {
+      gain[k] = std::exp(wide * (0.2 * gain[k] + 0.3 * common[k])) * (k % 3 == 0 ? -1.0 : 1.0);
+    }
+    scales.gains[id] = gain;
+  }
+  return scales;
+}
+
+StackSpec scaled_stack(std::string_view placement) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  ModelSpec& m = spec.model;
+  m.layers = 4;
+  m.width = 512;
+  m.heads = 16;
+  m.kv_heads = 8;
+  m.head_dim = 32;
+  m.mlp_width = 512;
+  m.vocab = 40;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = 8;
+  return spec;
+}
+
+StackSpec with(StackSpec spec, WeightScales scales) {
+  spec.scales = std::make_shared<const WeightScales>(std::move(scales));
+  validate(spec);
+  return spec;
+}
+
+Measured measure(const StackSpec& spec, WeightsChoice weights) {
+  RunOptions run;
+  run.dtype = DType::f64;
+  run.weights = weights;
+  Progress progress;
+  const auto backend = make_backend("cpu");
+  return {spec, measure_stack(*backend, spec, run, measured_seeds, progress, [](const Reading&) {}).profile()};
+}
+
+Agreement agreement_of(const Measured& measured, const StackSpec& told) {
+  const theory::Prediction prediction =
+      theory::predict(told, distinct_token_ids(told, RunOptions{}.seed, measured_seeds), {.tolerance = 0.005});
+  REQUIRE(prediction.refusal == "");
+  const AgreementOptions options;
+  Agreement agreement;
+  agreement.cells = compared_cells({.spec = told,
+                                    .measured = measured.profile,
+                                    .seeds = measured_seeds,
+                                    .diverged_seeds = 0,
+                                    .dtype = DType::f64,
+                                    .prediction = prediction},
+                                   options);
+  add_branches(agreement.cells, measured, prediction);
+  judge_cells(agreement, sidak_level(options.familywise_error, agreement.cells.size()), options);
+  return agreement;
+}
+
+void check_agrees(const Measured& measured) {
+  CAPTURE(measured.spec.model.placement.name);
+  const Agreement agreement = agreement_of(measured, measured.spec);
+  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  INFO(worst.name(), ": ", worst.measured, " +- ", worst.measured_error, " against ", worst.predicted, " +- ",
+       worst.predicted_error, ", excess ", worst.excess(), " of ", agreement.critical, "; worst power ",
+       agreement.power.worst);
+  CHECK(agreement.verdict != Verdict::disagrees);
+}
+
+}  // namespace periscope::testing

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "experiments/agreement/agreement.h"
+#include "experiments/common/stacks.h"
+#include "sim/spec/weight_scales.h"
+#include "theory/predict.h"
+
+/// Stacks of random weights of given scales, simulated and predicted.
+namespace periscope::testing {
+
+/// Standard normal numbers of a place.
+std::vector<double> normals(std::uint64_t place, std::size_t count);
+
+/// Lognormal scales, 0.3 wide. Gains have a part of their channel in common, as trained ones may: it makes what a norm
+/// A reads more than the product of means. Gains of norms C multiply over the depth, so they are a fifth as wide: with
+/// wide ones a few channels are nearly all of the stream, and no width is large.
+WeightScales uneven_scales(const StackSpec& spec);
+
+/// 4 layers of width 512 on 8 tokens.
+StackSpec scaled_stack(std::string_view placement);
+StackSpec with(StackSpec spec, WeightScales scales);
+
+constexpr int measured_seeds = 64;
+
+struct Measured {
+  StackSpec spec;
+  Profile profile;
+};
+
+Measured measure(const StackSpec& spec, WeightsChoice weights = WeightsChoice::dense);
+
+/// T19's verdict on measured_seeds at a familywise error of 1 % over all cells: second moments and variances of stream,
+/// module and branch at every depth, and token cosines.
+Agreement agreement_of(const Measured& measured, const StackSpec& told);
+void check_agrees(const Measured& measured);
+
+}  // namespace periscope::testing

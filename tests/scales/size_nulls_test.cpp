@@ -1,0 +1,217 @@
+#include "experiments/common/size_nulls.h"
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/common/random_signs.h"
+#include "sim/backends.h"
+#include "sim/model/parameters.h"
+#include "tests/scales/scaled_stack.h"
+#include "tests/support/doctest.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
+
+/// The laws of random weights that keep something of given weights' sizes, and their draws.
+namespace periscope::testing {
+namespace {
+
+StackSpec with_everything() {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.norm = NormKind::layer;
+  spec.model.qk_norm = QkNorm::head;
+  spec.model.embedding_norm = true;
+  spec.model.embedding = {.width = 9, .positions = 8, .position_offset = 2, .token_types = 2};
+  spec.input.kind = InputKind::tokens;
+  return spec;
+}
+
+std::vector<double> means_of_squares(const std::vector<double>& w, std::size_t rows, bool of_rows) {
+  const std::size_t columns = w.size() / rows;
+  std::vector<double> means(of_rows ? rows : columns, 0.0);
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    means[of_rows ? i / columns : i % columns] += w[i] * w[i] / static_cast<double>(of_rows ? columns : rows);
+  }
+  return means;
+}
+
+TEST_CASE("profiles of given weights have every row's and every column's mean square") {
+  const StackSpec spec = with_everything();
+  const auto ops = make_backend("cpu");
+  const GeneratedWeights weights(*ops, spec, DType::f64, 3);
+  const std::vector<int> ids{4, 4, 7};
+  const WeightScales rows = scales_of(*ops, spec.model, weights, ids, SizesKept::rows);
+  const WeightScales both = scales_of(*ops, spec.model, weights, ids, SizesKept::rows_and_columns);
+  const WeightScales none = scales_of(*ops, spec.model, weights, ids);
+  CHECK(none.profiles.empty());
+  CHECK(rows.stddev == none.stddev);
+  CHECK(both.stddev == none.stddev);
+  for (const ParameterId& id : matrices_of(spec)) {
+    CAPTURE(name_of(id));
+    const VarianceProfile& profile = both.profiles.at(id);
+    CHECK(rows.profiles.at(id).rows == profile.rows);
+    CHECK(rows.profiles.at(id).columns.empty());
+    Tensor w = parameter_of(weights, spec.model, id);
+    std::vector<double> row_sizes = profile.rows;
+    if (is_table(id.weight)) {  // the rows in use alone, as often as they are
+      const std::map<Weight, std::vector<int>> used{
+          {Weight::embedding, ids}, {Weight::positions, {2, 3, 4}}, {Weight::token_types, {0, 0, 0}}};
+      w = ops->gather(w, used.at(id.weight));
+      row_sizes.clear();
+      for (const int row : used.at(id.weight)) row_sizes.push_back(profile.rows.at(static_cast<std::size_t>(row)));
+      CHECK(profile.rows.size() == static_cast<std::size_t>(shape_of(spec.model, id.weight).fan_out));
+    }
+    const std::vector<double> entries = ops->to_host(w);
+    const double whole = both.stddev.at(id) * both.stddev.at(id);
+    const std::vector<double> of_rows = means_of_squares(entries, row_sizes.size(), true);
+    const std::vector<double> of_columns = means_of_squares(entries, row_sizes.size(), false);
+    REQUIRE(profile.columns.size() == of_columns.size());
+    for (std::size_t i = 0; i < of_rows.size(); ++i) {
+      CHECK(whole * row_sizes[i] * row_sizes[i] == doctest::Approx(of_rows[i]).epsilon(1e-13));
+    }
+    for (std::size_t j = 0; j < of_columns.size(); ++j) {
+      CHECK(whole * profile.columns[j] * profile.columns[j] == doctest::Approx(of_columns[j]).epsilon(1e-13));
+    }
+  }
+  // A matrix of zeros has no profile, and a row of zeros has the size 0.
+  const EditedWeights zeros(
+      weights,
+      [&](int /*layer*/, Weight w, const Tensor& x) {
+        if (w == Weight::v) return ops->scale(0.0, x);
+        return w == Weight::up ? ops->replace_rows(x, 1, ops->constant(1, x.cols(), DType::f64, 0.0)) : x;
+      },
+      same_norm);
+  const WeightScales of_zeros = scales_of(*ops, spec.model, zeros, ids, SizesKept::rows_and_columns);
+  CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).rows.empty());
+  CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).columns.empty());
+  CHECK(of_zeros.profiles.at(matrix_id(0, Weight::up)).rows.at(1) == 0.0);
+}
+
+TEST_CASE("random signs keep every magnitude, and half of the signs are others") {
+  const StackSpec spec = with_everything();
+  const auto ops = make_backend("cpu");
+  const GeneratedWeights plain(*ops, spec, DType::f64, 3);
+  const EditedWeights weights(plain, same_matrix, random_norms(*ops));
+  const RandomSigns signs(*ops, weights, 9);
+  const RandomSigns other(*ops, weights, 10);
+  double count = 0.0;
+  double flipped = 0.0;
+  double alike = 0.0;
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    CAPTURE(name_of(id));
+    const std::vector<double> before = ops->to_host(parameter_of(weights, spec.model, id));
+    const std::vector<double> after = ops->to_host(parameter_of(signs, spec.model, id));
+    REQUIRE(before.size() == after.size());
+    if (id.part == ParameterId::Part::gain) {
+      CHECK(before == after);
+      continue;
+    }
+    const std::vector<double> of_other = ops->to_host(parameter_of(other, spec.model, id));
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      REQUIRE(std::abs(before[i]) == std::abs(after[i]));
+      count += 1.0;
+      flipped += before[i] != after[i] ? 1.0 : 0.0;
+      alike += of_other[i] == after[i] ? 1.0 : 0.0;
+    }
+    if (is_table(id.weight) && id.part == ParameterId::Part::matrix) {
+      const std::vector<int> ids{1, 0, 1};
+      CHECK(ops->to_host(signs.rows(*ops, id.weight, ids)) ==
+            ops->to_host(rows_of_matrix(signs, *ops, id.weight, ids)));
+    }
+  }
+  // Five standard deviations of a fair coin.
+  CHECK(std::abs(flipped - count / 2.0) < 2.5 * std::sqrt(count));
+  CHECK(std::abs(alike - count / 2.0) < 2.5 * std::sqrt(count));
+}
+
+TEST_CASE("log second moments of a pass are the probe's, and deviations are about what they say") {
+  StackSpec spec = with_everything();
+  spec.input.tokens = 6;
+  const auto ops = make_backend("cpu");
+  const GeneratedWeights weights(*ops, spec, DType::f64, 3);
+  const std::vector<int> ids{1, 2, 3, 1, 2, 3};
+  const std::vector<double> two = log_second_moments(*ops, spec.model, weights, ids, 2);
+  const std::vector<double> one = log_second_moments(*ops, spec.model, weights, std::vector<int>{1, 2, 3}, 1);
+  REQUIRE(two.size() == static_cast<std::size_t>(spec.model.sublayers()) + 1);
+  for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(one[i]).epsilon(1e-12));
+  const NullDraws draws{.draws = 3, .log_moment = {{1.0}, {2.0}, {4.5}}};
+  CHECK(draws.mean(0) == doctest::Approx(2.5));
+  CHECK(draws.deviation_from(2.0, 0) == doctest::Approx(std::sqrt((1.0 + 0.0 + 6.25) / 3.0)));
+  CHECK(draws.deviation_from_mean(0) == doctest::Approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
+  CHECK(std::isnan(NullDraws{}.mean(0)));
+  CHECK(std::isnan(NullDraws{.draws = 1, .log_moment = {{1.0}}}.deviation_from_mean(0)));
+}
+
+// Weights whose hidden channels are of unlike size, and which are random otherwise: nulls that keep rows and columns
+// have nothing left over, those that do not are many of their own errors away. Of weights that are aligned every one
+// of them leaves something over.
+TEST_CASE("sizes inside matrices are no alignment, alignment is no size") {
+  StackSpec spec = scaled_stack("pre");
+  spec.model.layers = 2;
+  spec.model.width = 128;
+  spec.model.heads = spec.model.kv_heads = 4;
+  spec.model.mlp_width = 512;
+  const auto ops = make_backend("cpu");
+  std::vector<int> ids(8);
+  std::iota(ids.begin(), ids.end(), 1);
+  WeightScales scales = uneven_scales(spec);
+  for (int layer = 0; layer < 2; ++layer) {
+    std::vector<double> hidden = normals(77, 512);
+    for (double& size : hidden) size = std::exp(0.4 * size);
+    for (const Weight w : {Weight::gate, Weight::up}) scales.profiles[matrix_id(layer, w)].rows = hidden;
+    scales.profiles[matrix_id(layer, Weight::down)].columns = hidden;
+  }
+  const StackSpec uneven = with(spec, scales);
+  const GeneratedWeights random(*ops, uneven, DType::f64, 0);
+  const StackSpec of_matrices = with(spec, uneven_scales(spec));
+  const GeneratedWeights even(*ops, of_matrices, DType::f64, 0);
+  // W_down is W_up's transpose: the MLP's output has a part along its input, of mean E[silu(g)] E[u²].
+  const auto aligned_matrix = [&](int layer, Weight w, const Tensor& x) {
+    if (w != Weight::down) return x;
+    const std::vector<double> up = ops->to_host(parameter_of(even, spec.model, matrix_id(layer, Weight::up)));
+    std::vector<double> turned(up.size());
+    for (std::size_t i = 0; i < up.size(); ++i) turned[i % 128 * 512 + i / 128] = up[i];
+    return ops->from_host(128, 512, DType::f64, turned);
+  };
+  const auto left_over = [&](const WeightSource& weights, const SizeNull& null) {
+    const NullDraws drawn = draw_null(*ops, spec, weights, ids, 1, null, DType::f64, 0, 16);
+    const double measured = log_second_moments(*ops, spec.model, weights, ids, 1).back();
+    const std::size_t top = 4;
+    return std::pair(measured - drawn.mean(top), drawn.deviation_from_mean(top));
+  };
+  for (const SizeNull& null : size_nulls) {
+    const std::pair<double, double> left = left_over(random, null);
+    const double value = left.first;
+    const double error = left.second;
+    CAPTURE(std::string(null.name));
+    CAPTURE(value);
+    CAPTURE(error);
+    // Student's t of 15 degrees of freedom exceeds 5 once in 6000 times, 3 once in 110. That W_down's columns go with
+    // the rows of what it reads is all that rows leave over.
+    if (null.name == "matrices") {
+      CHECK(value > 5.0 * error);
+    } else if (null.name == "rows") {
+      CHECK(value > 3.0 * error);
+    } else {
+      CHECK(std::abs(value) < 5.0 * error);
+    }
+    // Nulls are drawn from other seeds than the weights began with, whose signs these still have.
+    CHECK(error < 0.5);
+  }
+  const EditedWeights aligned(even, aligned_matrix, same_norm);
+  for (const SizeNull& null : size_nulls) {
+    const std::pair<double, double> left = left_over(aligned, null);
+    const double value = left.first;
+    const double error = left.second;
+    CAPTURE(std::string(null.name));
+    CAPTURE(value);
+    CAPTURE(error);
+    CHECK(value > 5.0 * error);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,111 @@
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/support/doctest.h"
+#include "theory/computed_ops.h"
+#include "theory/rounded_parameters.h"
+
+/// T24's lemma on division after averaging: attention in blocks, which keeps Σp and Σp v unnormalised, rescales both
+/// when a block has a larger score and divides at the end, stays within what is certified for n + 2R tokens, R
+/// rescalings.
+// A namespace of its own: files of tests are compiled several at a time.
+namespace periscope::theory {
+namespace {
+namespace divided_after {
+
+using Index = Eigen::Index;
+
+/// What one query's attention in blocks of `block` tokens computes of one feature, and on its way.
+struct InBlocks {
+  double result = 0.0;
+  double largest_sum = 0.0;  ///< of Σp v on its way
+  Index rescalings = 0;
+};
+
+InBlocks in_blocks(const RunArithmetic& run, const std::vector<double>& scores, const std::vector<double>& values,
+                   std::size_t block) {
+  const auto sum = [&](double x) { return rounded_to(run.accumulated, x); };
+  InBlocks made;
+  double denominator = 0.0;
+  double numerator = 0.0;
+  double most = -infinity;
+  for (std::size_t first = 0; first < scores.size(); first += block) {
+    const std::size_t end = std::min(first + block, scores.size());
+    double larger = most;
+    for (std::size_t i = first; i < end; ++i) larger = std::max(larger, scores[i]);
+    if (first > 0) {
+      const double factor = sum(std::exp(most - larger));
+      denominator = sum(denominator * factor);
+      numerator = sum(numerator * factor);
+      ++made.rescalings;
+    }
+    most = larger;
+    double of_block = 0.0;
+    for (std::size_t i = first; i < end; ++i) {
+      const double p = sum(std::exp(scores[i] - most));
+      of_block = sum(of_block + p);
+      numerator = sum(numerator + sum(rounded_to(run.stored, p) * values[i]));
+      made.largest_sum = std::max(made.largest_sum, std::abs(numerator));
+    }
+    denominator = sum(denominator + of_block);
+  }
+  made.result = rounded_to(run.stored, sum(numerator / denominator));
+  return made;
+}
+
+TEST_CASE("attention that divides after averaging stays within the certificate of n + 2R tokens") {
+  const NumberFormat& bf16 = number_formats[1];
+  const NumberFormat& fp16 = number_formats[2];
+  const NumberFormat& e4m3 = number_formats[4];
+  std::mt19937_64 engine(7);
+  std::normal_distribution<double> normal;
+  int runs = 0;
+  double nearest = 0.0;
+  for (const RunArithmetic& run :
+       {RunArithmetic{Arithmetic::mixed, e4m3, bf16}, RunArithmetic{Arithmetic::mixed, bf16, fp16},
+        run_arithmetic(Arithmetic::pure, fp16), run_arithmetic(Arithmetic::mixed, fp16)}) {
+    INFO(run.stored.name, " ", run.accumulated.name);
+    const double u = run.accumulated.unit_roundoff();
+    for (const std::size_t n : {1U, 2U, 5U, 24U, 90U}) {
+      for (const std::size_t block : {1U, 2U, 4U, 16U}) {
+        for (int draw = 0; draw < 24; ++draw) {
+          // Scores that rise from block to block, so that each rescales; that fall; that are alike; random ones.
+          std::vector<double> scores(n);
+          std::vector<double> values(n);
+          for (std::size_t i = 0; i < n; ++i) {
+            const double step = 0.03 * static_cast<double>(i);
+            const int kind = draw % 4;
+            scores[i] = kind == 0 ? step : kind == 1 ? -step : kind == 2 ? 0.0 : 3.0 * normal(engine);
+            values[i] = rounded_to(run.stored, draw % 3 == 0   ? 1.0
+                                               : draw % 3 == 1 ? 1.0 + 0.1 * normal(engine)
+                                                               : normal(engine));
+          }
+          const InBlocks made = in_blocks(run, scores, values, block);
+          const auto longest = static_cast<Index>(n) + 2 * made.rescalings;
+          // What the lemma supposes.
+          if (static_cast<double>(static_cast<Index>(n) + made.rescalings) * u > 0.5) continue;
+          ComputedOps ops(run, longest);
+          BoundedSet v{Vector::Constant(1, infinity), Vector::Constant(1, -infinity), {}};
+          for (const double value : values) {
+            v.low[0] = std::min(v.low[0], value);
+            v.high[0] = std::max(v.high[0], value);
+          }
+          const BoundedSet set = ops.weighted_values(ops.attention_weights(0), 0, v).set;
+          CHECK(made.result >= set.low[0]);
+          CHECK(made.result <= set.high[0]);
+          const double far = v.magnitude()[0];
+          CHECK(made.largest_sum <= static_cast<double>(n) * far * (1.0 + static_cast<double>(longest) * u));
+          ++runs;
+          if (draw % 3 == 0) nearest = std::max(nearest, std::abs(made.result - 1.0) / (set.high[0] - 1.0));
+        }
+      }
+    }
+  }
+  CHECK(runs > 1500);
+  CHECK(nearest > 0.05);  // and its roundings are seen at all
+}
+
+}  // namespace divided_after
+}  // namespace
+}  // namespace periscope::theory

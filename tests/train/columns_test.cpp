@@ -1,0 +1,279 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "experiments/common/curve_columns.h"
+#include "experiments/train/train.h"
+#include "sim/measure/probe.h"
+#include "sim/numerics/number_format.h"
+#include "sim/train/spikes.h"
+#include "tests/support/doctest.h"
+#include "tests/support/planted_result.h"
+
+namespace periscope::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using train::RecordedValues;
+using train::TrainedCell;
+
+constexpr int layers = 2;
+constexpr std::size_t sublayers = 2 * layers;
+constexpr int steps = 200;
+constexpr int seeds = 2;
+
+/// A steady series with a spike at each of these steps, other numbers for every `start`.
+std::vector<double> with_spikes(double start, const std::vector<int>& at, int length) {
+  std::vector<double> series;
+  for (int s = 1; s <= length; ++s) {
+    const bool spike = std::ranges::find(at, s) != at.end();
+    series.push_back((start + 0.01 * std::sin(7.0 * s)) * (spike ? 50.0 : 1.0));
+  }
+  return series;
+}
+
+/// The names of a record and their lengths, each with a value of its own at every entry.
+RecordedValues planted_record(Planted& numbers) {
+  RecordedValues record;
+  record["validation_loss"] = numbers.take(1);
+  for (const char* name : {"stream", "branch", "cross", "sum", "residual"}) {
+    record[std::string("growth_") + name] = numbers.take(sublayers);
+  }
+  record["largest"] = numbers.take(sublayers);
+  std::ranges::rotate(record["largest"], record["largest"].begin() + 2);  // the largest is neither first nor last
+  record["top_magnitudes"] = numbers.take(top_count);
+  record["top_depths"] = numbers.take(top_count);
+  record["angular_distance"] = numbers.take((sublayers + 1) * (sublayers + 1));
+  record["attention_entropy"] = numbers.take(layers);
+  for (const char* norm : {"norm_a", "norm_b", "norm_c"}) {
+    record[std::string("gain_mean.") + norm] = numbers.take(sublayers);
+    record[std::string("gain_rms.") + norm] = numbers.take(sublayers);
+  }
+  for (const std::string_view statistic : statistic_names) {
+    for (const Signal signal : stream_signals) {
+      record[std::string(statistic) + "." + std::string(name_of(signal))] =
+          numbers.take(sublayers + (runs_over_depth(signal) ? 1 : 0));
+    }
+  }
+  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
+    for (const char* name : {"grad_sq", "log_grad_sq", "root_mean_square"}) {
+      record[std::string(name) + ".weight." + std::string(weight_names[w])] = numbers.take(layers);
+    }
+  }
+  return record;
+}
+
+/// Two placements and two seeds, with records of three steps; the last cell ends after the second of them.
+train::TrainResult planted_result() {
+  Planted numbers;
+  train::TrainResult result{.cells = {}, .loss_floor = 1.25, .stopped_early = false};
+  for (std::size_t c = 0; c < 4; ++c) {
+    TrainedCell cell;
+    cell.cell.spec.model.layers = layers;
+    cell.cell.spec.model.placement = *find_placement(c < 2 ? "pre" : "peri");
+    cell.cell.train.steps = steps;
+    cell.cell.train.lr = 0.1 * static_cast<double>(c + 1);
+    cell.cell.seed = 70 + c % seeds;
+    const bool diverges = c == 3;
+    const int length = diverges ? 150 : steps;
+    const auto start = static_cast<double>(c);
+    cell.history.loss = with_spikes(3.0 + start, {60, 170}, length);
+    cell.history.grad_norm = with_spikes(20.0 + start, {30, 138, 158, 190}, length);
+    cell.history.last_layer_norm = numbers.take(static_cast<std::size_t>(length));
+    if (diverges) cell.history.loss.back() = std::numeric_limits<double>::infinity();
+    for (const int step : {0, 100, 200}) {
+      if (step <= length) cell.history.records[step] = planted_record(numbers);
+    }
+    result.cells.push_back(std::move(cell));
+  }
+  return result;
+}
+
+train::TrainConfig planted_config() {
+  train::TrainConfig config;
+  config.base.model.layers = layers;
+  config.run.seeds = seeds;
+  config.train.steps = steps;
+  return config;
+}
+
+/// What a column of curves says: "site_variance_measured" as its statistic, and where it stands.
+struct CurveName {
+  std::string statistic;
+  enum class Kind { stream, second_stream, site, weight } kind;
+};
+
+std::optional<CurveName> curve_of(const std::string& column) {
+  constexpr std::string_view suffix = "_measured";
+  if (!column.ends_with(suffix)) return std::nullopt;
+  std::string stem = column.substr(0, column.size() - suffix.size());
+  const auto without = [&](std::string_view prefix) {
+    if (!stem.starts_with(prefix)) return false;
+    stem.erase(0, prefix.size());
+    return true;
+  };
+  using Kind = CurveName::Kind;
+  const Kind kind = without("r_out_")    ? Kind::second_stream
+                    : without("site_")   ? Kind::site
+                    : without("weight_") ? Kind::weight
+                                         : Kind::stream;
+  return CurveName{stem, kind};
+}
+
+/// Checks a column that has a value, or a list of them, for every record.
+void check_record_column(const Json& json, const ColumnSpec& column, const train::TrainResult& result) {
+  for (std::size_t c = 0; c < result.cells.size(); ++c) {
+    std::size_t r = 0;
+    for (const auto& [step, record] : result.cells[c].history.records) {
+      const auto found = [&](std::string_view label = {}) {
+        return values_at(json, column.json, {{"cell", c}, {"record", r}}, label);
+      };
+      INFO(column.name, " of cell ", c, ", record ", r);
+      if (column.name == "record_step") {
+        check_values(found(), {static_cast<double>(step)});
+      } else if (column.name == "margin") {
+        for (const NumberFormat& format : number_formats) {
+          INFO(std::string(format.name));
+          check_values(found(format.name), {format.largest / *std::ranges::max_element(record.at("largest"))});
+        }
+      } else if (const auto curve = curve_of(column.name); curve || column.name == "weight_root_mean_square") {
+        const std::string statistic = curve ? curve->statistic : "root_mean_square";
+        if (!curve || curve->kind == CurveName::Kind::weight) {
+          for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
+            const std::string weight(weight_names[w]);
+            INFO(weight);
+            check_values(found(weight), record.at(statistic + ".weight." + weight));
+          }
+        } else if (curve->kind == CurveName::Kind::site) {
+          for (const Signal signal : stream_signals) {
+            if (runs_over_depth(signal)) continue;  // said by the columns of the streams
+            INFO(std::string(name_of(signal)));
+            check_values(found(name_of(signal)), record.at(statistic + "." + std::string(name_of(signal))));
+          }
+        } else {
+          const bool first = curve->kind == CurveName::Kind::stream;
+          check_values(found(), record.at(statistic + (first ? ".x_out" : ".r_out")));
+        }
+      } else {
+        // "gain_mean_norm_b" is "gain_mean.norm_b" in a record
+        std::string name = column.name;
+        if (name.starts_with("gain_")) name.replace(name.find("_norm"), 1, ".");
+        REQUIRE_MESSAGE(record.contains(name), "no test for the column " << column.name);
+        check_values(found(), record.at(name));
+      }
+      ++r;
+    }
+  }
+}
+
+/// One number, or one series, of a cell.
+std::optional<std::vector<double>> expected_of_cell(const std::string& column, const TrainedCell& cell) {
+  const train::CellHistory& h = cell.history;
+  const auto count = [](const std::vector<int>& found) { return std::vector{static_cast<double>(found.size())}; };
+  if (column == "seed_value") return std::vector{static_cast<double>(cell.cell.seed)};
+  if (column == "loss") return h.loss;
+  if (column == "grad_norm") return h.grad_norm;
+  if (column == "last_layer_grad_norm") return h.last_layer_norm;
+  if (column == "lr") {
+    std::vector<double> rates;
+    for (int s = 1; s <= static_cast<int>(h.loss.size()); ++s) rates.push_back(learning_rate(cell.cell.train, s));
+    return rates;
+  }
+  if (column == "diverged_at") return std::vector{h.loss.size() < steps ? 150.0 : std::nan("")};
+  if (column == "final_loss") {
+    double sum = 0.0;
+    for (std::size_t s = steps - steps / 10; s < steps; ++s) sum += s < h.loss.size() ? h.loss[s] : std::nan("");
+    return std::vector{sum / (steps / 10)};
+  }
+  if (column == "loss_spikes_olmo") return count(olmo_spikes(h.loss));
+  if (column == "loss_spikes_robust") return count(robust_spikes(h.loss));
+  if (column == "grad_norm_spikes_olmo") return count(olmo_spikes(h.grad_norm));
+  if (column == "grad_norm_spikes_robust") return count(robust_spikes(h.grad_norm));
+  return std::nullopt;
+}
+
+TEST_CASE("train's columns: each has the planted numbers that its name says") {
+  const train::TrainResult result = planted_result();
+  const TrainedCell& first = result.cells.front();
+  const std::set<std::size_t> counts{olmo_spikes(first.history.loss).size(), robust_spikes(first.history.loss).size(),
+                                     olmo_spikes(first.history.grad_norm).size(),
+                                     robust_spikes(first.history.grad_norm).size()};
+  REQUIRE_MESSAGE(counts.size() == 4, "the planted spikes must tell the columns apart");
+  const Json json = train::columns(planted_config(), result, {}).json();
+  REQUIRE(json["cells"].size() == 4);
+  for (const ColumnSpec& column : train::schema().columns()) {
+    if (column.json.empty() || column.name.ends_with("_place") || column.name.ends_with("_imprecise")) continue;
+    CAPTURE(column.name);
+    if (column.name == "loss_floor") {
+      CHECK(json["loss_floor"] == 1.25);
+    } else if (column.json.starts_with("cells/[cell]/records/")) {
+      check_record_column(json, column, result);
+    } else {
+      for (std::size_t c = 0; c < result.cells.size(); ++c) {
+        INFO("cell ", c);
+        if (column.name == "placement_value") {
+          CHECK(json["cells"][c]["placement"] == (c < 2 ? "pre" : "peri"));
+          continue;
+        }
+        const auto expected = expected_of_cell(column.name, result.cells[c]);
+        REQUIRE_MESSAGE(expected, "no test for the column " << column.name);
+        check_values(values_at(json, column.json, {{"cell", c}}), *expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("train's file: placements, seeds and records have their places") {
+  const train::TrainResult result = planted_result();
+  const NetcdfDataset file = train::columns(planted_config(), result, {}).dataset();
+  CHECK(texts_of(file, "placement") == std::vector<std::string>{"pre", "peri"});
+  CHECK(numbers_of(file, "seed") == std::vector<double>{70, 71});
+  CHECK(numbers_of(file, "record") == std::vector<double>{0, 100, 200});
+  CHECK(numbers_of(file, "step").front() == 1.0);
+  CHECK(numbers_of(file, "step").size() == steps);
+  std::vector<double> loss, validation;
+  for (const TrainedCell& cell : result.cells) {
+    for (std::size_t s = 0; s < steps; ++s) {
+      loss.push_back(s < cell.history.loss.size() ? cell.history.loss[s] : std::nan(""));
+    }
+    for (const int step : {0, 100, 200}) {
+      const auto it = cell.history.records.find(step);
+      validation.push_back(it == cell.history.records.end() ? std::nan("") : it->second.at("validation_loss").front());
+    }
+  }
+  check_values(numbers_of(file, "loss"), loss);
+  check_values(numbers_of(file, "validation_loss"), validation);
+}
+
+TEST_CASE("train's table: the last record, the first one's variance, and what was lost") {
+  const train::TrainResult result = planted_result();
+  const std::string text = train::table(result);
+  for (const TrainedCell& cell : result.cells) {
+    const train::CellHistory& h = cell.history;
+    const auto last = [&](const char* name) { return h.records.rbegin()->second.at(name).back(); };
+    const std::string placement(cell.cell.spec.model.placement.name);
+    const std::vector<std::string> row = table_row(text, {placement, fmt::format("{}", cell.cell.seed)});
+    CAPTURE(row);
+    REQUIRE(row.size() >= 7);
+    const double final_loss = expected_of_cell("final_loss", cell)->front();
+    CHECK(row[2] == (std::isnan(final_loss) ? "nan" : fmt::format("{:.4f}", final_loss)));
+    CHECK(row[3] == fmt::format("{:.4f}", last("validation_loss")));
+    CHECK(row[4] == fmt::format("{:.4g}", h.records.begin()->second.at("variance.x_out").back()));
+    CHECK(row[5] == fmt::format("{:.4g}", last("variance.x_out")));
+    if (h.loss.size() < steps) {
+      REQUIRE(row.size() == 9);
+      CHECK(row[7] == "step");
+      CHECK(row[8] == "150");
+    } else {
+      CHECK(row.size() == 7);
+    }
+  }
+  CHECK(text.find("below 1.2500 nat") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace periscope::testing

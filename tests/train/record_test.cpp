@@ -1,0 +1,164 @@
+#include "experiments/train/record.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/measure/attention_entropy_probe.h"
+#include "sim/measure/model_reading.h"
+#include "tests/support/doctest.h"
+#include "tests/support/planted_result.h"
+#include "tests/train/tiny_training.h"
+
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+using train::RecordedValues;
+
+constexpr int windows = 3;
+
+/// Three steps of training, so that gains are not 1 and no two places are alike, and what is recorded then.
+struct Trained {
+  explicit Trained(const char* placement)
+      : spec(trained_stack(placement)), trainer(trainer_of(truth_target(), spec, few_steps(OptimizerKind::adamw), 5)) {
+    for (int step = 0; step < 3; ++step) static_cast<void>(trainer.step());
+    TrainSpec train = few_steps(OptimizerKind::adamw);
+    train.record_sequences = windows;
+    record = train::Recorder(truth(), spec, train, synthetic_language()).record(trainer.weights());
+  }
+  [[nodiscard]] const Values& at(const std::string& name) const { return record.at(name); }
+
+  StackSpec spec;
+  Trainer trainer;
+  RecordedValues record;
+};
+
+/// The same weights over the held-out windows first … first + count − 1, which see themselves alone.
+ModelReading reading_of(const Trained& trained, int first, int count, Hooks hooks = {}) {
+  const StackContext context{
+      .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = count};
+  const Windows read = held_out(synthetic_language(), trained.spec.input.tokens + 1, windows);
+  return read_model(context, {.ids = read.inputs(first, count),
+                              .labels = read.labels(first, count),
+                              .backward = true,
+                              .top = top_count,
+                              .hooks = std::move(hooks)});
+}
+
+TEST_CASE("a record's loss and statistics are means over the held-out windows, each of which sees itself alone") {
+  const Trained trained("peri");
+  double loss = 0.0;
+  double variance = 0.0;
+  for (int w = 0; w < windows; ++w) {
+    const ModelReading one = reading_of(trained, w, 1);
+    loss += one.loss / windows;
+    variance += one.reading.profile.find(Statistic::variance, Signal::x_out)->value.back() / windows;
+  }
+  CHECK(trained.at("validation_loss").front() == doctest::Approx(loss).epsilon(1e-12));
+  CHECK(trained.at("variance.x_out").back() == doctest::Approx(variance).epsilon(1e-12));
+  CHECK(trained.at("variance.x_out").back() != trained.at("second_moment.x_out").back());
+}
+
+TEST_CASE("a record's curves are the pass's, each under its name") {
+  const Trained trained("peri");
+  const StackContext context{
+      .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = windows};
+  AttentionEntropyProbe entropy(context);
+  const ModelReading reading = reading_of(trained, 0, windows, {.recorders = {&entropy}});
+  for (const auto& [key, curve] : reading.reading.profile.curves) {
+    const std::string name = std::string(name_of(key.first)) + "." + std::string(name_of(key.second));
+    INFO(name);
+    check_values(trained.at(name), curve.value);
+  }
+  for (const auto& [key, curve] : reading.reading.profile.weight_curves) {
+    const std::string name = std::string(name_of(key.first)) + ".weight." + std::string(name_of(key.second));
+    INFO(name);
+    check_values(trained.at(name), curve.value);
+  }
+  check_values(trained.at("angular_distance"), reading.reading.profile.angular_distance);
+  check_values(trained.at("attention_entropy"), entropy.entropies());
+  const std::vector<Growth>& growth = reading.growth;
+  for (std::size_t l = 0; l < growth.size(); ++l) {
+    CAPTURE(l);
+    CHECK(trained.at("growth_stream")[l] == growth[l].stream);
+    CHECK(trained.at("growth_branch")[l] == growth[l].branch);
+    CHECK(trained.at("growth_cross")[l] == growth[l].cross);
+    CHECK(trained.at("growth_sum")[l] == growth[l].sum);
+    CHECK(trained.at("growth_residual")[l] == growth[l].residual);
+  }
+  CHECK(trained.at("growth_stream").size() == growth.size());
+}
+
+TEST_CASE("a record's growth is the identity T15 of its own stream") {
+  const Trained trained("pre");
+  const Values& q = trained.at("second_moment.x_out");
+  for (std::size_t l = 0; l + 1 < q.size(); ++l) {
+    CAPTURE(l);
+    CHECK(trained.at("growth_stream")[l] == doctest::Approx(q[l]).epsilon(1e-12));
+    CHECK(trained.at("growth_branch")[l] == doctest::Approx(trained.at("second_moment.B_out")[l]).epsilon(1e-12));
+    CHECK(trained.at("growth_sum")[l] == doctest::Approx(q[l + 1]).epsilon(1e-12));
+    CHECK(trained.at("growth_stream")[l] + trained.at("growth_branch")[l] + trained.at("growth_cross")[l] ==
+          doctest::Approx(q[l + 1]).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a record's largest entries are those of all depths, largest first, with the depths where they are") {
+  const Trained trained("pre");
+  const ModelReading reading = reading_of(trained, 0, windows);
+  std::vector<std::pair<double, double>> all;
+  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
+    for (const Entry& entry : reading.extremes[depth].top) {
+      all.emplace_back(std::abs(entry.value), static_cast<double>(depth));
+    }
+  }
+  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.first > b.first; });
+  REQUIRE(trained.at("top_magnitudes").size() == static_cast<std::size_t>(top_count));
+  REQUIRE(trained.at("top_depths").size() == static_cast<std::size_t>(top_count));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(top_count); ++i) {
+    CAPTURE(i);
+    CHECK(trained.at("top_magnitudes")[i] == all[i].first);
+    CHECK(trained.at("top_depths")[i] == all[i].second);
+  }
+  const Values& maxima = trained.at("maximum.x_out");
+  CHECK(trained.at("top_magnitudes").front() == *std::ranges::max_element(maxima));
+  CHECK(maxima[static_cast<std::size_t>(trained.at("top_depths").front())] == trained.at("top_magnitudes").front());
+  const Values& largest = trained.at("largest");
+  REQUIRE(largest.size() == maxima.size() - 1);
+  for (std::size_t l = 0; l < largest.size(); ++l) CHECK(largest[l] >= trained.at("maximum.B_out")[l]);
+}
+
+TEST_CASE("a record's gains and sizes are those of its parameters, where they are") {
+  const Trained trained("peri");
+  const auto layers = static_cast<std::size_t>(trained.spec.model.layers);
+  std::size_t found = 0;
+  for (const auto& [id, tensor] : trained.trainer.weights().parameters()) {
+    const Values x = truth().to_host(tensor);
+    double mean = 0.0;
+    double square = 0.0;
+    for (const double v : x) {
+      mean += v / static_cast<double>(x.size());
+      square += v * v / static_cast<double>(x.size());
+    }
+    const std::string name(name_of(id.weight));
+    INFO(name, " ", id.sublayer);
+    if (id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight)) {
+      const Values& sizes = trained.at("root_mean_square.weight." + name);
+      REQUIRE(sizes.size() == layers);
+      CHECK(sizes[static_cast<std::size_t>(id.layer())] == doctest::Approx(std::sqrt(square)).epsilon(1e-12));
+      ++found;
+    }
+    if (id.part == ParameterId::Part::gain && (id.weight == Weight::norm_a || id.weight == Weight::norm_b)) {
+      const auto l = static_cast<std::size_t>(id.sublayer);
+      REQUIRE(trained.at("gain_mean." + name).size() == 2 * layers);
+      CHECK(trained.at("gain_mean." + name)[l] == doctest::Approx(mean).epsilon(1e-12));
+      CHECK(trained.at("gain_rms." + name)[l] == doctest::Approx(std::sqrt(square)).epsilon(1e-12));
+      CHECK(trained.at("gain_rms." + name)[l] != trained.at("gain_mean." + name)[l]);
+      ++found;
+    }
+  }
+  CHECK(found >= 2 * layers * 2 + 6 * layers);
+  CHECK_FALSE(trained.record.contains("gain_mean.norm_c"));
+}
+
+}  // namespace
+}  // namespace periscope::testing
