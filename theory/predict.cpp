@@ -264,9 +264,9 @@ Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<in
   const std::vector<std::vector<int>> none;
   Prediction prediction =
       predict_inputs(spec, pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs), rest);
-  prediction.gradient_refusal = reason;
-  std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
   if (!reason.empty()) prediction.gradient_refusal = reason;
+  std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
+  return prediction;
 }
 
 Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
