@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/emulated/quantize.h"
 #include "sim/model/parameters.h"
 #include "theory/quantization.h"
 
@@ -15,34 +16,7 @@ constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where 
 
 using Values = std::vector<double>;
 
-/// Σ 4^⌊log₂|x|⌋ g².
-double floating_sum(const Values& x, const Values& g) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] != 0.0) sum += std::ldexp(g[i] * g[i], 2 * std::ilogb(x[i]));
-  }
-  return sum;
-}
-
-/// Σ over groups of max x² · Σ g².
-double integer_sum(const Values& x, const Values& g, std::size_t cols, ScaleOver scale) {
-  const std::size_t row = scale == ScaleOver::tensor ? x.size() : cols;
-  const std::size_t length = scale == ScaleOver::block ? block_length : row;
-  double sum = 0.0;
-  for (std::size_t start = 0; start < x.size(); start += row) {
-    for (std::size_t first = start; first < start + row; first += length) {
-      const std::size_t end = std::min(first + length, start + row);
-      double largest = 0.0;
-      double squares = 0.0;
-      for (std::size_t i = first; i < end; ++i) {
-        largest = std::max(largest, std::abs(x[i]));
-        squares += g[i] * g[i];
-      }
-      sum += largest * largest * squares;
-    }
-  }
-  return sum;
-}
+double square_of(const Values& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
 
 /// How many entries of a matrix share a scale.
 std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
@@ -51,84 +25,6 @@ std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
   return scale == ScaleOver::block ? std::min<std::size_t>(row, block_length) : row;
 }
 
-/// Fills one budget.
-class Filler {
- public:
-  Filler(const StackSpec& spec, const TruthKeeper& truth, ScaleOver scale)
-      : spec_(spec), truth_(truth), scale_(scale), depths_(static_cast<std::size_t>(spec.model.sublayers()) + 1) {
-    budget_.floating.assign(part_names.size() * depths_, 0.0);
-    budget_.integer = budget_.floating;
-    budget_.weights.resize(depths_);
-    budget_.stream.assign(depths_, 0.0);
-    budget_.gradient = budget_.stream;
-  }
-
-  NoiseBudget take(const WeightGradientSizes& weights) {
-    const ModelSpec& m = spec_.model;
-    add(Part::stream, -1, Signal::x_out, 1.0);
-    stream(-1);
-    for (int l = 0; l < m.sublayers(); ++l) {
-      const SublayerRule rule = m.rule(l);
-      // Behind norm C the sum was rounded too: relative errors stay what they are through a norm.
-      add(Part::stream, l, Signal::x_out, rule.norm_c ? 2.0 : 1.0);
-      if (rule.norm_a) add(Part::norms, l, Signal::A_out, 1.0);
-      if (rule.norm_b) add(Part::norms, l, Signal::B_out, 1.0);
-      add(Part::inputs, l, Signal::A_out, 1.0);
-      if (ModelSpec::is_attention(l)) {
-        // A projection is rounded, turned (or normalised) and rounded again.
-        const double twice = m.rope || m.qk_norm != QkNorm::none ? 2.0 : 1.0;
-        add(Part::modules, l, Signal::q, twice);
-        add(Part::modules, l, Signal::k, twice);
-        for (const Signal s : {Signal::v, Signal::mixed, Signal::f_out}) add(Part::modules, l, s, 1.0);
-        add(Part::inputs, l, Signal::mixed, 1.0);
-      } else {
-        if (is_gated(m.mlp)) add(Part::modules, l, Signal::gate, 1.0);
-        for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) add(Part::modules, l, s, 1.0);
-        add(Part::inputs, l, Signal::hidden, 1.0);
-      }
-      for (const Weight w : weights_in(m, l)) {
-        if (!is_norm(w)) matrix(l, w, weights.of(matrix_id(l / 2, w)));
-      }
-      stream(l);
-    }
-    return std::move(budget_);
-  }
-
- private:
-  [[nodiscard]] std::size_t at(Part part, int l) const {
-    return static_cast<std::size_t>(part) * depths_ + static_cast<std::size_t>(l + 1);
-  }
-  [[nodiscard]] const Values& forward(Signal signal, int l) const { return truth_.at({Pass::forward, signal}, l); }
-  [[nodiscard]] const Values& gradient(Signal signal, int l) const { return truth_.at({Pass::backward, signal}, l); }
-
-  void add(Part part, int l, Signal signal, double times) {
-    const Values& x = forward(signal, l);
-    const Values& g = gradient(signal, l);
-    const std::size_t cols = x.size() / static_cast<std::size_t>(spec_.input.tokens);
-    budget_.floating[at(part, l)] += times * floating_sum(x, g);
-    budget_.integer[at(part, l)] += times * integer_sum(x, g, cols, scale_);
-  }
-  void matrix(int l, Weight weight, double gradient_square) {
-    const double sigma = stddev_of(spec_, l / 2, weight);
-    const double variance = sigma * sigma;
-    budget_.weights[static_cast<std::size_t>(l + 1)][sigma] += variance * gradient_square;
-    const std::size_t group = group_of(shape_of(spec_.model, weight), scale_);
-    // E[a²], without the entry that has no error.
-    budget_.integer[at(Part::weights, l)] += variance * gradient_square * 12.0 * theory::integer_noise(1, group);
-  }
-  void stream(int l) {
-    const auto squares = [](const Values& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); };
-    budget_.stream[static_cast<std::size_t>(l + 1)] = squares(forward(Signal::x_out, l));
-    budget_.gradient[static_cast<std::size_t>(l + 1)] = squares(gradient(Signal::x_out, l));
-  }
-
-  const StackSpec& spec_;
-  const TruthKeeper& truth_;
-  ScaleOver scale_;
-  std::size_t depths_;
-  NoiseBudget budget_;
-};
-
 /// σ of numbers that are scaled into the range of a format, up to a factor of two, which changes nothing there.
 double sigma_in(const Quantization& q, double sigma) {
   if (q.scale == ScaleOver::nothing) return sigma;
@@ -136,9 +32,14 @@ double sigma_in(const Quantization& q, double sigma) {
   return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (about_the_largest * sigma)));
 }
 
-/// How often the noise of rounding to nearest is in that of the rounding that is used: a stochastic rounding of a
-/// number at share f of a spacing Δ has the variance f(1 − f)Δ², on average Δ²/6 instead of Δ²/12.
-double times_nearest(const Quantization& q) { return q.stochastic ? 2.0 : 1.0; }
+/// T26 of a matrix: E(x̂ − x)²/σ².
+double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quantization& q) {
+  if (q.format.is_integer()) {
+    return theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale),
+                                 q.stochastic);
+  }
+  return theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, layer, weight)), q.stochastic);
+}
 
 /// Whether what is held like `first` stays as it is when it is held like `then` too.
 bool keeps(const Quantization& first, const Quantization& then) {
@@ -147,6 +48,89 @@ bool keeps(const Quantization& first, const Quantization& then) {
   return first.format.floating.precision <= then.format.floating.precision &&
          first.format.floating.largest <= then.format.floating.largest;
 }
+
+/// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there: Σ v_i g_i².
+class NoiseSum {
+ public:
+  NoiseSum(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
+           const Holding& holding)
+      : ops_(ops), spec_(spec), truth_(truth), weights_(weights), holding_(holding) {}
+
+  void add_input() {
+    const Quantization& stream = holding_.of(Part::stream);
+    if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
+    // Rows of a table, rounded like it, every row with a scale of its own (FormatWeights::rows).
+    Quantization table = holding_.of(Part::weights);
+    if (table.scale == ScaleOver::tensor) table.scale = ScaleOver::row;
+    rounded(table, -1, Signal::x_out);
+    // A norm or a factor makes other numbers of them.
+    const bool as_read = spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
+    if (!as_read || !keeps(table, stream)) rounded(stream, -1, Signal::x_out);
+  }
+  void add_sublayer(int l) {
+    const ModelSpec& m = spec_.model;
+    const SublayerRule rule = m.rule(l);
+    // Behind norm C the sum was rounded too: relative errors stay what they are through a norm.
+    rounded(Part::stream, l, Signal::x_out, rule.norm_c ? 2.0 : 1.0);
+    if (rule.norm_a) rounded(Part::norms, l, Signal::A_out);
+    if (rule.norm_b) rounded(Part::norms, l, Signal::B_out);
+    read(l, Signal::A_out);
+    if (ModelSpec::is_attention(l)) {
+      // A projection is rounded, turned (or normalised) and rounded again.
+      const double twice = m.rope || m.qk_norm != QkNorm::none ? 2.0 : 1.0;
+      rounded(Part::modules, l, Signal::q, twice);
+      rounded(Part::modules, l, Signal::k, twice);
+      for (const Signal s : {Signal::v, Signal::mixed, Signal::f_out}) rounded(Part::modules, l, s);
+      read(l, Signal::mixed);
+    } else {
+      if (is_gated(m.mlp)) rounded(Part::modules, l, Signal::gate);
+      for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) rounded(Part::modules, l, s);
+      read(l, Signal::hidden);
+    }
+    for (const Weight w : weights_in(m, l)) {
+      if (!is_norm(w)) matrix(l, w);
+    }
+  }
+  /// Σr²/E‖Jδ‖² of the stream behind sublayer l, in dB.
+  [[nodiscard]] double sqnr_behind(int l) const {
+    if (sum_ == 0.0) return no_ratio;
+    const double entries = static_cast<double>(spec_.input.tokens) * spec_.model.width;
+    const double gradient = square_of(truth_.at({Pass::backward, Signal::x_out}, l));
+    const double noise = sum_ * entries / gradient;
+    return 10.0 * std::log10(square_of(truth_.at({Pass::forward, Signal::x_out}, l)) / noise);
+  }
+
+ private:
+  void rounded(Part part, int l, Signal signal, double times = 1.0) { rounded(holding_.of(part), l, signal, times); }
+  void rounded(const Quantization& q, int l, Signal signal, double times = 1.0) {
+    if (q.keeps_f32()) return;
+    const Values& x = truth_.at({Pass::forward, signal}, l);
+    const Values& g = truth_.at({Pass::backward, signal}, l);
+    const Tensor::Index tokens = spec_.input.tokens;
+    const auto cols = static_cast<Tensor::Index>(x.size()) / tokens;
+    const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
+    for (std::size_t i = 0; i < v.size(); ++i) sum_ += times * v[i] * g[i] * g[i];
+  }
+  /// A signal that a matrix reads, which something else holds already.
+  void read(int l, Signal signal) {
+    const std::optional<Part> held = part_of(spec_.model, {l, signal, Pass::forward});
+    if (held && keeps(holding_.of(*held), holding_.of(Part::inputs))) return;
+    rounded(Part::inputs, l, signal);
+  }
+  void matrix(int l, Weight weight) {
+    const Quantization& q = holding_.of(Part::weights);
+    if (q.keeps_f32()) return;
+    const double sigma = stddev_of(spec_, l / 2, weight);
+    sum_ += sigma * sigma * weight_noise(spec_, l / 2, weight, q) * weights_.of(matrix_id(l / 2, weight));
+  }
+
+  const Backend& ops_;
+  const StackSpec& spec_;
+  const TruthKeeper& truth_;
+  const WeightGradientSizes& weights_;
+  const Holding& holding_;
+  double sum_ = 0.0;
+};
 
 }  // namespace
 
@@ -161,48 +145,22 @@ double WeightGradientSizes::of(const ParameterId& parameter) const {
   return it == squares_.end() ? 0.0 : it->second;
 }
 
-NoiseBudget noise_budget(const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
-                         ScaleOver scale) {
-  return Filler(spec, truth, scale).take(weights);
-}
-
-std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& budget, const Holding& holding) {
-  const std::size_t depths = budget.stream.size();
-  if (holding.sums) return std::vector<double>(depths, no_ratio);
-  const double entries = static_cast<double>(spec.input.tokens) * spec.model.width;
-  std::vector<double> sqnr;
-  double injected = 0.0;
-  for (std::size_t depth = 0; depth < depths; ++depth) {
-    for (std::size_t p = 0; p < part_names.size(); ++p) {
-      const Quantization& q = holding.parts[p];
-      const auto part = static_cast<Part>(p);
-      const bool held_before =
-          part == Part::inputs && keeps(holding.of(Part::norms), q) && keeps(holding.of(Part::modules), q);
-      if (q.keeps_f32() || held_before) continue;
-      const std::size_t i = p * depths + depth;
-      if (q.format.is_integer()) {
-        injected += times_nearest(q) * budget.integer[i] / (12.0 * q.format.largest_integer * q.format.largest_integer);
-      } else if (part == Part::weights) {
-        for (const auto& [sigma, sum] : budget.weights[depth]) {
-          injected += times_nearest(q) * sum * theory::floating_noise(q.format.floating, sigma_in(q, sigma));
-        }
-      } else {
-        injected += times_nearest(q) * budget.floating[i] * std::ldexp(1.0, -2 * q.format.floating.precision) / 3.0;
-      }
-    }
-    sqnr.push_back(10.0 * std::log10(budget.stream[depth] * budget.gradient[depth] / (injected * entries)));
-    if (injected == 0.0) sqnr.back() = no_ratio;
+std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
+                                   const WeightGradientSizes& weights, const Holding& holding) {
+  const int sublayers = spec.model.sublayers();
+  if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, no_ratio);
+  NoiseSum noise(ops, spec, truth, weights, holding);
+  noise.add_input();
+  Values sqnr{noise.sqnr_behind(-1)};
+  for (int l = 0; l < sublayers; ++l) {
+    noise.add_sublayer(l);
+    sqnr.push_back(noise.sqnr_behind(l));
   }
   return sqnr;
 }
 
 double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) {
-  if (q.keeps_f32()) return no_ratio;
-  const double noise =
-      q.format.is_integer()
-          ? theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale))
-          : theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, 0, weight)));
-  return -10.0 * std::log10(times_nearest(q) * noise);
+  return q.keeps_f32() ? no_ratio : -10.0 * std::log10(weight_noise(spec, 0, weight, q));
 }
 
 }  // namespace periscope::formats

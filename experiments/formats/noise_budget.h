@@ -8,24 +8,11 @@
 #include "sim/model/hooks.h"
 
 /// T27: what roundings do to the stream, to first order, from one pass in f64 alone. A tensor s that is rounded gets
-/// independent errors of variance v_i; the stream below it changes by J δ, whose mean square follows from the gradient
-/// g_s = Jᵀ g of a loss whose gradient g at the stream is isotropic: E‖Jδ‖² = Σ_i v_i g_s,i² · ND/‖g‖².
+/// independent errors of mean squares v_i; the stream below it changes by J δ, whose mean square follows from the
+/// gradient g_s = Jᵀ g of a loss whose gradient g at the stream is isotropic: E‖Jδ‖² = Σ_i v_i g_s,i² · ND/‖g‖².
 namespace periscope::formats {
 
-/// Sums over all roundings between two depths, by part: Σ_i w_i g_i², where v_i is w_i times a number of the format.
-struct NoiseBudget {
-  /// Floating formats, weights left out: w_i = 4^⌊log₂|x_i|⌋, v_i = w_i·4^−p/3 [part, depth].
-  std::vector<double> floating;
-  /// Floating formats, weights: Σ σ²‖∂L/∂W‖² of the matrices drawn with each σ, v = σ²·(T26 at σ) [depth].
-  std::vector<std::map<double, double>> weights;
-  /// Whole numbers: w_i = max|x|² of the entries that share a scale, v_i = w_i/(12Q²) [part, depth]; weights as above,
-  /// by layers' fan-in: Σ σ² a²(fan-in) ‖∂L/∂W‖².
-  std::vector<double> integer;
-  std::vector<double> stream;    ///< Σ x_i² [depth]
-  std::vector<double> gradient;  ///< Σ g_i² of the stream [depth]
-};
-
-/// Collects the gradients of matrices for a budget.
+/// Collects the gradients of matrices for a prediction.
 class WeightGradientSizes final : public GradientRecorder {
  public:
   explicit WeightGradientSizes(const Backend& ops) : ops_(ops) {}
@@ -38,14 +25,12 @@ class WeightGradientSizes final : public GradientRecorder {
   std::map<ParameterId, double> squares_;
 };
 
-/// The budget of a pass in f64 with gradients, for scales over `scale`. Not for two streams.
-NoiseBudget noise_budget(const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
-                         ScaleOver scale);
-
-/// The SQNR of the stream at every depth that the budget predicts for a pass that holds its tensors so, in dB; NaN
-/// where sums are not in f32, and where nothing is rounded but to fp32, whose roundings inside ops are not in the
-/// budget.
-std::vector<double> predicted_sqnr(const StackSpec& spec, const NoiseBudget& budget, const Holding& holding);
+/// The SQNR of the stream at every depth that T27 predicts for a pass that holds its tensors so, in dB, from a pass in
+/// f64 with gradients. v_i of a signal is the mean square error of rounding what the pass in f64 has there
+/// (`square_errors`), v of a matrix T26's. NaN where sums are not in f32, and where nothing is rounded but to fp32,
+/// whose roundings inside ops are left out. Not for two streams.
+std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
+                                   const WeightGradientSizes& weights, const Holding& holding);
 
 /// T26: the SQNR of one rounding of a stack's matrix, drawn as `spec` says, in dB.
 double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& quantization);

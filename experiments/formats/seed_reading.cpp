@@ -66,8 +66,6 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
     WeightGradientSizes sizes(ops);
     pass_through(exact, input, labels, {.recorders = {&truth, &itself}, .gradients = {&sizes}});
     passes.push_back(itself.take());
-    std::optional<NoiseBudget> budget;
-    if (predicts(config, spec.model)) budget = noise_budget(spec, truth, sizes, config.scale);
     for (const TensorFormat& format : formats) {
       const Holding holding = holding_for(config, format, seed);
       RoundingLog log(ops, spec.model);
@@ -82,7 +80,9 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
       passes.push_back(probe.take());
       passes.back().rounding = log.decibels();
-      if (budget) passes.back().predicted = predicted_sqnr(spec, *budget, holding);
+      if (predicts(config, spec.model)) {
+        passes.back().predicted = predicted_sqnr(ops, spec, truth, sizes, holding);
+      }
     }
   }
   return reading;

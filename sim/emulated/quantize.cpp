@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "sim/core/storage.h"
@@ -14,12 +15,14 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// The words of a stream from the given one on, in pieces.
+/// The words of a stream from the given one on, in pieces, or one word for all entries.
 class Words {
  public:
   Words(StreamKey key, std::uint64_t first) : key_(key), first_(static_cast<Index>(first)) {}
+  explicit Words(std::uint32_t same) : same_(same) {}
   /// Entries come in order.
   std::uint32_t at(Index entry) {
+    if (same_) return *same_;
     const Index i = first_ + entry;
     const Index piece = i / length;
     if (piece != piece_) {
@@ -31,8 +34,9 @@ class Words {
 
  private:
   static constexpr Index length = 256;
-  StreamKey key_;
-  Index first_;
+  std::optional<std::uint32_t> same_;
+  StreamKey key_{};
+  Index first_ = 0;
   Index piece_ = -1;
   std::array<std::uint32_t, length> words_;
 };
@@ -120,20 +124,45 @@ void quantize(const Tensor& x, const Quantization& q, Words words, Tensor& y) {
   }
 }
 
-}  // namespace
-
-Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key, std::uint64_t first) {
+Tensor quantize_with(const Tensor& x, const Quantization& quantization, Words words) {
   if (quantization.format.is_integer() && quantization.scale == ScaleOver::nothing) {
     throw std::invalid_argument("whole numbers need a scale");
   }
   if (x.dtype() == DType::f32 && quantization.keeps_f32()) return x;
   Tensor y = host_tensor(x.rows(), x.cols(), DType::f32);
   if (x.dtype() == DType::f64) {
-    quantize<double>(x, quantization, Words(key, first), y);
+    quantize<double>(x, quantization, words, y);
   } else {
-    quantize<float>(x, quantization, Words(key, first), y);
+    quantize<float>(x, quantization, words, y);
   }
   return y;
+}
+
+template <class T>
+std::vector<double> square_errors_of(const Tensor& x, const Quantization& quantization) {
+  // Stochastic rounding goes up, by magnitude, if its word is small enough: the least and the largest word give the
+  // neighbours. Rounding to nearest reads no word.
+  const Tensor up = quantize_with(x, quantization, Words(0));
+  const Tensor down =
+      quantization.stochastic ? quantize_with(x, quantization, Words(std::numeric_limits<std::uint32_t>::max())) : up;
+  std::vector<double> squares(static_cast<std::size_t>(x.size()));
+  for (Index i = 0; i < x.size(); ++i) {
+    const auto value = static_cast<double>(elements<T>(x)[i]);
+    const double above = static_cast<double>(elements<float>(up)[i]) - value;
+    const double below = static_cast<double>(elements<float>(down)[i]) - value;
+    squares[static_cast<std::size_t>(i)] = std::abs(above * below);
+  }
+  return squares;
+}
+
+}  // namespace
+
+Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key, std::uint64_t first) {
+  return quantize_with(x, quantization, Words(key, first));
+}
+
+std::vector<double> square_errors(const Tensor& x, const Quantization& quantization) {
+  return x.dtype() == DType::f64 ? square_errors_of<double>(x, quantization) : square_errors_of<float>(x, quantization);
 }
 
 }  // namespace periscope

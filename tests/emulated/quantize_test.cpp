@@ -168,5 +168,64 @@ TEST_CASE("stochastic: unbiased, one of two neighbours, entry i from word i alon
   }
 }
 
+TEST_CASE("square errors: to nearest those of this rounding, in every format and scale") {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Tensor x = tensor(5, 75, dtype);
+    const std::vector<double> in = quick().to_host(x);
+    for (const TensorFormat& format : tensor_formats) {
+      for (const ScaleOver scale : {ScaleOver::nothing, ScaleOver::tensor, ScaleOver::row, ScaleOver::block}) {
+        if (format.is_integer() && scale == ScaleOver::nothing) continue;
+        INFO(format.name);
+        const Quantization q = quantization(format.name, scale);
+        const std::vector<double> out = values_of(quantized(x, q, key));
+        const std::vector<double> squares = square_errors(x, q);
+        REQUIRE(squares.size() == in.size());
+        int wrong = 0;
+        for (std::size_t i = 0; i < in.size(); ++i) wrong += squares[i] != (out[i] - in[i]) * (out[i] - in[i]);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("square errors: stochastically (x − a)(b − x) between the neighbours, by hand") {
+  // E4M3: from 2 to 4 in steps of 1/4, below 2^-6 in steps of 2^-9; zero and numbers of the format have no error.
+  const std::vector<double> x{2.3, -2.3, 3.75, 0x1p-9 * 0.1, -0x1p-9 * 2.5, 0.0, 1.99};
+  const std::vector<double> by_hand{0.05 * 0.2,          0.05 * 0.2, 0.0,         0.1 * 0.9 * 0x1p-18,
+                                    0.5 * 0.5 * 0x1p-18, 0.0,        0.115 * 0.01};
+  const Tensor row = truth().from_host(1, 7, DType::f64, x);
+  const std::vector<double> e4m3 = square_errors(row, quantization("fp8_e4m3", ScaleOver::nothing, true));
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(std::abs(e4m3[i] - by_hand[i]) < 1e-14);
+  // INT4 over a row whose largest entry is 14: multiples of 2, and 14 itself is one.
+  const std::vector<double> numbers{14.0, 0.5, -0.5, -13.0, 2.0, 0.0, 7.9};
+  const std::vector<double> int4 =
+      square_errors(truth().from_host(1, 7, DType::f64, numbers), quantization("int4", ScaleOver::row, true));
+  const std::vector<double> expected{0.0, 0.5 * 1.5, 0.5 * 1.5, 1.0, 0.0, 0.0, 1.9 * 0.1};
+  for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(std::abs(int4[i] - expected[i]) < 1e-12);
+}
+
+TEST_CASE("square errors: the mean over stochastic roundings, below one step too") {
+  for (const char* name : {"bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"}) {
+    for (const double size : {1.0, 2e-4}) {  // of E4M3's smallest number, 0.00195, a tenth
+      INFO(name, " at ", size);
+      const Quantization q =
+          quantization(name, find_tensor_format(name)->is_integer() ? ScaleOver::block : ScaleOver::nothing, true);
+      const Tensor x = truth().normal(4, 75, DType::f64, {9, 0, Stream{2}}, size);
+      const std::vector<double> in = truth().to_host(x);
+      const std::vector<double> expected = square_errors(x, q);
+      double sum = 0.0;
+      for (const double e : expected) sum += e;
+      std::vector<double> ratios;
+      for (std::uint64_t seed = 0; seed < 400; ++seed) {
+        const std::vector<double> y = values_of(quantized(x, q, {seed, 0, Stream{7}}));
+        double squares = 0.0;
+        for (std::size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - in[i], 2.0);
+        ratios.push_back(squares / sum);
+      }
+      check_consistent(name, estimate(ratios), 1.0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace periscope::testing

@@ -83,6 +83,37 @@ TEST_CASE("T27: the noise of the stream follows from the pass in f64; where it d
   }
 }
 
+TEST_CASE("T27: what tokens bring in is the noise of the table's rows, or of the stream if that is coarser") {
+  struct Case {
+    const char* format;
+    const char* rest;
+    std::vector<std::string> covers;
+    double expected;  ///< SQNR of the input, in dB
+  };
+  // T26, with rows of 128: INT8 20 log₁₀ 127 + 10.8 − 10 log₁₀ E[a²] = 44.2, INT4 19.0; 6.02p + 7.44 of the others, and
+  // of both where the stream is coarser than the table.
+  for (const Case& c :
+       {Case{"int8", "bf16", {}, 44.0}, Case{"int4", "bf16", {}, 19.0}, Case{"fp8_e4m3", "bf16", {}, 31.5},
+        Case{"bf16", "fp32", {}, 55.6}, Case{"bf16", "fp16", {"stream"}, 55.6}}) {
+    FormatsConfig config = wide_config("pre", {c.format});
+    config.base.model.layers = 1;
+    config.base.input.kind = InputKind::tokens;
+    config.rest = c.rest;
+    config.covers = c.covers;
+    RunningMoments off;
+    RunningMoments predicted;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const formats::PassReading pass = reading_of(config, seed).passes[0][1];
+      off.add(number_of(config, pass, {Pass::forward, Signal::x_out}, Measure::sqnr, -1) - pass.predicted[0]);
+      predicted.add(pass.predicted[0]);
+    }
+    INFO(c.format, ": ", off.mean(), " ± ", off.standard_error(), " of ", predicted.mean());
+    // The very errors are charged, weighted with a gradient that is not quite isotropic: 2048 of them in a seed.
+    CHECK(std::abs(off.mean()) < 0.5);
+    CHECK(std::abs(predicted.mean() - c.expected) < 0.7);
+  }
+}
+
 TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation") {
   // DeepNorm draws values and outputs smaller: below E4M3's normal numbers, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
