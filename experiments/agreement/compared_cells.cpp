@@ -105,9 +105,11 @@ class Collector {
         continue;
       }
       // What attention puts out is an average of values: its size is their overlap, a cosine.
-      const bool overlap = cosine || (module && ModelSpec::is_attention(static_cast<int>(i)));
-      const double constant = overlap ? options_.finite_width_cosine : options_.finite_width;
-      cell->allowance = (constant * prediction_.finite_width.at(i + (module ? 1 : 0)) +
+      const bool of_attention = module && ModelSpec::is_attention(static_cast<int>(i));
+      const double constant = cosine || of_attention ? options_.finite_width_cosine : options_.finite_width;
+      // The input has met no attention yet.
+      const double overlaps = i > 0 || module ? signal_overlap_term(c_.spec, of_attention) : 0.0;
+      cell->allowance = (constant * (prediction_.finite_width.at(i + (module ? 1 : 0)) + overlaps) +
                          pass_allowance(format_of(c_.dtype)) + c_.rounding) *
                         cell->scale;
       cells_.push_back(*cell);

@@ -47,8 +47,8 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
 /// Every cell of a comparison with its allowance: of every measured number, whose prediction is NaN where theory has
 /// none for it. What neither side has a number for, as the score path's share of an MLP, is no cell.
 /// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
-/// c·w·scale (T19), w being theory::Prediction::finite_width, with its own c for moments and for cosines, which
-/// attention's output has too.
+/// c·(w + s·ln(1 + n/D))·scale (T19), w being theory::Prediction::finite_width and the other signal_overlap_term, with
+/// its own c for moments and for cosines, which attention's output has too.
 /// Gradients: c·gradient_width_term (gradient_allowance.h), and half the variance over seeds of the logarithm: what a
 /// log-normal spread of width-limited gradients takes off the mean of logs. A share p may differ by what these
 /// allowances of log(p/(1−p)) come to, p(1−p) times as much. Where that variance, or that of a mean of as many patterns

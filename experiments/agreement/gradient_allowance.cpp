@@ -8,6 +8,7 @@ namespace periscope {
 namespace {
 
 constexpr double without_norms = 3.0;
+constexpr double without_norms_overlap = 4.0;
 constexpr double steps_inside = 4.0;
 constexpr double outside_attention = 0.25;
 
@@ -44,6 +45,11 @@ double gradient_width_term(const StackSpec& spec, const std::vector<double>& fin
   const double way = width / (width - across) * (2.0 * finite_width.back() - finite_width.at(depth) + inside);
   const double overlaps = std::log1p(mean_keys(spec) / width) * (of_attention ? 1.0 : outside_attention);
   return (has_norms(spec.model) ? 1.0 : without_norms) * (way + overlaps);
+}
+
+double signal_overlap_term(const StackSpec& spec, bool of_attention) {
+  const double strength = !has_norms(spec.model) ? without_norms_overlap : of_attention ? 1.0 : outside_attention;
+  return strength * std::log1p(mean_keys(spec) / spec.model.width);
 }
 
 bool is_of_attention(Weight weight) {

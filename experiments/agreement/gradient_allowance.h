@@ -25,6 +25,12 @@ double mean_keys(const StackSpec& spec);
 double gradient_width_term(const StackSpec& spec, const std::vector<double>& finite_width, std::size_t depth,
                            bool of_attention);
 
+/// T19 in the limit of infinite width: what overlaps of tokens, of order 1/√D each, do to a forward statistic, in units
+/// of its constant (`agreement.finite_width`, or that of cosines) and beside its finite-width factor: s·ln(1 + n/D). s
+/// = 1 for what attention puts out, a mean over n keys, and ¼ for everything else; 4 for all of it in a stack without
+/// norms, where it multiplies on. Measured against T25: theory/README.md, "Finite width in the limit".
+double signal_overlap_term(const StackSpec& spec, bool of_attention);
+
 /// True for W_q, W_k, W_v, W_o.
 bool is_of_attention(Weight weight);
 

@@ -131,4 +131,39 @@ TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width s
   CHECK(judged(0.01, 1.0, 44000).verdict == Verdict::inconclusive);
 }
 
+TEST_CASE("against the limit a forward statistic is allowed its own depth's factor and the overlaps of its tokens") {
+  StackSpec spec = small();
+  spec.model.layers = 2;
+  spec.model.causal = false;
+  const std::vector<double> at_depth{0.0, 0.011, 0.013, 0.027, 0.05};
+  theory::Prediction prediction;
+  Profile measured;
+  for (Profile* profile : {&prediction.profile, &measured}) {
+    for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
+      profile->curves[{statistic, Signal::x_out}] = {std::vector(5, 0.5), std::vector(5, 0.0)};
+      profile->curves[{statistic, Signal::f_out}] = {std::vector(4, 0.5), std::vector(4, 0.0)};
+    }
+  }
+  prediction.finite_width = at_depth;
+  prediction.replicates = 8;
+  for (const bool norms : {true, false}) {
+    if (!norms) spec.model.placement = *find_placement("none");
+    const Agreement a =
+        judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width = 0.3, .finite_width_cosine = 0.7})
+            .front();
+    REQUIRE(a.cells.size() == 18);
+    for (const Cell& cell : a.cells) {
+      CAPTURE(cell.name());
+      const bool module = cell.signal == Signal::f_out;
+      const bool attention = module && cell.index % 2 == 0;
+      const bool cosine = cell.statistic == Statistic::token_cosine;
+      const double strength = !norms ? 4.0 : attention ? 1.0 : 0.25;
+      const double overlaps = module || cell.index > 0 ? strength * std::log(1.04) : 0.0;
+      const double w_here = at_depth[static_cast<std::size_t>(cell.index + (module ? 1 : 0))];
+      const double constant = cosine || attention ? 0.7 : 0.3;
+      CHECK(cell.allowance == Approx(constant * (w_here + overlaps) * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
+    }
+  }
+}
+
 }  // namespace periscope
