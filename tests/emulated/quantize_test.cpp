@@ -5,6 +5,7 @@
 
 #include "sim/backends.h"
 #include "sim/core/storage.h"
+#include "sim/random/philox.h"
 #include "tests/emulated/stored_values.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
@@ -165,6 +166,23 @@ TEST_CASE("stochastic: unbiased, one of two neighbours, entry i from word i alon
       }
     }
     check_consistent(name, estimate(errors), 0.0);
+  }
+}
+
+TEST_CASE("stochastic: entry i goes up if word first + i is below its share") {
+  constexpr std::size_t count = 700;                            // more than one piece of words
+  const std::vector<double> thirds(count, 1.0 + 0x1p-7 / 3.0);  // BF16's spacing at 1 is 2^-7
+  const Tensor x = truth().from_host(1, count, DType::f64, thirds);
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{256}, std::uint64_t{1000}}) {
+    std::vector<std::uint32_t> words(2048);
+    philox_words(key, 0, words);
+    const std::vector<double> y = values_of(quantized(x, quantization("bf16", ScaleOver::nothing, true), key, first));
+    int wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool up = static_cast<double>(words[first + i]) * 0x1p-32 < 1.0 / 3.0;
+      wrong += y[i] != (up ? 1.0 + 0x1p-7 : 1.0);
+    }
+    CHECK(wrong == 0);
   }
 }
 

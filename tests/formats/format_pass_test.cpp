@@ -294,6 +294,13 @@ TEST_CASE("what holds which signal") {
   CHECK(part("post", Signal::output, Pass::forward, 4) == Part::stream);
   CHECK(part("post", Signal::sum) == Part::stream);
   CHECK(part("post", Signal::hidden) == Part::modules);
+  FormatsConfig in_format = small_config("pre", {});
+  in_format.accumulate = formats::Accumulate::format;
+  // Sums of whole numbers, and those in fp32, are what they are without being rounded step by step.
+  for (const TensorFormat& format : tensor_formats) {
+    const bool rounded = !format.is_integer() && format.name != fp32.name;
+    CHECK(formats::holding_for(in_format, format, 0).sums.has_value() == rounded);
+  }
   const FormatsConfig config = small_config("pre", {"int8", "fp8_e4m3", "fp16"});
   for (const auto& [name, everything] : {std::pair("int8", false), {"fp8_e4m3", false}, {"fp16", true}}) {
     const Holding holding = formats::holding_for(config, *find_tensor_format(name), 0);

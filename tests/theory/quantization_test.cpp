@@ -128,7 +128,9 @@ TEST_CASE("T26: the same for every law of the signal, averaged over the phase of
       {"Student's t, 5 degrees", [&] { return normal(engine) / std::sqrt(gamma(5.0)); }},
       {"lognormal", [&] { return std::exp(normal(engine)); }}};
   constexpr int count = 200'000;
-  for (const auto& [name, law] : laws) {
+  for (const auto& named : laws) {
+    const std::string& name = named.first;  // no structured binding: INFO captures it
+    const std::function<double()>& law = named.second;
     for (const NumberFormat& format : number_formats) {
       if (format.precision > 11) continue;  // the exact share of binary32 is what 2^23 cells leave of 1
       INFO(name, " in ", format.name);

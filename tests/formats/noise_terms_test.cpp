@@ -1,0 +1,127 @@
+#include <cmath>
+#include <vector>
+
+#include "experiments/common/stacks.h"
+#include "experiments/formats/format_pass.h"
+#include "experiments/formats/noise_budget.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/stack.h"
+#include "tests/formats/stack.h"
+#include "tests/support/doctest.h"
+
+/// The terms of T27, one by one, and what a log of roundings counts.
+namespace periscope::testing {
+namespace {
+
+using formats::FormatsConfig;
+using formats::Part;
+
+/// A pass in f64 with its gradients, and T27 for what a configuration holds in BF16.
+struct ExactPass {
+  FormatsConfig config;
+  formats::TruthKeeper truth;
+  formats::WeightGradientSizes sizes;
+
+  explicit ExactPass(const FormatsConfig& c) : config(c), truth(quick(), c.base.model, true), sizes(quick()) {
+    const GeneratedWeights weights(quick(), config.base, DType::f64, 0);
+    const StackContext context{.ops = quick(), .model = config.base.model, .weights = weights};
+    std::vector<int> labels;
+    for (int t = 0; t < config.base.input.tokens; ++t) labels.push_back(t * 5 % config.base.model.vocab);
+    (void)backpropagate(context, gaussian_input(quick(), config.base, DType::f64, 0), labels,
+                        {.recorders = {&truth}, .gradients = {&sizes}});
+  }
+
+  /// Σ (Q(x) − x)² g² of one signal.
+  [[nodiscard]] double term(Signal signal, int l) const {
+    const Rounding round(find_tensor_format("bf16")->floating);
+    const std::vector<double>& x = truth.at({Pass::forward, signal}, l);
+    const std::vector<double>& g = truth.at({Pass::backward, signal}, l);
+    REQUIRE(x.size() == g.size());
+    REQUIRE(!x.empty());
+    double sum = 0.0;
+    for (std::size_t i = 0; i < x.size(); ++i) sum += std::pow((round(x[i]) - x[i]) * g[i], 2.0);
+    return sum;
+  }
+  /// What the terms behind sublayer l are, from the SQNR that is predicted there.
+  [[nodiscard]] double predicted_sum(const std::vector<std::string>& covers, int l) {
+    config.covers = covers;
+    config.rest = "fp32";
+    const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
+    const double sqnr =
+        formats::predicted_sqnr(quick(), config.base, truth, sizes, holding).at(static_cast<std::size_t>(l + 1));
+    const auto square = [&](Pass pass) {
+      double sum = 0.0;
+      for (const double v : truth.at({pass, Signal::x_out}, l)) sum += v * v;
+      return sum;
+    };
+    const double entries = config.base.input.tokens * config.base.model.width;
+    return square(Pass::forward) * square(Pass::backward) / entries * std::pow(10.0, -0.1 * sqnr);
+  }
+};
+
+TEST_CASE("T27: every rounding once, those of rotated projections and of norm C's sum twice") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    for (const bool rope : {true, false}) {
+      FormatsConfig config = small_config(placement, {"bf16"});
+      config.base.model.rope = rope;
+      ExactPass pass(config);
+      const std::string name = placement;
+      std::vector<std::pair<std::vector<std::string>, double>> by_part{
+          {{"stream"}, pass.term(Signal::x_out, -1)}, {{"norms"}, 0.0}, {{"modules"}, 0.0}, {{"inputs"}, 0.0}};
+      for (int l = 0; l < config.base.model.sublayers(); ++l) {
+        by_part[0].second += (name == "post" ? 2.0 : 1.0) * pass.term(Signal::x_out, l);
+        if (name != "post") by_part[1].second += pass.term(Signal::A_out, l);
+        if (name == "peri") by_part[1].second += pass.term(Signal::B_out, l);
+        std::vector<Signal> once{Signal::gate, Signal::up, Signal::hidden, Signal::f_out};
+        if (l % 2 == 0) {
+          once = {Signal::v, Signal::mixed, Signal::f_out};
+          for (const Signal s : {Signal::q, Signal::k}) by_part[2].second += (rope ? 2.0 : 1.0) * pass.term(s, l);
+        }
+        for (const Signal s : once) by_part[2].second += pass.term(s, l);
+        by_part[3].second += pass.term(Signal::A_out, l) + pass.term(l % 2 == 0 ? Signal::mixed : Signal::hidden, l);
+        for (const auto& part : by_part) {
+          if (part.second == 0.0) continue;  // Post-LN's norms
+          const std::string covered = part.first.front();
+          INFO(placement, ", rope ", rope, ", ", covered, " behind ", l);
+          CHECK(pass.predicted_sum(part.first, l) / part.second == doctest::Approx(1.0).epsilon(1e-9));
+        }
+        // What norms and modules hold is not rounded again by the matrices that read it; the stream, in FP32, is.
+        const double again = pass.predicted_sum({"norms", "modules", "inputs"}, l);
+        double read = by_part[1].second + by_part[2].second;
+        for (int i = 0; name == "post" && i <= l; ++i) read += pass.term(Signal::A_out, i);
+        CHECK(again / read == doctest::Approx(1.0).epsilon(1e-9));
+      }
+    }
+  }
+}
+
+TEST_CASE("a log of roundings: decibels of the signal over the error, mean over tensors that changed, forward alone") {
+  const FormatsConfig config = small_config("pre", {"bf16"});
+  const ModelSpec& m = config.base.model;
+  formats::RoundingLog log(quick(), m);
+  const auto tensor = [](const std::vector<double>& x) { return quick().from_host(1, 2, DType::f64, x); };
+  log.add(Part::norms, 1, tensor({3.0, 1.0}), tensor({4.0, 1.0}));  // 10/1: the error against what was rounded
+  log.add(Part::norms, 1, tensor({6.0, 8.0}), tensor({6.0, 8.0}));  // was rounded before, and tells nothing
+  log.add(Part::norms, 1, tensor({6.0, 8.0}), tensor({6.0, 7.0}));  // 100/1
+  const std::size_t places = formats::places_of(m);
+  const std::vector<double> found = log.decibels();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (i == places + 2) {
+      CHECK(found[i] == doctest::Approx(15.0).epsilon(1e-12));
+    } else {
+      CHECK(std::isnan(found[i]));
+    }
+  }
+  formats::RoundingLog of_pass(quick(), m);
+  const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
+  formats::FormatSignals signals(quick(), m, holding, &of_pass);
+  (void)signals.replaced({1, Signal::hidden, Pass::backward}, tensor({1.3, 0.7}));
+  (void)signals.replaced({1, Signal::hidden, Pass::recomputation}, tensor({1.3, 0.7}));
+  for (const double d : of_pass.decibels()) CHECK(std::isnan(d));
+  (void)signals.replaced({1, Signal::hidden, Pass::forward}, tensor({1.3, 0.7}));
+  CHECK(of_pass.decibels()[2 * places + 2] > 40.0);
+}
+
+}  // namespace
+}  // namespace periscope::testing
