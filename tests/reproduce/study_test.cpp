@@ -5,6 +5,7 @@
 
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {
 namespace {
@@ -64,6 +65,16 @@ TEST_CASE("groups differ from the shared setting by what they are named after") 
   CHECK(find("pre, Xavier").spec.init.scheme == InitScheme::xavier);
   const Group half = find("pre, half the length, rate x 1");
   CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
+}
+
+TEST_CASE("a run holds out the share of its corpus that train.validation says, a tenth if it says nothing") {
+  const TemporaryFolder folder;
+  train::TrainConfig config = proxy(true);
+  config.train.corpus = folder.write("text", std::string(1000, 'a'));
+  CHECK(train::corpus_of(config).validation().size() == 100);
+  config.train.validation = 0.27;
+  CHECK(train::corpus_of(config).validation().size() == 270);
+  CHECK(train::corpus_of(config).training().size() == 730);
 }
 
 TEST_CASE("a figure that there is not is named, with the nearest") {
