@@ -67,15 +67,15 @@ def chance(p: float) -> str:
 
 
 def chances(result: Result, c: int) -> str:
-    """A claim's p, and Holm's over all claims: "p = 0.012, 0.31 of all"."""
+    """A claim's p, and Holm's over all claims: "p = 0.012, of all 0.31"."""
     alone, holm = chance(result["claim_p"][c]), result["claim_holm"][c]
     if not np.isfinite(holm):
         return alone
-    return f"{alone}, {'< 0.001' if holm < 0.0005 else f'{holm:.2g}'} of all"
+    return f"{alone}, of all {'< 0.001' if holm < 0.0005 else f'{holm:.2g}'}"
 
 
 def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Of the tested claims of these exhibits: verdict, and "F4a holds (p = 0.001, 0.03 of all)", and the statement."""
+    """Of the tested claims of these exhibits: verdict, and "F4a holds (p = 0.001, of all 0.03)", and the statement."""
     wanted = np.isin(result["claim_exhibit"], list(exhibits)) & np.isin(result["claim_verdict"], list(VERDICTS))
     lines = []
     for c in np.flatnonzero(wanted):
