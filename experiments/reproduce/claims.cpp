@@ -45,19 +45,18 @@ void add_forward(Ledger& ledger) {
   ledger.larger({"F4a", "1", "in training Pre-LN's variance surges and Peri-LN's stays moderate",
                  "ln(variance at the end / at initialisation) at the top: Pre - Peri"},
                 "pre", "peri", variance_surge);
-  ledger.some_row(
-      {"F4b", "1",
-       "after training Pre-LN's variance grows exponentially with depth (from depth 2 on), not as a line or a parabola",
-       "least of three, of residuals of ln(variance): ln(size for a line / an exponential), the same for a parabola, "
-       "ln(10 % / rms for an exponential)"},
-      {"pre"}, [](const auto& groups) {
-        SeedTable leads(1, std::vector<Values>(3));
-        for (const TrainedCell& cell : groups[0]->cells) {
-          const std::array<double, 3> of_seed = exponential_leads(cell);
-          for (std::size_t i = 0; i < of_seed.size(); ++i) leads[0][i].push_back(of_seed[i]);
-        }
-        return leads;
-      });
+  ledger.some_row({"F4b", "1", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola",
+                   "least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an "
+                   "exponential), the same for a parabola, "
+                   "ln(10 % / rms for an exponential)"},
+                  {"pre"}, [](const auto& groups) {
+                    SeedTable leads(1, std::vector<Values>(3));
+                    for (const TrainedCell& cell : groups[0]->cells) {
+                      const std::array<double, 3> of_seed = exponential_leads(cell);
+                      for (std::size_t i = 0; i < of_seed.size(); ++i) leads[0][i].push_back(of_seed[i]);
+                    }
+                    return leads;
+                  });
   ledger.larger({"F9a", "11", "Pre-LN's largest activations are larger than Peri-LN's",
                  "ln(largest |x| of the stream at the end): Pre - Peri"},
                 "pre", "peri", largest_activation);

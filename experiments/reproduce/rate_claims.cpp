@@ -91,8 +91,7 @@ void add_shapes(Ledger& ledger, const Sweep& sweep) {
        {std::array<std::string, 3>{"post", "Post-LN", "e"}, {"pre", "Pre-LN", "f"}, {"peri", "Peri-LN", "g"}}) {
     ledger.some_row(
         {"R3" + letter, sweep.exhibit,
-         label + "'s loss over the learning rate is U-shaped: lower at a rate within the sweep than at both "
-                 "ends",
+         label + "'s loss is lower at a rate within the sweep than at both ends (U-shape)",
          "final loss: the lower mean of the two ends, less the lowest mean between; p: both ends against one "
          "rate between, times the number of those"},
         swept(ledger, sweep, placement, 3), [](const auto& groups) {
