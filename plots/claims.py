@@ -1,4 +1,4 @@
-"""Every tested claim of the paper as one number that it says is positive, in units of what would have been found."""
+"""Every tested claim of the paper as one number that it says is positive: how sure the runs are of its sign."""
 
 import textwrap
 from functools import partial
@@ -6,17 +6,18 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
 NEEDS = ("claim", "claim_exhibit", "claim_statement", "claim_verdict", "claim_mean", "claim_stderr", "claim_p",
-         "claim_detectable")  # fmt: skip
+         "claim_holm", "claim_detectable")  # fmt: skip
 MARKERS = {"holds": "o", "fails": "X", "not-shown": "s"}
-DECIDED = 0.5  # claim_detectable is twice the mean at which a one-sided test decides
-LEAST = 2.0  # the axis reaches that far on either side
+LEVEL = 0.05  # of a claim's test, on each side, and of all claims' together
+LEAST = 0.001  # the axis reaches to that p on either side
+SMALLEST = 1e-12  # what is smaller is drawn there
 
 
 def draw(result: Result) -> Figures:
@@ -24,47 +25,64 @@ def draw(result: Result) -> Figures:
     return Figures([("claims", partial(_figure, result, shown))] if shown else [])
 
 
+def side(p: np.ndarray) -> np.ndarray:
+    """Decades of p below 1/2, to the right; of 1 - p, to the left: 0 where neither sign is likelier than the other."""
+    with np.errstate(invalid="ignore"):
+        right, left = (np.log10(0.5 / np.maximum(chance, SMALLEST)) for chance in (p, 1 - p))
+        return np.where(p <= 0.5, right, -left)
+
+
 def _figure(result: Result, shown: list[int]) -> Figure:
-    figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.215 * len(shown), style.PAGE)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean, error = (result[n] / result["claim_detectable"] for n in ("claim_mean", "claim_stderr"))
-    axes.axvspan(-DECIDED, DECIDED, color="0.93", zorder=0)
+    figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.26 * len(shown), style.PAGE)
+    place = side(result["claim_p"])
+    decided = side(np.array(LEVEL))
+    axes.axvspan(-decided, decided, color="0.93", zorder=0)
     axes.axvline(0, color=style.INK, linewidth=0.7, zorder=1)
-    axes.axvline(1, color=style.INK, linewidth=0.7, linestyle=":", zorder=1)
     for row, c in enumerate(shown):
         verdict = str(result["claim_verdict"][c])
         colour = groups.VERDICTS[verdict]
-        axes.errorbar(mean[c], row, xerr=error[c], color=colour, marker=MARKERS[verdict], markersize=4.5, linestyle="",
-                      elinewidth=0.9, zorder=3)  # fmt: skip
+        axes.plot(place[c], row, color=colour, marker=MARKERS[verdict], markersize=5.0, linestyle="", zorder=3,
+                  markeredgecolor=colour, markerfacecolor=colour if together(result, c) else "white",
+                  markeredgewidth=0.9)  # fmt: skip
         axes.text(1.02, row, number(result, c), transform=axes.get_yaxis_transform(), va="center", fontsize=6,
                   color=colour)  # fmt: skip
-        if not np.isfinite(mean[c]):
+        if not np.isfinite(place[c]):
             axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK)
-    sizes = np.abs(mean[shown])
-    far = 1.3 * max(LEAST, np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
-    axes.set_xscale("symlog", linthresh=1.0, linscale=1.2)
-    ticks = [t for t in (0.5, 1, 2, 5, 20, 100, 1000) if t <= far]
-    axes.xaxis.set_major_locator(FixedLocator([-t for t in ticks[::-1]] + [0] + ticks))
+    finite = np.abs(place[shown])[np.isfinite(place[shown])]
+    far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
+    ticks = [p for p in (LEVEL, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10) if side(np.array(p)) <= far]
+    axes.xaxis.set_major_locator(FixedLocator([-side(np.array(p)) for p in ticks[::-1]] + [0] + [side(np.array(p)) for p in ticks]))
+    labels = [f"{p:g}" for p in ticks]
+    axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], "0.5", *labels]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_yticks(range(len(shown)), [name(result, c) for c in shown], fontsize=6)
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
-             xlabel="Mean over seeds / mean that would be found with 95 % probability")  # fmt: skip
+             xlabel="p of the opposite ←   → p of the claim")  # fmt: skip
     axes.grid(axis="y", visible=False)
-    keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="",
+    keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
                    label=f"{groups.SPELT.get(verdict, verdict)} ({count(result, verdict)})")
             for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
+    keys += [Line2D([], [], color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
+                    markerfacecolor=colour, markeredgewidth=0.9, label=words)
+             for colour, words in ((style.INK, "decided together with all others"), ("white", "alone"))]  # fmt: skip
     return style.finish(figure, keys, caption(result))
 
 
+def together(result: Result, c: int) -> bool:
+    """Whether the claim is decided when the number of all that were tested is allowed for."""
+    return bool(result["claim_holm"][c] <= LEVEL)
+
+
 def name(result: Result, c: int) -> str:
-    return "\n".join(textwrap.wrap(f"{result['claim'][c]} {result['claim_statement'][c]}", 62))
+    return "\n".join(textwrap.wrap(f"{result['claim'][c]} {result['claim_statement'][c]}", 66))
 
 
 def number(result: Result, c: int) -> str:
-    """The mean and its standard error in their own units, and p."""
-    chance = groups.chance(result["claim_p"][c])
-    return f"{result['claim_mean'][c]:.3g} ± {result['claim_stderr'][c]:.2g}, {chance}"
+    """The mean and its standard error in their own units, both p, and what would be found."""
+    values = f"{result['claim_mean'][c]:.3g} ± {result['claim_stderr'][c]:.2g}"
+    found = result["claim_detectable"][c]
+    found = f" [{found:.2g}]" if np.isfinite(found) else ""
+    return f"{values}{found}\n{groups.chances(result, c)}"
 
 
 def count(result: Result, verdict: str) -> int:
@@ -72,11 +90,14 @@ def count(result: Result, verdict: str) -> int:
 
 
 def caption(result: Result) -> str:
+    tested = int(np.isfinite(result["claim_p"]).sum())
     words = (
-        f"Each claim is one number that it says is positive, over {result.seeds_in_words} (twins): mean ± one standard "
-        "error, at the right in its own units with the p of a one-sided t test. Grey: not decided at 5 %, one way or "
-        "the other; right of it a claim holds, left of it its opposite does. At 1 (dotted): the true mean that these "
-        "seeds would have shown with 95 % probability. Tested one by one, without correction for their number. "
+        f"Each claim is one number that it says is positive, over {result.seeds_in_words} (twins); at the right its mean "
+        "± one standard error in its own units, in brackets the true mean that as many further seeds would show with "
+        "95 % probability. Grey: not decided by a one-sided test at 5 %, one way or the other; right of it a claim "
+        f"holds, left of it its opposite does. Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be decided "
+        "by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p at most "
+        "5 %, both sides, the second p at the right). "
     )
     missing = [str(c) for c in result["claim"][result["claim_verdict"] == "not-run"]]
     words += f"Not run: {', '.join(missing)}. " if missing else ""

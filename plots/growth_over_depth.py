@@ -60,13 +60,27 @@ def _often(stride: int) -> str:
 
 
 def laws(result: Result, shown: list[int]) -> str:
-    """Which law describes the growth at the end best, seed by seed."""
-    if "growth_law" not in result:
+    """Which law describes the growth at the end, of how many seeds, and how closely."""
+    if "growth_law" not in result or "growth_misfit" not in result:
         return ""
     words = []
     for g, look in zip(shown, groups.looks(result, shown), strict=True):
-        found = [str(law) for law in result["growth_law"][g] if law]
-        counts = {law: found.count(law) for law in dict.fromkeys(found)}
+        found = [str(law) for law in result["growth_law"][g]]
+        counts = [law_words(result, g, law, found) for law in dict.fromkeys(found) if law]
         if counts:
-            words.append(f"{look.label} {', '.join(f'{law} ({n})' for law, n in counts.items())}")
-    return f"Law with the best AICc at the end (seeds): {'; '.join(words)}." if words else ""
+            words.append(f"{look.label} {', '.join(counts)}")
+    if not words:
+        return ""
+    return (
+        "Law that describes the variance from depth 2 to the top after training (seeds; largest rms of the logarithm): "
+        f"{'; '.join(words)}. None fits if its rms is above 10 %."
+    )
+
+
+def law_words(result: Result, g: int, law: str, found: list[str]) -> str:
+    """ "linear (3; 2.2 %)" """
+    names = [str(name) for name in result["law"]]
+    seeds = [s for s, name in enumerate(found) if name == law]
+    misfits = result["growth_misfit"][g][seeds]
+    misfit = misfits[:, names.index(law)] if law in names else misfits.min(axis=1)
+    return f"{law} ({len(seeds)}; {100 * misfit.max():.2g} %)"

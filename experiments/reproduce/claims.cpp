@@ -3,23 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "experiments/reproduce/depth_fit.h"
 #include "experiments/reproduce/ledger.h"
 #include "experiments/reproduce/readings.h"
-#include "sim/measure/running_moments.h"
 
 namespace periscope::reproduce {
 namespace {
 
 using Values = std::vector<double>;
 
-/// How much better an exponential describes the variance over depth at the end than a straight line or a parabola.
-double exponential_lead(const TrainedCell& run) {
-  const auto fits = fit_growth(at_end(run, "variance.x_out"));
-  return std::min(fits[0].aicc, fits[1].aicc) - fits[2].aicc;
+/// ln of how much better an exponential describes a variance over depth than a line and than a parabola, by the
+/// residuals' standard deviations, and of how much better than what would not count as a description.
+std::array<double, 3> exponential_leads(const TrainedCell& run) {
+  const GrowthFit fit = fit_growth(at_end(run, "variance.x_out"));
+  const auto& [linear, quadratic, exponential] = fit.laws;
+  return {std::log(linear.residual_deviation / exponential.residual_deviation),
+          std::log(quadratic.residual_deviation / exponential.residual_deviation),
+          std::log(largest_misfit / exponential.rms_residual)};
 }
 
 double gradient_slope(const TrainedCell& run, bool end) {
@@ -41,9 +45,18 @@ void add_forward(Ledger& ledger) {
   ledger.larger({"F4a", "1", "in training Pre-LN's variance surges and Peri-LN's stays moderate",
                  "ln(variance at the end / at initialisation) at the top: Pre - Peri"},
                 "pre", "peri", variance_surge);
-  ledger.add({"F4b", "1", "after training Pre-LN's variance grows exponentially with depth",
-              "AICc of the better of linear and quadratic, less that of exponential"},
-             {"pre"}, [](const auto& r) { return exponential_lead(*r[0]); });
+  ledger.some_row({"F4b", "1", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola",
+                   "least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an "
+                   "exponential), the same for a parabola, "
+                   "ln(10 % / rms for an exponential)"},
+                  {"pre"}, [](const auto& groups) {
+                    SeedTable leads(1, std::vector<Values>(3));
+                    for (const TrainedCell& cell : groups[0]->cells) {
+                      const std::array<double, 3> of_seed = exponential_leads(cell);
+                      for (std::size_t i = 0; i < of_seed.size(); ++i) leads[0][i].push_back(of_seed[i]);
+                    }
+                    return leads;
+                  });
   ledger.larger({"F9a", "11", "Pre-LN's largest activations are larger than Peri-LN's",
                  "ln(largest |x| of the stream at the end): Pre - Peri"},
                 "pre", "peri", largest_activation);
@@ -125,7 +138,7 @@ void add_gradients(Ledger& ledger) {
                return std::abs(gradient_slope(*r[0], true)) - std::abs(gradient_slope(*r[1], true));
              });
   ledger.larger({"G12", "4", "Pre-LN's loss and gradient spike more often than Peri-LN's",
-                 "robust spikes of loss and gradient norm: Pre - Peri"},
+                 "events in which the logarithm of loss or gradient norm spikes: Pre - Peri"},
                 "pre", "peri", spikes);
 }
 
@@ -140,26 +153,10 @@ void add_alike(Ledger& ledger, const std::string& id, const std::string& exhibit
                });
 }
 
-/// The distances of each seed's final loss from their mean, as in Levene's test.
-Values deviations(const GroupRuns& runs) {
-  RunningMoments moments;
-  for (const TrainedCell& cell : runs.cells) moments.add(final_loss(cell));
-  Values apart;
-  for (const TrainedCell& cell : runs.cells) apart.push_back(std::abs(final_loss(cell) - moments.mean()));
-  return apart;
-}
-
 void add_spread(Ledger& ledger) {
-  ledger.add_of_groups({"R9", "4", "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's",
-                        "|final loss - its mean over seeds|: Pre - 2 Peri"},
-                       {"pre", "peri"}, [](const auto& groups) -> Values {
-                         // Two seeds are as far from their mean as each other: they say nothing.
-                         if (groups[0]->cells.size() < 3) return {};
-                         Values apart = deviations(*groups[0]);
-                         const Values peri = deviations(*groups[1]);
-                         for (std::size_t seed = 0; seed < apart.size(); ++seed) apart[seed] -= 2.0 * peri[seed];
-                         return apart;
-                       });
+  ledger.spreads({"R9", "4", "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's",
+                  "(final loss - its mean over seeds)^2: Pre - 4 Peri"},
+                 "pre", "peri", 2.0, final_loss);
 }
 
 void add_outcomes(Ledger& ledger) {
@@ -239,7 +236,9 @@ std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs) {
   add_outcomes(ledger);
   add_rate_claims(ledger);
   add_decay_and_init(ledger);
-  return ledger.take();
+  std::vector<Claim> claims = ledger.take();
+  correct_for_number(claims);
+  return claims;
 }
 
 }  // namespace periscope::reproduce

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ struct GroupRuns {
 enum class ClaimVerdict { holds, fails, not_shown, not_run };
 inline constexpr std::array<std::string_view, 4> claim_verdict_names{"holds", "fails", "not-shown", "not-run"};
 
+/// The chance of a false decision of one claim, on each of its two sides.
+inline constexpr double claim_level = 0.05;
+
 /// One claim of the sources, as one number that it says is positive, and its test over seeds.
 struct Claim {
   std::string id;         ///< in the ledger of claims: "F4", "R1"; several tests of one have letters behind
@@ -30,15 +34,21 @@ struct Claim {
   std::vector<double> values;  ///< by seed; twins, so that differences are of pairs
   double mean = 0.0;
   double standard_error = 0.0;
-  /// Chance of such a mean or a larger one if the true one were 0 (Student's t, one-sided); 0.5 where nothing says of
-  /// which sign it is.
+  /// Chance of such values if the number were 0 and not positive, one-sided, by the claim's own test (claim_tests.h);
+  /// 0.5 where nothing says of which sign it is.
   double p = 1.0;
-  double detectable = 0.0;  ///< the smallest true mean that would have been found with 95 % probability
-  std::string reason;       ///< why it was not run, or what else is to be known
+  /// The chance that any of the run's tested claims would show so much, in either direction: Holm's correction.
+  double holm = std::numeric_limits<double>::quiet_NaN();
+  /// The true mean that as many further seeds would show with 95 % probability (claim_tests.h). It is proportional to
+  /// the standard error, so from three seeds it is 0.23 to 1.73 times what a known spread would give (in 90 % of
+  /// cases).
+  double detectable = 0.0;
+  std::string reason;  ///< why it was not run, or what else is to be known
 };
 
 /// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails
-/// where the opposite has p ≤ 0.05; else it is not shown. A loss that is not finite counts as ln V, that of a guess.
+/// where the opposite has p ≤ 0.05; else it is not shown. That is for each alone: `holm` is for all together. A loss
+/// that is not finite counts as ln V, that of a guess.
 [[nodiscard]] std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs);
 
 }  // namespace periscope::reproduce

@@ -69,11 +69,19 @@ std::vector<ColumnSpec> all_columns() {
       {"final_loss", "group seed", "nat", "mean training loss of the last tenth of the steps; ln V if not finite",
        seeds + "final_loss"},
       {"diverged_at", "group seed", "1", "step at which a run diverged", seeds + "diverged_at"},
-      {"spikes", "group seed", "1", "robust spikes of loss and gradient norm, for all steps at the rate of those done",
+      {"spikes", "group seed", "1",
+       "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done",
        seeds + "spikes"},
-      {"growth_law", "group seed", "", "law that describes the variance over depth at the end best",
+      {"growth_law", "group seed", "",
+       "law that describes the variance over depth at the end best, from depth 2 on; no law fits: none to 10 %",
        seeds + "growth_law"},
-      {"growth_aicc", "group seed law", "1", "AICc of a law of growth over depth", seeds + "growth_aicc"},
+      {"growth_criterion", "group seed law", "1", "QAICc of a law of growth over depth, with growth_effective_points",
+       seeds + "growth_criterion"},
+      {"growth_misfit", "group seed law", "1", "root mean square of ln(variance / law) over depths from 2 on",
+       seeds + "growth_misfit"},
+      {"growth_effective_points", "group seed", "1",
+       "independent points that tell as much as these depths, by the closest law's autocorrelation at lag one",
+       seeds + "growth_effective_points"},
       {"scaled_second_moment", "group seed depth", "1",
        "mean square of the stream of random weights with the trained ones' scales, at the end",
        seeds + "scaled/second_moment"},
@@ -118,8 +126,12 @@ std::vector<ColumnSpec> all_columns() {
       {"claim_verdict", "claim", "", "holds, fails, not-shown or not-run", "claims/[claim]/verdict"},
       {"claim_mean", "claim", "1", "mean over seeds of that number", "claims/[claim]/mean"},
       {"claim_stderr", "claim", "1", "its standard error", "claims/[claim]/stderr"},
-      {"claim_p", "claim", "1", "chance of such a mean or a larger one if the true one were 0", "claims/[claim]/p"},
-      {"claim_detectable", "claim", "1", "mean that would have been found with 95 % probability",
+      {"claim_p", "claim", "1", "chance of such values if the number were 0 and not positive, of this claim alone",
+       "claims/[claim]/p"},
+      {"claim_holm", "claim", "1",
+       "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
+       "claims/[claim]/holm"},
+      {"claim_detectable", "claim", "1", "true mean that as many further seeds would show with 95 % probability",
        "claims/[claim]/detectable"},
       {"claim_reason", "claim", "", "why it was not run, or a remark", "claims/[claim]/reason"},
       {"claim_value", "claim seed", "1", "that number of every seed", "claims/[claim]/values"},
@@ -229,6 +241,22 @@ class GroupWriter {
     row_.put(a.name + "_mean", mean);
     row_.put(a.name + "_stderr", error);
   }
+
+  static void put_growth(const TrainedCell& cell, const Columns::Row& row) {
+    const GrowthFit fit = fit_growth(at_end(cell, "variance.x_out"));
+    if (std::isnan(fit.effective_points)) return;
+    const std::optional<GrowthLaw> law = best_law(fit);
+    row.put("growth_law", law ? growth_law_names[static_cast<std::size_t>(*law)] : no_growth_law);
+    Values criterion, misfit;
+    for (const DepthFit& one : fit.laws) {
+      criterion.push_back(one.criterion);
+      misfit.push_back(one.rms_residual);
+    }
+    row.put("growth_criterion", criterion);
+    row.put("growth_misfit", misfit);
+    row.put("growth_effective_points", fit.effective_points);
+  }
+
   void put_seed(const TrainedCell& cell, const Columns::Row& row) const {
     const train::CellHistory& h = cell.history;
     row.put("seed_value", cell.cell.seed);
@@ -252,10 +280,7 @@ class GroupWriter {
       row.put("growth_beyond_signs", beyond_signs(cell));
       row.put("growth_beyond_signs_error", last.at("signs_deviation").back());
     }
-    if (const auto fits = fit_growth(at_end(cell, "variance.x_out")); std::isfinite(fits[0].aicc)) {
-      row.put("growth_law", growth_law_names[static_cast<std::size_t>(best_law(fits))]);
-      row.put("growth_aicc", Values{fits[0].aicc, fits[1].aicc, fits[2].aicc});
-    }
+    put_growth(cell, row);
     const auto by_record = [&](const std::function<double(const RecordedValues&)>& read) {
       Values values;
       for (const int step : steps_) {
@@ -286,6 +311,7 @@ void put_claim(const Claim& claim, const Columns::Row& row) {
   row.put("claim_mean", claim.mean);
   row.put("claim_stderr", claim.standard_error);
   row.put("claim_p", claim.p);
+  row.put("claim_holm", claim.holm);
   row.put("claim_detectable", claim.detectable);
   row.put("claim_value", claim.values);
 }

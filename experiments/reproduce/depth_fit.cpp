@@ -13,19 +13,12 @@ using Eigen::VectorXd;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// Akaike's criterion for normal errors of one unknown size, which is a parameter too, corrected for few points
-/// (Hurvich and Tsai 1989).
-double aicc_of(double mean_square, std::size_t points, std::size_t parameters) {
-  const auto n = static_cast<double>(points);
-  const auto k = static_cast<double>(parameters) + 1.0;
-  return n * std::log(mean_square) + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0);
-}
-
-/// Powers 0 … degree of the depth [points, degree + 1].
+/// Powers 0 … degree of the fitted depths [points, degree + 1].
 MatrixXd powers_of_depth(std::size_t points, int degree) {
   MatrixXd x(static_cast<Eigen::Index>(points), degree + 1);
   for (Eigen::Index i = 0; i < x.rows(); ++i) {
-    for (int p = 0; p <= degree; ++p) x(i, p) = std::pow(static_cast<double>(i), p);
+    const auto depth = static_cast<double>(first_fitted_depth) + static_cast<double>(i);
+    for (int p = 0; p <= degree; ++p) x(i, p) = std::pow(depth, p);
   }
   return x;
 }
@@ -67,43 +60,70 @@ VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
   return p;
 }
 
-DepthFit fit_of(const VectorXd& logs, const VectorXd& parameters, const VectorXd& log_law) {
-  const double mean_square = (logs - log_law).squaredNorm() / static_cast<double>(logs.size());
-  return {
-      .parameters = {parameters.data(), parameters.data() + parameters.size()},
-      .rms_residual = std::sqrt(mean_square),
-      .aicc = aicc_of(mean_square, static_cast<std::size_t>(logs.size()), static_cast<std::size_t>(parameters.size()))};
+/// A law's parameters, and what it leaves over of the logarithms.
+struct Fitted {
+  VectorXd parameters, residuals;
+};
+
+/// At lag one. Residuals of a fit sum to about 0 and need no centring.
+double autocorrelation(const VectorXd& residuals) {
+  const double square = residuals.squaredNorm();
+  if (square == 0.0) return 0.0;
+  const Eigen::Index pairs = residuals.size() - 1;
+  return residuals.head(pairs).dot(residuals.tail(pairs)) / square;
+}
+
+GrowthFit compared(const std::array<Fitted, 3>& fitted) {
+  const auto size = [](const Fitted& law) { return law.residuals.squaredNorm(); };
+  const Fitted& closest = *std::ranges::min_element(fitted, {}, size);
+  const double alike = std::max(0.0, autocorrelation(closest.residuals));
+  const auto n = static_cast<double>(closest.residuals.size());
+  GrowthFit fit{.laws = {}, .effective_points = n * (1.0 - alike) / (1.0 + alike)};
+  for (std::size_t law = 0; law < fitted.size(); ++law) {
+    const VectorXd& parameters = fitted[law].parameters;
+    const double mean_square = size(fitted[law]) / n;
+    const auto free = n - static_cast<double>(parameters.size());
+    const double k = static_cast<double>(parameters.size()) + 1.0;
+    fit.laws[law] = {
+        .parameters = {parameters.data(), parameters.data() + parameters.size()},
+        .rms_residual = std::sqrt(mean_square),
+        .residual_deviation = std::sqrt(mean_square * n / free),
+        .criterion = fit.effective_points * std::log(mean_square) + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0)};
+  }
+  return fit;
 }
 
 }  // namespace
 
-std::array<DepthFit, 3> fit_growth(const std::vector<double>& values) {
-  const bool fitted =
-      values.size() >= 6 && std::ranges::all_of(values, [](double v) { return v > 0.0 && std::isfinite(v); });
-  if (!fitted) {
+GrowthFit fit_growth(const std::vector<double>& values) {
+  const std::size_t points = values.size() - std::min(values.size(), first_fitted_depth);
+  const VectorXd fitted_values =
+      Eigen::Map<const VectorXd>(values.data() + (values.size() - points), static_cast<Eigen::Index>(points));
+  if (points < 6 || !fitted_values.allFinite() || fitted_values.minCoeff() <= 0.0) {
     const double nothing = std::numeric_limits<double>::quiet_NaN();
-    const DepthFit none{.parameters = {}, .rms_residual = nothing, .aicc = nothing};
-    return {none, none, none};
+    const DepthFit none{.parameters = {}, .rms_residual = nothing, .residual_deviation = nothing, .criterion = nothing};
+    return {.laws = {none, none, none}, .effective_points = nothing};
   }
-  const VectorXd logs =
-      Eigen::Map<const VectorXd>(values.data(), static_cast<Eigen::Index>(values.size())).array().log();
-  std::array<DepthFit, 3> fits;
+  const VectorXd logs = fitted_values.array().log();
+  std::array<Fitted, 3> fitted;
   for (int degree = 1; degree <= 2; ++degree) {
-    const MatrixXd x = powers_of_depth(values.size(), degree);
+    const MatrixXd x = powers_of_depth(points, degree);
     const VectorXd p = fit_polynomial(logs, x);
-    fits[static_cast<std::size_t>(degree - 1)] = fit_of(logs, p, (x * p).array().log());
+    fitted[static_cast<std::size_t>(degree - 1)] = {.parameters = p,
+                                                    .residuals = logs - (x * p).array().log().matrix()};
   }
-  const MatrixXd x = powers_of_depth(values.size(), 1);
+  const MatrixXd x = powers_of_depth(points, 1);
   VectorXd p = x.colPivHouseholderQr().solve(logs);
-  const VectorXd law = x * p;
+  const VectorXd residuals = logs - x * p;
   p(0) = std::exp(p(0));
-  fits[2] = fit_of(logs, p, law);
-  return fits;
+  fitted[2] = {.parameters = p, .residuals = residuals};
+  return compared(fitted);
 }
 
-GrowthLaw best_law(const std::array<DepthFit, 3>& fits) {
-  const auto best = std::ranges::min_element(fits, {}, &DepthFit::aicc);
-  return static_cast<GrowthLaw>(best - fits.begin());
+std::optional<GrowthLaw> best_law(const GrowthFit& fit) {
+  const auto best = std::ranges::min_element(fit.laws, {}, &DepthFit::criterion);
+  if (!(best->rms_residual <= largest_misfit)) return {};
+  return static_cast<GrowthLaw>(best - fit.laws.begin());
 }
 
 }  // namespace periscope::reproduce

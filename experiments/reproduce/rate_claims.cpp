@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "experiments/reproduce/ledger.h"
@@ -19,8 +18,9 @@ struct Sweep {
   bool with_base = false;
 };
 
-/// The names of a placement's groups in a sweep, by rate.
-std::vector<std::string> swept(const Ledger& ledger, const Sweep& sweep, const std::string& placement) {
+/// The names of a placement's groups in a sweep, by rate. Fewer than `least` are no sweep: it was not run.
+std::vector<std::string> swept(const Ledger& ledger, const Sweep& sweep, const std::string& placement,
+                               std::size_t least = 2) {
   std::vector<std::pair<double, std::string>> found;
   for (const GroupRuns& runs : ledger.runs()) {
     const std::string& group = runs.group.name;
@@ -30,28 +30,44 @@ std::vector<std::string> swept(const Ledger& ledger, const Sweep& sweep, const s
   std::ranges::sort(found);
   std::vector<std::string> names;
   for (const auto& [rate, name] : found) names.push_back(name);
-  // One rate is no sweep: it was not run.
-  return names.size() > 1 ? names : std::vector{fmt::format("{} at several rates{}", placement, sweep.words)};
+  return names.size() >= least ? names : std::vector{fmt::format("{} at several rates{}", placement, sweep.words)};
 }
 
-template <class Runs>
-double lowest_loss(const Runs& runs) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const TrainedCell* run : runs) least = std::min(least, final_loss(*run));
-  return least;
+/// By seed: the final loss of the first group less that of the second.
+std::vector<double> loss_differences(const GroupRuns& first, const GroupRuns& second) {
+  std::vector<double> values;
+  for (std::size_t seed = 0; seed < first.cells.size(); ++seed)
+    values.push_back(final_loss(first.cells[seed]) - final_loss(second.cells[seed]));
+  return values;
 }
 
-/// R3, R8: that Peri-LN's loss at its best rate is below that of another placement at its own.
+using Rates = std::span<const GroupRuns* const>;
+
+/// Losses at the rates of `columns` less those at the rates of `rows`.
+SeedTable above(Rates rows, Rates columns) {
+  SeedTable table;
+  for (const GroupRuns* low : rows) {
+    auto& row = table.emplace_back();
+    for (const GroupRuns* high : columns) row.push_back(loss_differences(*high, *low));
+  }
+  return table;
+}
+
+/// R3, R8: that Peri-LN's loss at its best rate is below that of another placement at its own, which is that Peri-LN
+/// has a rate whose loss is below the other's at each of its rates. The lowest of several losses of a seed would be
+/// lower, the more they scatter, and so would be no fair comparison.
 void add_best_rate(Ledger& ledger, const Sweep& sweep, const std::string& placement, const std::string& label) {
   std::vector<std::string> needed = swept(ledger, sweep, placement);
   const std::size_t first = needed.size();
   for (const std::string& name : swept(ledger, sweep, "peri")) needed.push_back(name);
-  ledger.add({sweep.id, sweep.exhibit,
-              fmt::format("at the best learning rate of each{}, Peri-LN ends below {}", sweep.words, label),
-              fmt::format("lowest final loss over rates: {} - peri", placement)},
-             needed, [first](const auto& r) {
-               return lowest_loss(std::span(r).first(first)) - lowest_loss(std::span(r).subspan(first));
-             });
+  ledger.some_row(
+      {sweep.id, sweep.exhibit,
+       fmt::format("at the best learning rate of each{}, Peri-LN ends below {}", sweep.words, label),
+       fmt::format(
+           "final loss, each at the rate of its lowest mean: {} - Peri; p: every rate of {} against one of Peri, "
+           "times their number",
+           label, label)},
+      needed, [first](const auto& groups) { return above(Rates(groups).subspan(first), Rates(groups).first(first)); });
 }
 
 /// The logarithm of the rate at which the parabola through the lowest loss and its neighbours is lowest.
@@ -73,12 +89,15 @@ double best_log_rate(std::span<const TrainedCell* const> by_rate) {
 void add_shapes(Ledger& ledger, const Sweep& sweep) {
   for (const auto& [placement, label, letter] :
        {std::array<std::string, 3>{"post", "Post-LN", "e"}, {"pre", "Pre-LN", "f"}, {"peri", "Peri-LN", "g"}}) {
-    ledger.add({"R3" + letter, sweep.exhibit, label + "'s loss over the learning rate is U-shaped within the sweep",
-                "lower of the losses at the lowest and the highest rate, less the lowest between"},
-               swept(ledger, sweep, placement), [](const auto& r) {
-                 const double ends = std::min(final_loss(*r.front()), final_loss(*r.back()));
-                 return ends - lowest_loss(std::span(r).subspan(1, r.size() - 2));
-               });
+    ledger.some_row(
+        {"R3" + letter, sweep.exhibit,
+         label + "'s loss is lower at a rate within the sweep than at both ends (U-shape)",
+         "final loss: the lower mean of the two ends, less the lowest mean between; p: both ends against one "
+         "rate between, times the number of those"},
+        swept(ledger, sweep, placement, 3), [](const auto& groups) {
+          const std::array ends{groups.front(), groups.back()};
+          return above(Rates(groups).subspan(1, groups.size() - 2), ends);
+        });
   }
   std::vector<std::string> needed = swept(ledger, sweep, "post");
   const std::size_t first = needed.size();

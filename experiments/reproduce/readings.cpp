@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 
 #include "sim/spec/weight.h"
@@ -54,10 +55,10 @@ double spikes(const TrainedCell& run) {
   const auto finite = [](const std::vector<double>& series) {
     return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
   };
-  const auto found =
-      robust_spikes(finite(run.history.loss)).size() + robust_spikes(finite(run.history.grad_norm)).size();
+  std::vector<int> steps = robust_spikes(finite(run.history.loss));
+  std::ranges::copy(robust_spikes(finite(run.history.grad_norm)), std::back_inserter(steps));
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
-  return static_cast<double>(found) / done;
+  return static_cast<double>(spike_events(std::move(steps)).size()) / done;
 }
 
 double last_layer_gradient(const TrainedCell& run) {

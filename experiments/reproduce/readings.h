@@ -28,8 +28,9 @@ using train::TrainedCell;
 /// What the stream that a sublayer hands on has of the one that it got, T15's α²q/q⁺ at the end, mean over the upper
 /// half of the sublayers.
 [[nodiscard]] double main_path_share(const TrainedCell& run);
-/// Spikes of loss and gradient norm by robust_spikes, as many as there would be in all steps at the rate of those that
-/// were done: a run that diverged early had less time for them.
+/// Events in which the logarithm of the loss or of the gradient norm, or of both, spikes (robust_spikes, spike_events),
+/// as many as there would be in all steps at the rate of those that were done: a run that diverged early had less time
+/// for them.
 [[nodiscard]] double spikes(const TrainedCell& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);

@@ -85,9 +85,10 @@ std::vector<ColumnSpec> all_columns() {
     all.push_back({series + "_spikes_olmo", on_cell, "1",
                    "spikes of " + words + ": above mean + 6 standard deviations of the last 128 steps",
                    cell_path + "spikes/" + series + "/olmo"});
-    all.push_back({series + "_spikes_robust", on_cell, "1",
-                   "spikes of " + words + ": above median + 6 * 1.4826 MAD of the up to 128 last steps",
-                   cell_path + "spikes/" + series + "/robust"});
+    all.push_back(
+        {series + "_spikes_robust", on_cell, "1",
+         "events in which the logarithm of " + words + " is above median + 6 * 1.4826 MAD of its up to 128 last steps",
+         cell_path + "spikes/" + series + "/robust"});
   }
   for (const RecordColumn& c : record_columns()) {
     const std::string dimensions = c.dimensions.empty() ? on_record : on_record + " " + c.dimensions;
@@ -173,13 +174,20 @@ void put_cell(const TrainedCell& trained, const Columns::Row& row, const std::ve
   row.put("diverged_at", diverged ? Json(*diverged) : Json());
   row.put("final_loss", mean_of_last_tenth(h, trained.cell.train.steps));
   row.put("loss_spikes_olmo", olmo_spikes(h.loss).size());
-  row.put("loss_spikes_robust", robust_spikes(h.loss).size());
+  row.put("loss_spikes_robust", spike_events(robust_spikes(h.loss)).size());
   row.put("grad_norm_spikes_olmo", olmo_spikes(h.grad_norm).size());
-  row.put("grad_norm_spikes_robust", robust_spikes(h.grad_norm).size());
+  row.put("grad_norm_spikes_robust", spike_events(robust_spikes(h.grad_norm)).size());
   for (const auto& [step, values] : h.records) {
     const auto place = std::ranges::find(record_steps, step) - record_steps.begin();
     RecordWriter(values, row.at("record", static_cast<std::size_t>(place))).put(step);
   }
+}
+
+/// Events in which loss or gradient norm, or both, spike.
+std::size_t spikes_of(const CellHistory& history) {
+  std::vector<int> steps = robust_spikes(history.loss);
+  for (const int step : robust_spikes(history.grad_norm)) steps.push_back(step);
+  return spike_events(std::move(steps)).size();
 }
 
 }  // namespace
@@ -192,7 +200,7 @@ const Schema& schema() {
                                           {"record", "1", "steps done"},
                                           {"format", "", "number format"}};
     for (const DimensionSpec& dimension : curve_dimensions()) dimensions.push_back(dimension);
-    return Schema("train", 1, std::move(dimensions), all_columns());
+    return Schema("train", 2, std::move(dimensions), all_columns());
   }();
   return schema;
 }
@@ -238,14 +246,14 @@ std::string table(const TrainResult& result) {
                fmt::format("{:.4f}", mean_of_last_tenth(h, trained.cell.train.steps)),
                fmt::format("{:.4f}", last(last_record, "validation_loss")),
                fmt::format("{:.4g}", last(first_record, "variance.x_out")),
-               fmt::format("{:.4g}", last(last_record, "variance.x_out")),
-               fmt::format("{}", robust_spikes(h.loss).size() + robust_spikes(h.grad_norm).size()),
+               fmt::format("{:.4g}", last(last_record, "variance.x_out")), fmt::format("{}", spikes_of(h)),
                diverged ? fmt::format("step {}", *diverged) : ""});
   }
-  std::string text = table.text() +
-                     "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
-                     "last record; variance: of the stream at the top of the stack; spikes: of loss and gradient norm, "
-                     "6 robust standard deviations above the median of the last 128 steps.\n";
+  std::string text =
+      table.text() +
+      "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
+      "last record; variance: of the stream at the top of the stack; spikes: events in which the logarithm "
+      "of loss or gradient norm is 6 robust standard deviations above its median of the last 128 steps.\n";
   if (result.loss_floor) text += fmt::format("no predictor has a mean loss below {:.4f} nat.\n", *result.loss_floor);
   return text;
 }

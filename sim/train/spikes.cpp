@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace periscope {
 namespace {
@@ -37,6 +38,8 @@ std::vector<int> olmo_spikes(std::span<const double> series) {
 std::vector<int> robust_spikes(std::span<const double> series) {
   constexpr std::size_t fewest = 16;
   constexpr double normal_over_mad = 1.4826;
+  std::vector<double> logs;
+  for (const double x : series) logs.push_back(x > 0.0 ? std::log(x) : std::numeric_limits<double>::quiet_NaN());
   std::vector<int> steps;
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (!std::isfinite(series[i])) {
@@ -44,17 +47,26 @@ std::vector<int> robust_spikes(std::span<const double> series) {
       continue;
     }
     const std::size_t count = std::min(window, i);
-    if (count < fewest) continue;
     std::vector<double> before;
-    for (const double x : series.subspan(i - count, count)) {
-      if (std::isfinite(x)) before.push_back(x);
+    for (std::size_t j = i - count; j < i; ++j) {
+      if (std::isfinite(logs[j])) before.push_back(logs[j]);
     }
     if (before.size() < fewest) continue;
     const double middle = median(before);
     for (double& x : before) x = std::abs(x - middle);
-    if (series[i] > middle + deviations * normal_over_mad * median(before)) steps.push_back(static_cast<int>(i) + 1);
+    if (logs[i] > middle + deviations * normal_over_mad * median(before)) steps.push_back(static_cast<int>(i) + 1);
   }
   return steps;
+}
+
+std::vector<int> spike_events(std::vector<int> steps) {
+  constexpr int together = 16;
+  std::ranges::sort(steps);
+  std::vector<int> events;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i == 0 || steps[i] - steps[i - 1] > together) events.push_back(steps[i]);
+  }
+  return events;
 }
 
 }  // namespace periscope

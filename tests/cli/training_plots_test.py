@@ -97,7 +97,8 @@ class TrainingPlots(FolderTest):
         points = [series[0] for series in markers(figure.axes[0])]
         for x, row in points:
             c = tested[round(row)]
-            np.testing.assert_allclose(x, result["claim_mean"][c] / result["claim_detectable"][c])
+            p = result["claim_p"][c]
+            np.testing.assert_allclose(x, np.log10(0.5 / p) if p <= 0.5 else -np.log10(0.5 / (1 - p)))
 
     def rates(self, result):
         ((_, figure),) = rate_sweeps.draw(result)

@@ -73,12 +73,15 @@ Make gradients(const Values& start) {
   };
 }
 
-/// A loss that alternates, with so many spikes and one more for every seed.
+/// A loss of 120 steps that alternates, with so many spikes, far from each other, and one more for every seed.
 Make spikes(int count, int more) {
   return [=](int seed) {
     train::TrainedCell run = run_with_loss(3.0);
-    for (std::size_t i = 0; i < 40; ++i) run.history.loss[i] += i % 2 == 0 ? 0.1 : -0.1;
-    for (int s = 0; s < count + more * seed; ++s) run.history.loss[static_cast<std::size_t>(20 + 2 * s)] = 9.0;
+    run.cell.train.steps = 120;
+    run.history.grad_norm.assign(120, 1.0);
+    run.history.loss.assign(120, 3.0);
+    for (std::size_t i = 0; i < 120; ++i) run.history.loss[i] += i % 2 == 0 ? 0.1 : -0.1;
+    for (int s = 0; s < count + more * seed; ++s) run.history.loss[static_cast<std::size_t>(20 + 20 * s)] = 9.0;
     return run;
   };
 }
@@ -235,15 +238,33 @@ TEST_CASE("the last layer's gradient is that of the second half of the steps") {
 
 TEST_CASE("spikes of a run that ended early count for all steps at the rate of those done") {
   train::TrainedCell run = spikes(2, 0)(0);
-  run.history.loss.resize(30);
-  run.history.grad_norm.resize(30);
-  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 40.0 / 30.0));
+  run.history.loss.resize(90);
+  run.history.grad_norm.resize(90);
+  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
+}
+
+TEST_CASE("a spike of loss and gradient, at one step or a few apart, is one event") {
+  train::TrainedCell run = spikes(2, 0)(0);  // at steps 21 and 41 of the loss
+  run.history.grad_norm[21] = 5.0;
+  CHECK(reproduce::spikes(run) == 2.0);
+  run.history.grad_norm[100] = 5.0;
+  CHECK(reproduce::spikes(run) == 3.0);
+}
+
+TEST_CASE("steps to a loss are those of the first window of 16 whose mean is as low") {
+  train::TrainedCell run = run_with_loss(2.0);
+  for (std::size_t i = 0; i < 10; ++i) run.history.loss[i] = 10.0;
+  CHECK(reproduce::steps_to_loss(run, 2.0) == 26.0);
+  CHECK(reproduce::steps_to_loss(run, 2.5) == 25.0);  // one of 16 is 10, fifteen are 2
+  CHECK(reproduce::steps_to_loss(run, 2.49) == 26.0);
+  CHECK(reproduce::steps_to_loss(run, 7.0) == 16.0);  // the first window that there is: ten of 10 and six of 2
+  CHECK(reproduce::steps_to_loss(run, 1.99) == 41.0);
 }
 
 TEST_CASE("the end of a run that diverged is no spike, in its loss or its gradient") {
   train::TrainedCell run = spikes(0, 0)(0);
-  run.history.loss.resize(10);
-  run.history.grad_norm.resize(10);
+  run.history.loss.resize(40);
+  run.history.grad_norm.resize(40);
   run.history.loss.back() = run.history.grad_norm.back() = std::nan("");
   CHECK(reproduce::spikes(run) == 0.0);
 }

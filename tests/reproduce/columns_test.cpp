@@ -1,8 +1,13 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "experiments/common/weight_scales_of.h"
+#include "experiments/reproduce/claim_tests.h"
+#include "experiments/reproduce/depth_fit.h"
 #include "experiments/reproduce/reproduce.h"
 #include "sim/backends.h"
 #include "tests/reproduce/made_up_runs.h"
@@ -71,6 +76,86 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(scaled["growth_alignment_error"] == 0.25);
   CHECK(scaled["growth_beyond_signs"] == doctest::Approx(std::log(7.0 / 6.0)));
   CHECK(scaled["growth_beyond_signs_error"] == 0.125);
+}
+
+/// A result of one group, whose variance over depth at the end is `law` of seed and depth.
+reproduce::ReproduceResult with_growth(const std::function<double(int, double)>& law) {
+  reproduce::ReproduceResult result;
+  result.groups.push_back(group_of("pre", 1.0, [&](int seed) {
+    train::TrainedCell run = run_with_loss(3.0);
+    std::vector<double> variance;
+    for (int d = 0; d < 9; ++d) variance.push_back(law(seed, d));
+    for (auto& [step, record] :
+         run.history.records) {  // of four layers: nine depths, the fewest that are fitted are eight
+      for (auto& [name, values] : record) {
+        if (values.size() == 7) values = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+        if (values.size() == 6) values.assign(8, 1.0);
+      }
+      record.at("grad_sq.weight.q").assign(4, 1.0);
+      record["angular_distance"] = std::vector<double>(9UL * 9UL, 0.0);
+      record["validation_loss"] = {3.0};
+      record["scaled_second_moment_stderr"] = std::vector<double>(9, 0.0);
+    }
+    run.history.records.rbegin()->second.at("variance.x_out") = variance;
+    return run;
+  }));
+  return result;
+}
+
+reproduce::ReproduceConfig small() {
+  reproduce::ReproduceConfig config;
+  config.base.model.layers = 4;
+  config.run.seeds = 3;
+  config.train.steps = 40;
+  config.train.record_every = 40;
+  return config;
+}
+
+TEST_CASE("the law of growth of every seed: which, how closely, of how many points; in the table with its misfit") {
+  // Seed 0 a line, seed 1 an exponential, seed 2 a step that no law describes; the first two have errors of 2 %.
+  const reproduce::ReproduceResult result = with_growth([](int seed, double d) {
+    const double error = std::exp(0.02 * std::sin(2.4 * d * d));
+    return seed == 0 ? (1.0 + d) * error : seed == 1 ? std::exp(0.8 * d) * error : d < 5.0 ? 1.0 : 20.0;
+  });
+  const auto json = reproduce::columns(small(), result, {}).json();
+  const auto& seeds = json["groups"][0]["seeds"];
+  CHECK(seeds[0]["growth_law"] == "linear");
+  CHECK(seeds[1]["growth_law"] == "exponential");
+  CHECK(seeds[2]["growth_law"] == "no law fits");
+  const auto& end = result.groups[0].cells[1].history.records.rbegin()->second.at("variance.x_out");
+  const auto fit = reproduce::fit_growth(end);
+  for (std::size_t law = 0; law < 3; ++law) {
+    CHECK(seeds[1]["growth_misfit"][law] == fit.laws[law].rms_residual);
+    CHECK(seeds[1]["growth_criterion"][law] == fit.laws[law].criterion);
+  }
+  CHECK(seeds[1]["growth_effective_points"] == fit.effective_points);
+  const std::string text = reproduce::table(small(), result);
+  CHECK(text.find(fmt::format("exponential (1, rms {:.2g} %)", 100.0 * fit.laws[2].rms_residual)) != std::string::npos);
+  CHECK(text.find("no law fits (1, rms ") != std::string::npos);
+}
+
+TEST_CASE(
+    "beside every claim's own chance stands that among all claims, and the table counts what chance would decide") {
+  reproduce::ReproduceResult result = with_growth([](int, double d) { return 1.0 + d; });
+  for (const double p : {1e-5, 0.03, 0.96, 0.4}) {
+    result.claims.push_back({.id = fmt::format("C{}", result.claims.size()),
+                             .exhibit = "1",
+                             .statement = "s",
+                             .quantity = "q",
+                             .verdict = p < 0.05   ? reproduce::ClaimVerdict::holds
+                                        : p > 0.95 ? reproduce::ClaimVerdict::fails
+                                                   : reproduce::ClaimVerdict::not_shown,
+                             .values = {1.0, 2.0, 3.0},
+                             .p = p,
+                             .reason = ""});
+  }
+  reproduce::correct_for_number(result.claims);
+  const auto json = reproduce::columns(small(), result, {}).json();
+  CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
+  CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));
+  const std::string text = reproduce::table(small(), result);
+  CHECK(text.find("4 claims tested one by one, 3 decided; up to 0.4 would be by chance") != std::string::npos);
+  CHECK(text.find("(p of all: Holm's): C0.\n") != std::string::npos);
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {

@@ -7,6 +7,7 @@
 
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {
 namespace {
@@ -189,6 +190,16 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
   // A tenth of twelve steps is one, and so is no warm-up at all.
   refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.steps = 12; });
   CHECK(refusal({"warmup"}, [](train::TrainConfig& c) { c.train.steps = 20; }).empty());
+}
+
+TEST_CASE("a run holds out the share of its corpus that train.validation says, a tenth if it says nothing") {
+  const TemporaryFolder folder;
+  train::TrainConfig config = proxy(true);
+  config.train.corpus = folder.write("text", std::string(1000, 'a'));
+  CHECK(train::corpus_of(config).validation().size() == 100);
+  config.train.validation = 0.27;
+  CHECK(train::corpus_of(config).validation().size() == 270);
+  CHECK(train::corpus_of(config).training().size() == 730);
 }
 
 TEST_CASE("a figure that there is not is named, with the nearest") {
