@@ -35,7 +35,11 @@ std::vector<ColumnSpec> all_columns() {
        {"predicted", "prediction"},
        {"predicted_stderr", "standard error of the prediction (sampled attention patterns)"},
        {"predicted_limit", "prediction in the limit of infinite width, where the other is for this width (T25)"},
-       {"z", "measured - predicted in combined standard errors", "1"}});
+       {"z",
+        "measured - predicted in combined standard errors; of squared gradients that of their logarithms where these "
+        "are "
+        "compared",
+        "1"}});
   for (const auto& [statistic, signal] : compared_curves) {
     const std::string units(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1");
     all.push_back({power_name(statistic, signal), on + (runs_over_depth(signal) ? " depth" : " sublayer"), units,
@@ -164,9 +168,28 @@ class CellWriter {
         place.put("predicted_limit", limit->value);
       }
     }
-    if (measured != nullptr && predicted != nullptr) place.put("z", z_scores(*measured, *predicted));
+    if (measured != nullptr && predicted != nullptr) {
+      std::vector<double> z = z_scores(*measured, *predicted);
+      if (statistic == Statistic::grad_sq) use_compared(at, z);
+      place.put("z", z);
+    }
     const std::vector<std::size_t> entries = imprecise_entries(r_.prediction, statistic, predicted);
     if (!entries.empty()) place.put("imprecise", entries);
+  }
+
+  /// A verdict compares the logarithm of a squared gradient, whose mean over seeds a few large ones do not decide: the
+  /// z beside the square is that one's, so that no z contradicts the verdict.
+  template <class Place>
+  void use_compared(Place at, std::vector<double>& z) const {
+    for (const Cell& cell : r_.agreement.cells) {
+      if (cell.statistic != Statistic::log_grad_sq || !cell.contrast.empty()) continue;
+      const auto i = static_cast<std::size_t>(cell.index);
+      if constexpr (std::is_same_v<Place, Signal>) {
+        if (!cell.weight && cell.signal == at && i < z.size()) z[i] = cell.z();
+      } else {
+        if (cell.weight == at && i < z.size()) z[i] = cell.z();
+      }
+    }
   }
 
   /// In JSON only where there is something to say.
