@@ -157,8 +157,9 @@ void ExpectedColumns::complete() {
   }
   std::vector<std::pair<std::string, Json>> all;
   add_leaves("", json_, all);
-  for (const auto& [at, value] : all) {
-    CHECK_MESSAGE(seen_leaves_.contains(at), "JSON has " << at << " = " << value.dump() << ", checked by nothing");
+  for (const auto& leaf : all) {
+    CHECK_MESSAGE(seen_leaves_.contains(leaf.first),
+                  "JSON has " << leaf.first << " = " << leaf.second.dump() << ", checked by nothing");
   }
 }
 

@@ -52,7 +52,6 @@ probe::ProbeResult planted() {
                        .measured = {},
                        .agreement = {},
                        .initial = {},
-                       .scaled = {},
                        .notes = {"one", "two"}};
   r.at_init.model = {.layers = 2, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
   r.at_init.input.kind = InputKind::tokens;
@@ -68,7 +67,8 @@ probe::ProbeResult planted() {
   Profile& profile = m.reading.profile;
   for (const auto& key : predicted_curves) {
     const std::size_t length = runs_over_depth(key.second) ? depths : sublayers;
-    for (Profile* p : {&profile, &r.initial.profile, &r.scaled.profile}) p->curves[key] = curve(numbers, length);
+    for (Profile* p : {&profile, &r.initial.profile, &r.nulls[0].predicted.profile, &r.nulls[2].predicted.profile})
+      p->curves[key] = curve(numbers, length);
   }
   for (const Signal s : {Signal::x_out, Signal::f_out}) {
     profile.curves[{Statistic::maximum, s}] = curve(numbers, runs_over_depth(s) ? depths : sublayers);
@@ -81,7 +81,14 @@ probe::ProbeResult planted() {
   for (double& w : r.initial.finite_width) w *= 0.01;
   r.initial.refusal = "no theory";
   r.initial.gradient_refusal = "no gradients";
-  r.scaled.refusal = "no scales";
+  // Every row's own size: a prediction of the stream alone, and no model of it was drawn.
+  r.nulls[1].predicted.profile.curves[{Statistic::second_moment, Signal::x_out}] = curve(numbers, depths);
+  for (const std::size_t null : std::vector<std::size_t>{0, 2, 3}) {
+    NullDraws& drawn = r.nulls[null].drawn;
+    drawn.draws = static_cast<int>(null) + 2;
+    for (int i = 0; i < drawn.draws; ++i) drawn.log_moment.push_back(numbers.next(depths));
+  }
+  r.nulls[0].predicted.refusal = "no scales";
   r.agreement.finite_width = 0.37;
   r.agreement.finite_width_gradient = 0.83;
   for (std::size_t l = 0; l < sublayers; ++l) {
@@ -106,6 +113,61 @@ probe::ProbeResult planted() {
 using Get = std::vector<double> (*)(const Curve&);
 std::vector<double> values_of(const Curve& c) { return c.value; }
 std::vector<double> errors_of(const Curve& c) { return c.standard_error; }
+
+double stream_moment(const Profile& p, std::size_t depth) {
+  return p.curves.at({Statistic::second_moment, Signal::x_out}).value[depth];
+}
+
+/// T29's split of the stream's growth, and what is left over beyond every null. Of a null that theory predicts, a
+/// model's error is its deviation from theory; of the last one, random signs, it is the standard deviation about the
+/// draws' mean of one more model.
+void check_growth_parts(ExpectedColumns& expected, const probe::ProbeResult& r) {
+  const auto predicted = [&](std::size_t null, std::size_t depth) {
+    return stream_moment(r.nulls[null].predicted.profile, depth);
+  };
+  std::vector<double> from_scales;
+  std::vector<double> from_sizes_inside;
+  std::vector<double> from_alignment;
+  for (std::size_t d = 0; d < depths; ++d) {
+    from_scales.push_back(std::log(predicted(0, d) / stream_moment(r.initial.profile, d)));
+    from_sizes_inside.push_back(std::log(predicted(2, d) / predicted(0, d)));
+    from_alignment.push_back(std::log(stream_moment(r.measured.reading.profile, d) / predicted(2, d)));
+  }
+  std::vector<double> left_over;
+  std::vector<double> error;
+  std::vector<double> mean;
+  for (std::size_t null = 0; null < 4; ++null) {
+    const std::vector<std::vector<double>>& drawn = r.nulls[null].drawn.log_moment;
+    const auto n = static_cast<double>(drawn.size());
+    for (std::size_t d = 0; d < depths; ++d) {
+      double sum = 0.0;
+      for (const std::vector<double>& draw : drawn) sum += draw[d];
+      const double measured = std::log(stream_moment(r.measured.reading.profile, d));
+      const double centre = null == 3 ? sum / n : std::log(predicted(null, d));
+      double squares = 0.0;
+      for (const std::vector<double>& draw : drawn) squares += (draw[d] - centre) * (draw[d] - centre);
+      left_over.push_back(measured - centre);
+      // A new model deviates from the mean of n others by sigma sqrt(1 + 1/n).
+      error.push_back(null == 3 ? std::sqrt(squares / (n - 1.0) + squares / (n - 1.0) / n) : std::sqrt(squares / n));
+      mean.push_back(sum / n);
+    }
+  }
+  expected.numbers("log_growth_from_scales", from_scales, "log_growth/from_scales");
+  expected.numbers("log_growth_from_sizes_inside", from_sizes_inside, "log_growth/from_sizes_inside");
+  expected.numbers("log_growth_from_alignment", from_alignment, "log_growth/from_alignment");
+  expected.numbers("log_growth_alignment_error", {error.begin() + 2 * depths, error.begin() + 3 * depths},
+                   "log_growth/alignment_error");
+  expected.words("null", {"matrices", "rows", "rank_one", "signs"});
+  expected.words(
+      "null_meaning",
+      {"every matrix's own root mean square", "every row's own root mean square",
+       "variance profiles of rank one: every row's and every column's own", "every |W_ij| its own, with random signs"},
+      "log_growth/nulls/*/keeps");
+  expected.numbers("null_draws", {2, 0, 4, 5}, "log_growth/nulls/*/draws");
+  expected.numbers("null_left_over", left_over, "log_growth/nulls/*/left_over");
+  expected.numbers("null_left_over_error", error, "log_growth/nulls/*/error");
+  expected.numbers("null_drawn_mean", mean, "log_growth/nulls/*/drawn_mean");
+}
 
 }  // namespace
 
@@ -147,8 +209,10 @@ TEST_CASE("probe: every column from raw numbers") {
   const std::vector<Version> versions{{"measured", &m.reading.profile, values_of},
                                       {"at_init", &r.initial.profile, values_of},
                                       {"at_init_stderr", &r.initial.profile, errors_of},
-                                      {"at_scales", &r.scaled.profile, values_of},
-                                      {"at_scales_stderr", &r.scaled.profile, errors_of}};
+                                      {"at_scales", &r.nulls[0].predicted.profile, values_of},
+                                      {"at_scales_stderr", &r.nulls[0].predicted.profile, errors_of},
+                                      {"at_profiles", &r.nulls[2].predicted.profile, values_of},
+                                      {"at_profiles_stderr", &r.nulls[2].predicted.profile, errors_of}};
   for (const Version& v : versions) {
     const auto find = [&](Statistic s, Signal at) {
       const auto it = v.profile->curves.find({s, at});
@@ -207,18 +271,8 @@ TEST_CASE("probe: every column from raw numbers") {
     expected.numbers(fmt::format("{}_at_init_high", name_of(s)), high);
   }
 
-  // How the stream grows.
-  const auto second_moment = [](const Profile& p, std::size_t d) {
-    return p.curves.at({Statistic::second_moment, Signal::x_out}).value[d];
-  };
-  std::vector<double> from_scales;
-  std::vector<double> from_alignment;
-  for (std::size_t d = 0; d < depths; ++d) {
-    from_scales.push_back(std::log(second_moment(r.scaled.profile, d) / second_moment(r.initial.profile, d)));
-    from_alignment.push_back(std::log(second_moment(m.reading.profile, d) / second_moment(r.scaled.profile, d)));
-  }
-  expected.numbers("log_growth_from_scales", from_scales, "log_growth/from_scales");
-  expected.numbers("log_growth_from_alignment", from_alignment, "log_growth/from_alignment");
+  // How the stream grows (T29).
+  check_growth_parts(expected, r);
   const auto of_growth = [&](const char* column, const char* json, const auto& get) {
     std::vector<double> values;
     for (const Growth& g : m.growth) values.push_back(get(g));

@@ -65,7 +65,8 @@ void check_same(const std::string& what, const Profile& found, const Profile& ex
     }
   }
   for (const auto& [key, curve] : expected.weight_curves) {
-    CHECK_MESSAGE(found.find(key.first, key.second)->value == curve.value, what << " " << name_of(key.second));
+    const Weight weight = key.second;
+    CHECK_MESSAGE(found.find(key.first, weight)->value == curve.value, what << " " << name_of(weight));
   }
 }
 
@@ -111,7 +112,8 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
       for (const Reading& reading : readings) mean += reading.profile.angular_distance[k] / seeds;
       CHECK_MESSAGE(near(r.measurement->profile.angular_distance[k], mean), "angular_distance_measured " << k);
     }
-    for (const auto& [signal, sublayers] : r.measurement->top) {
+    for (const auto& [key, sublayers] : r.measurement->top) {
+      const Signal signal = key;
       for (std::size_t l = 0; l < sublayers.size(); ++l) {
         double largest = 0.0;
         for (const Reading& reading : readings) largest = std::max(largest, reading.top.at(signal)[l].front());

@@ -227,7 +227,9 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
       over_depth.emplace_back(Statistic::maximum, Signal::x_out);
       over_depth.emplace_back(Statistic::kurtosis, Signal::x_out);
     }
-    for (const auto& [statistic, signal] : over_depth) {
+    for (const auto& key : over_depth) {
+      const Statistic statistic = key.first;
+      const Signal signal = key.second;
       std::vector<double> on_depth = joined(p, [&](const StackResult& r) {
         std::vector<double> row = v.get(r, statistic, signal);
         row.resize(depths, nan);

@@ -30,7 +30,7 @@ inline MeanAndError mean_and_error(const std::vector<double>& x) {
 
 /// Two stacks, Pre-LN of one layer and Peri-LN of two, in f64, FP16 and INT8, with and without massive features: their
 /// shapes, signals and names differ.
-struct Planted {
+struct PlantedReadings {
   static constexpr std::size_t formats = 3;
   static constexpr std::size_t variants = 2;
   static constexpr std::size_t seeds = 5;
@@ -40,7 +40,7 @@ struct Planted {
   formats::FormatsResult result;
   std::vector<std::vector<formats::SeedReading>> readings;  ///< [stack][seed]
 
-  Planted() : config(small_config("pre", {"fp16", "int8"})) {
+  PlantedReadings() : config(small_config("pre", {"fp16", "int8"})) {
     config.massive = 3.0;
     config.run.seeds = static_cast<int>(seeds);
     config.run.seed = first_seed;

@@ -134,7 +134,7 @@ double weights_sqnr(const std::string& format, const std::vector<int>& fan_ins) 
   return mean;
 }
 
-struct Filled : Planted {
+struct Filled : PlantedReadings {
   Filled() {
     add_all();
     for (std::size_t s = 0; s < 2; ++s) {
@@ -187,7 +187,7 @@ TEST_CASE("columns of formats: what is said of a stack, a format and its verdict
                    q.standard_error[depth]);
       check_number("maximum_predicted", file.number("maximum_predicted", {s, depth}), maximum);
     }
-    for (std::size_t f = 0; f < Planted::formats; ++f) {
+    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
       const formats::FormatResult& format = stack.formats[f];
       check_agreement(file, "law", format.law, {s, f});
       if (f == 0) {
@@ -228,9 +228,9 @@ TEST_CASE("columns of formats: what massive features cost, and its words at the 
   Filled planted;
   // Branch: mean over sublayers; stream: behind the last one. Two stacks in two formats are four tests.
   const double level = -std::expm1(std::log1p(-planted.config.agreement.familywise_error) / 4.0);
-  const double limit = critical_excess(static_cast<double>(Planted::seeds) - 1.0, level);
+  const double limit = critical_excess(static_cast<double>(PlantedReadings::seeds) - 1.0, level);
   for (std::size_t s = 0; s < 2; ++s) {
-    for (std::size_t f = 1; f < Planted::formats; ++f) {
+    for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
       const std::size_t last = planted.places(s) - 2;
       const formats::MassiveEffect& effect = planted.result.stacks[s].formats[f].massive;
       for (const bool branch : {true, false}) {
@@ -274,8 +274,8 @@ TEST_CASE("columns of formats: every measure at every place, its drift, and thei
   const File file(formats::columns(planted.config, planted.result).dataset());
   for (std::size_t s = 0; s < 2; ++s) {
     const auto& sites = planted.result.stacks[s].sites;
-    for (std::size_t f = 0; f < Planted::formats; ++f) {
-      for (std::size_t v = 0; v < Planted::variants; ++v) {
+    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
+      for (std::size_t v = 0; v < PlantedReadings::variants; ++v) {
         for (std::size_t k = 0; k < sites.size(); ++k) {
           const std::string label =
               (sites[k].pass == Pass::backward ? "grad " : "") + std::string(name_of(sites[k].signal));
@@ -305,7 +305,7 @@ TEST_CASE("columns of formats: single roundings by part, the predicted SQNR by d
   const File file(formats::columns(planted.config, planted.result).dataset());
   for (std::size_t s = 0; s < 2; ++s) {
     const std::size_t places = planted.places(s);
-    for (std::size_t f = 1; f < Planted::formats; ++f) {
+    for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
       const auto over_seeds = [&](std::size_t v, auto number) {
         std::vector<double> values;
         for (const auto& reading : planted.readings[s]) values.push_back(number(reading.passes[v][f]));
@@ -319,7 +319,7 @@ TEST_CASE("columns of formats: single roundings by part, the predicted SQNR by d
           check_number("rounding_sqnr_stderr", file.number("rounding_sqnr_stderr", {s, f, part, p}), by_hand.error);
         }
       }
-      for (std::size_t v = 0; v < Planted::variants; ++v) {
+      for (std::size_t v = 0; v < PlantedReadings::variants; ++v) {
         for (std::size_t depth = 0; depth + 1 < places; ++depth) {
           const MeanAndError by_hand =
               over_seeds(v, [&](const formats::PassReading& pass) { return pass.predicted[depth]; });

@@ -21,13 +21,13 @@ void same(const std::string& what, double found, double expected) {
 }
 
 TEST_CASE("formats: averages over seeds, drifts from the same seed in f64, largest input") {
-  Planted planted;
+  PlantedReadings planted;
   planted.add_all();
   for (std::size_t s = 0; s < 2; ++s) {
     const formats::FormatsStack& stack = planted.result.stacks[s];
-    CHECK(stack.seeds == static_cast<int>(Planted::seeds));
-    for (std::size_t f = 0; f < Planted::formats; ++f) {
-      for (std::size_t v = 0; v < Planted::variants; ++v) {
+    CHECK(stack.seeds == static_cast<int>(PlantedReadings::seeds));
+    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
+      for (std::size_t v = 0; v < PlantedReadings::variants; ++v) {
         const formats::Variant& variant = stack.formats[f].variants[v];
         for (std::size_t k = 0; k < stack.sites.size(); ++k) {
           for (std::size_t p = 0; p < planted.places(s); ++p) {
@@ -47,12 +47,12 @@ TEST_CASE("formats: averages over seeds, drifts from the same seed in f64, large
 }
 
 TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, and whether the first seed had one") {
-  Planted planted;
+  PlantedReadings planted;
   formats::FormatsStack& stack = planted.result.stacks[1];
   using formats::FirstOverflow;
   const std::vector<FirstOverflow> seen{
       {}, {true, 2, Signal::up}, {true, 1, Signal::hidden}, {true, 1, Signal::up}, {true, 3, Signal::q}};
-  for (std::size_t seed = 0; seed < Planted::seeds; ++seed) {
+  for (std::size_t seed = 0; seed < PlantedReadings::seeds; ++seed) {
     formats::SeedReading reading = planted.readings[1][seed];
     reading.passes[0][1].forward = seen[seed];
     reading.passes[0][1].backward = seen[seed];
@@ -77,7 +77,7 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
 }
 
 /// With a prediction at the stacks' own width beside the planted curves, and an allowance for each format.
-struct Judged : Planted {
+struct Judged : PlantedReadings {
   Judged() {
     add_all();
     for (std::size_t s = 0; s < 2; ++s) {
@@ -113,7 +113,7 @@ TEST_CASE("formats: the law's cells are the stream's own means, with theory, and
   for (std::size_t s = 0; s < 2; ++s) {
     const formats::FormatsStack& stack = judged.result.stacks[s];
     const std::size_t site = judged.site(s, Signal::x_out);
-    for (std::size_t f = 0; f < Planted::formats; ++f) {
+    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
       const Agreement& law = stack.formats[f].law;
       INFO(stack.formats[f].name);
       same("level of the law", law.level, level);
@@ -133,10 +133,10 @@ TEST_CASE("formats: the law's cells are the stream's own means, with theory, and
           same("predicted", cell.predicted, theory.value[depth]);
           same("its error", cell.predicted_error, theory.standard_error[depth]);
           same("allowance", cell.allowance, rounding * theory.value[depth]);
-          CHECK(cell.seeds == static_cast<int>(Planted::seeds));
+          CHECK(cell.seeds == static_cast<int>(PlantedReadings::seeds));
         } else if (cell.contrast == "mean") {
           // Of relative deviations, seed by seed.
-          std::vector<double> deviations(Planted::seeds, 0.0);
+          std::vector<double> deviations(PlantedReadings::seeds, 0.0);
           for (std::size_t depth = 0; depth < depths; ++depth) {
             const std::vector<double> raw = judged.raw(s, f, 0, site, measures[m], depth);
             for (std::size_t i = 0; i < raw.size(); ++i) {
@@ -152,7 +152,7 @@ TEST_CASE("formats: the law's cells are the stream's own means, with theory, and
           const double n = static_cast<double>(depths) - 1.0;
           double norm = 0.0;
           for (double d = 0.0; d <= n; ++d) norm += (d - n / 2.0) * (d - n / 2.0);
-          std::vector<double> slopes(Planted::seeds, 0.0);
+          std::vector<double> slopes(PlantedReadings::seeds, 0.0);
           for (std::size_t depth = 0; depth < depths; ++depth) {
             const std::vector<double> raw = judged.raw(s, f, 0, site, measures[m], depth);
             const double weight = n * (static_cast<double>(depth) - n / 2.0) / norm;
@@ -175,13 +175,13 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
     const formats::FormatsStack& stack = judged.result.stacks[s];
     CHECK(stack.formats[0].drift.cells.empty());
     CHECK(stack.formats[0].drift.verdict == Verdict::not_checked);
-    for (std::size_t f = 1; f < Planted::formats; ++f) {
+    for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
       const Agreement& drift = stack.formats[f].drift;
       INFO(stack.formats[f].name);
       same("level of the drift", drift.level, level);
       REQUIRE(drift.cells.size() == 2 * (judged.places(s) - 1));
       const double allowance = stack.formats[f].stream_rounding + 100.0 * 0x1p-23;
-      const double limit = critical_excess(Planted::seeds - 1.0, level);
+      const double limit = critical_excess(PlantedReadings::seeds - 1.0, level);
       int rejected = 0;
       double largest = -1.0;
       double power = 0.0;
@@ -195,7 +195,7 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
         same("its error", cell.measured_error, by_hand.error);
         same("its allowance", cell.allowance, allowance);
         CHECK(cell.predicted == 0.0);
-        CHECK(cell.seeds == static_cast<int>(Planted::seeds));
+        CHECK(cell.seeds == static_cast<int>(PlantedReadings::seeds));
         const double excess = (std::abs(by_hand.mean) - allowance) / by_hand.error;
         rejected += excess > limit ? 1 : 0;
         if (excess > largest) {
@@ -203,7 +203,7 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
           worst = cell.name();
         }
         // T22, with t_0.95 one-sided as a two-sided level of 10 %.
-        const double t = limit + critical_excess(Planted::seeds - 1.0, 0.1);
+        const double t = limit + critical_excess(PlantedReadings::seeds - 1.0, 0.1);
         power = std::max(power, 2.0 * allowance + t * by_hand.error);
       }
       CHECK(drift.rejected == rejected);
@@ -221,7 +221,7 @@ TEST_CASE("formats: an allowance of one format is no other's, and decides") {
   Judged judged;
   formats::FormatsStack& stack = judged.result.stacks[0];
   const std::size_t first = judged.site(0, Signal::x_out) * judged.places(0);
-  for (std::size_t f = 1; f < Planted::formats; ++f) {
+  for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
     formats::Variant& plain = stack.formats[f].variants[0];
     for (auto* drifts : {&plain.second_moment_drift, &plain.variance_drift}) {
       for (std::size_t p = 0; p + 1 < judged.places(0); ++p) {

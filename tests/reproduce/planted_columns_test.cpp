@@ -323,8 +323,9 @@ TEST_CASE("reproduce's file: groups, seeds, steps and records have their places"
                                             {"other_depth", 0.0, depths},
                                             {"sublayer", 0.0, sublayers},
                                             {"layer", 0.0, layers}}) {
-    INFO(name);
-    const Values found = numbers_of(file, name);
+    const std::string dimension = name;
+    INFO(dimension);
+    const Values found = numbers_of(file, dimension);
     CHECK(found.size() == length);
     CHECK(found.front() == first);
     CHECK(found.back() == first + static_cast<double>(length) - 1.0);

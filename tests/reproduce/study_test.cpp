@@ -106,7 +106,8 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
   for (const std::string_view study : studies) {
     const reproduce::Exhibit exhibit{.name = "one", .title = "one study", .studies = {study}, .quick = false};
     const std::vector<std::string_view> told = reproduce::keys_set_by(study);
-    for (const auto& [key, change] : changes()) {
+    for (const auto& [changed_key, change] : changes()) {
+      const std::string& key = changed_key;
       INFO(study, " ", key);
       const train::TrainConfig shared = proxy(false);
       train::TrainConfig changed = shared;
@@ -140,7 +141,7 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
   CHECK(refusal("19", "model.norm", find("model.norm")) ==
         "model.norm = \"layer\" is given: expected none with --figure 19, whose study layer-norm sets it itself; other "
         "figures may have it");
-  for (const auto& [figure, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
+  for (const auto& [number, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
                                     {"8", "train.frozen"},
                                     {"10", "train.weight_decay"},
                                     {"10", "init.scheme"},
@@ -149,9 +150,11 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
                                     {"35", "train.optimizer"},
                                     {"35", "train.lr"},
                                     {"warmup", "train.warmup"}}) {
-    INFO(figure, " ", key);
-    CHECK(refusal(figure, key, find(key)).starts_with(key));
-    CHECK(refusal("1", key, find(key)).empty());
+    const std::string figure = number;
+    const std::string setting = key;
+    INFO(figure, " ", setting);
+    CHECK(refusal(figure, setting, find(setting)).starts_with(setting));
+    CHECK(refusal("1", setting, find(setting)).empty());
   }
   CHECK(refusal("3", "train.lr", find("train.lr")).empty());  // its rates are multiples of the given one
 }

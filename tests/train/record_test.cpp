@@ -131,7 +131,8 @@ TEST_CASE("a record's gains and sizes are those of its parameters, where they ar
   const Trained trained("peri");
   const auto layers = static_cast<std::size_t>(trained.spec.model.layers);
   std::size_t found = 0;
-  for (const auto& [id, tensor] : trained.trainer.weights().parameters()) {
+  for (const auto& [key, tensor] : trained.trainer.weights().parameters()) {
+    const ParameterId id = key;
     const Values x = truth().to_host(tensor);
     double mean = 0.0;
     double square = 0.0;
