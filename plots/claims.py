@@ -51,7 +51,8 @@ def _figure(result: Result, shown: list[int]) -> Figure:
     finite = np.abs(place[shown])[np.isfinite(place[shown])]
     far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
     ticks = [p for p in (LEVEL, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10) if side(np.array(p)) <= far]
-    axes.xaxis.set_major_locator(FixedLocator([-side(np.array(p)) for p in ticks[::-1]] + [0] + [side(np.array(p)) for p in ticks]))
+    right = side(np.array(ticks))
+    axes.xaxis.set_major_locator(FixedLocator([*-right[::-1], 0, *right]))
     labels = [f"{p:g}" for p in ticks]
     axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], "0.5", *labels]))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -90,6 +90,8 @@ def head(figure: Figure, result: Result, exhibits: Iterable[str]) -> None:
     lines = verdicts(result, exhibits)
     if not lines:
         return
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + HEAD * len(lines) / 72)
     figure.suptitle("\n".join("·" for _ in lines), fontsize=7, alpha=0.0, linespacing=HEAD / 7)  # keeps their place
     for i, (verdict, claim, statement) in enumerate(lines):
         down = ScaledTranslation(0, -(4 + HEAD * i) / 72, figure.dpi_scale_trans)
