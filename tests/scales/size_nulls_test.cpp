@@ -19,7 +19,7 @@
 namespace periscope::testing {
 namespace {
 
-StackSpec with_everything() {
+StackSpec with_all_sizes() {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.norm = NormKind::layer;
   spec.model.qk_norm = QkNorm::head;
@@ -39,7 +39,7 @@ std::vector<double> means_of_squares(const std::vector<double>& w, std::size_t r
 }
 
 TEST_CASE("profiles of given weights have every row's and every column's mean square") {
-  const StackSpec spec = with_everything();
+  const StackSpec spec = with_all_sizes();
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{4, 4, 7};
@@ -91,7 +91,7 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
 }
 
 TEST_CASE("random signs keep every magnitude, and half of the signs are others") {
-  const StackSpec spec = with_everything();
+  const StackSpec spec = with_all_sizes();
   const auto ops = make_backend("cpu");
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
   const EditedWeights weights(plain, same_matrix, random_norms(*ops));
@@ -128,7 +128,7 @@ TEST_CASE("random signs keep every magnitude, and half of the signs are others")
 }
 
 TEST_CASE("log second moments of a pass are the probe's, and deviations are about what they say") {
-  StackSpec spec = with_everything();
+  StackSpec spec = with_all_sizes();
   spec.input.tokens = 6;
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
