@@ -121,4 +121,14 @@ void check_agrees(const Measured& measured) {
   CHECK(agreement.verdict != Verdict::disagrees);
 }
 
+StackSpec with_everything() {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.norm = NormKind::layer;
+  spec.model.qk_norm = QkNorm::head;
+  spec.model.embedding_norm = true;
+  spec.model.embedding = {.width = 9, .positions = 8, .position_offset = 2, .token_types = 2};
+  spec.input.kind = InputKind::tokens;
+  return spec;
+}
+
 }  // namespace periscope::testing

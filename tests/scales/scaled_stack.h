@@ -38,4 +38,8 @@ Measured measure(const StackSpec& spec, WeightsChoice weights = WeightsChoice::d
 Agreement agreement_of(const Measured& measured, const StackSpec& told);
 void check_agrees(const Measured& measured);
 
+/// A small stack of Peri-LN that has every kind of parameter: norms with biases, tables, positions, token types,
+/// QK-norm.
+StackSpec with_everything();
+
 }  // namespace periscope::testing

@@ -19,16 +19,6 @@
 namespace periscope::testing {
 namespace {
 
-StackSpec with_all_sizes() {
-  StackSpec spec = placed(tiny_stack(), "peri");
-  spec.model.norm = NormKind::layer;
-  spec.model.qk_norm = QkNorm::head;
-  spec.model.embedding_norm = true;
-  spec.model.embedding = {.width = 9, .positions = 8, .position_offset = 2, .token_types = 2};
-  spec.input.kind = InputKind::tokens;
-  return spec;
-}
-
 std::vector<double> means_of_squares(const std::vector<double>& w, std::size_t rows, bool of_rows) {
   const std::size_t columns = w.size() / rows;
   std::vector<double> means(of_rows ? rows : columns, 0.0);
@@ -39,7 +29,7 @@ std::vector<double> means_of_squares(const std::vector<double>& w, std::size_t r
 }
 
 TEST_CASE("profiles of given weights have every row's and every column's mean square") {
-  const StackSpec spec = with_all_sizes();
+  const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{4, 4, 7};
@@ -91,7 +81,7 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
 }
 
 TEST_CASE("random signs keep every magnitude, and half of the signs are others") {
-  const StackSpec spec = with_all_sizes();
+  const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
   const EditedWeights weights(plain, same_matrix, random_norms(*ops));
@@ -128,7 +118,7 @@ TEST_CASE("random signs keep every magnitude, and half of the signs are others")
 }
 
 TEST_CASE("log second moments of a pass are the probe's, and deviations are about what they say") {
-  StackSpec spec = with_all_sizes();
+  StackSpec spec = with_everything();
   spec.input.tokens = 6;
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);

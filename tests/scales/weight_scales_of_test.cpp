@@ -7,6 +7,7 @@
 
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
+#include "tests/scales/scaled_stack.h"
 #include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
@@ -14,16 +15,6 @@
 /// The scales of given weights: every matrix, table, bias and norm, and nothing else.
 namespace periscope::testing {
 namespace {
-
-StackSpec with_everything() {
-  StackSpec spec = placed(tiny_stack(), "peri");
-  spec.model.norm = NormKind::layer;
-  spec.model.qk_norm = QkNorm::head;
-  spec.model.embedding_norm = true;
-  spec.model.embedding = {.width = 9, .positions = 8, .position_offset = 2, .token_types = 2};
-  spec.input.kind = InputKind::tokens;
-  return spec;
-}
 
 double rms(const std::vector<double>& x) {
   return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / static_cast<double>(x.size()));
