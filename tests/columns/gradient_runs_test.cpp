@@ -201,8 +201,9 @@ TEST_CASE("gradients attenuation: rates per layer towards the input, their allow
           a.down_rate);
     const double claimed = c % 2 == 0 ? 0.5 * std::log(2.0 / 3.0) : 0.0;
     const double level = 1.0 - std::pow(1.0 - error_rate, 1.0 / 8.0);
-    for (const auto& [claim, rate] :
-         {std::pair(&a.stream_claim, &a.stream_rate), std::pair(&a.down_claim, &a.down_rate)}) {
+    for (const auto& judged : {std::pair(&a.stream_claim, &a.stream_rate), std::pair(&a.down_claim, &a.down_rate)}) {
+      const auto& claim = judged.first;
+      const auto& rate = judged.second;
       CHECK(claim->id == (c % 2 == 0 ? "G10" : "G9"));
       CHECK_NEAR("claimed", claim->claimed, claimed);
       const double limit = critical_by_hand(seeds - 1.0, level) * rate->measured.error;
