@@ -140,9 +140,10 @@ def _parts(result: Result) -> Figure:
     right.set_ylabel("ln(second moment / null's)")
     words = ("Left: growth of the stream over its initialisation, in three parts (T29). Right: what is left over "
              "beyond random weights that keep something of the trained ones' sizes.")  # fmt: skip
-    if "null_left_over_error" in result:
+    draws = result["null_draws"][0]
+    if "null_left_over_error" in result and np.isfinite(draws):
         words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
-                  f"{int(result['null_draws'][0])} of each.")  # fmt: skip
+                  f"{int(draws)} of each.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words, theory=True))
 
 

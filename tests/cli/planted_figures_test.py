@@ -81,7 +81,7 @@ def planted_reproduce():
         "theory_second_moment_stderr": numbers(n, d) / 9, "theory_layer_gradient": numbers(n, LAYERS),
         "theory_layer_gradient_stderr": numbers(n, LAYERS) / 9,
         "scaled_second_moment": numbers(n, SEEDS, d), "growth_from_scales": numbers(n, SEEDS),
-        "growth_from_alignment": numbers(n, SEEDS),
+        "growth_from_sizes_inside": numbers(n, SEEDS), "growth_from_alignment": numbers(n, SEEDS),
         "claim": np.array([], dtype=object), "claim_exhibit": np.array([], dtype=object),
         "claim_verdict": np.array([], dtype=object), "claim_statement": np.array([], dtype=object),
         "claim_p": np.array([]), "claim_holm": np.array([]),
@@ -319,8 +319,9 @@ class Planted(unittest.TestCase):
     def test_growth_parts(self):
         v, (axes,) = self.result, self.figure(growth_identity, "growth-parts").axes
         for row, g in enumerate(self.rows()):
-            self.drawn(axes, v["growth_from_scales"][g], [row - 0.15] * SEEDS, g, marker="o", colour="#0072B2")
-            self.drawn(axes, v["growth_from_alignment"][g], [row + 0.15] * SEEDS, g, marker="s", colour="#D55E00")
+            self.drawn(axes, v["growth_from_scales"][g], [row - 0.2] * SEEDS, g, marker="o", colour="#0072B2")
+            self.drawn(axes, v["growth_from_sizes_inside"][g], [row] * SEEDS, g, marker="D", colour="#CC79A7")
+            self.drawn(axes, v["growth_from_alignment"][g], [row + 0.2] * SEEDS, g, marker="s", colour="#D55E00")
         labels = [label.get_text() for label in axes.get_yticklabels()]
         self.assertEqual(labels, [style.LOOKS[GROUPS[g][0]].label for g in self.rows()])
 

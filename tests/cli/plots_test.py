@@ -52,7 +52,7 @@ seeds = 32
 OVERFLOW = ["--set", 'model.placement=["none","peri"]', "--set", "model.layers=40", "--set", "init.scheme=he"]
 ONE_INPUT = ["--set", "input.kind=gaussian"]
 CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
-PROBE_FIGURES = ["trained-vs-init", "growth", "massive", "margins"]
+PROBE_FIGURES = ["trained-vs-init", "growth", "growth-parts", "massive", "margins"]
 STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "power-gaussian",
                  "power-tokens", "angular-gaussian", "angular-tokens"]
 

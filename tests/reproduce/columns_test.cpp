@@ -95,6 +95,7 @@ reproduce::ReproduceResult with_growth(const std::function<double(int, double)>&
       record["angular_distance"] = std::vector<double>(9UL * 9UL, 0.0);
       record["validation_loss"] = {3.0};
       record["scaled_second_moment_stderr"] = std::vector<double>(9, 0.0);
+      record["profiled_second_moment_stderr"] = std::vector<double>(9, 0.0);
     }
     run.history.records.rbegin()->second.at("variance.x_out") = variance;
     return run;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -35,6 +36,12 @@ const std::vector<Weight>& matrices() {
 
 std::string gradient_of(Weight weight) { return "grad_sq.weight." + std::string(name_of(weight)); }
 
+/// What only the last record has: theory and random models at the weights' own sizes (T29).
+constexpr std::array at_own_sizes{"scaled_second_moment",   "scaled_second_moment_stderr",
+                                  "profiled_second_moment", "profiled_second_moment_stderr",
+                                  "profiled_deviation",     "signs_log_moment",
+                                  "signs_deviation"};
+
 RecordedValues planted_record(Planted& numbers, bool at_end) {
   RecordedValues record;
   for (const char* name : {"variance.x_out", "second_moment.x_out"}) record[name] = numbers.take(depths);
@@ -47,8 +54,8 @@ RecordedValues planted_record(Planted& numbers, bool at_end) {
   record["angular_distance"] = numbers.take(depths * depths);
   record["validation_loss"] = numbers.take(1);
   record["top_magnitudes"] = numbers.take(5);
-  if (at_end) record["scaled_second_moment"] = numbers.take(depths);
-  if (at_end) record["scaled_second_moment_stderr"] = numbers.take(depths);
+  if (!at_end) return record;
+  for (const char* name : at_own_sizes) record[name] = numbers.take(depths);
   return record;
 }
 
@@ -210,19 +217,31 @@ std::optional<Values> expected_of_seed(const std::string& column, const TrainedC
   if (column == "diverged_at") return Values{ends ? std::nan("") : static_cast<double>(lost)};
   // Those before the end, at the rate of the steps that were done; the loss that is not finite is none.
   if (column == "spikes") return Values{ends ? 3.0 : 2.0 * steps / lost};
-  if (column == "scaled_second_moment") return only_at_the_end([&] { return last.at("scaled_second_moment"); });
-  if (column == "scaled_second_moment_stderr")
-    return only_at_the_end([&] { return last.at("scaled_second_moment_stderr"); });
+  if (column.starts_with("scaled_") || column.starts_with("profiled_"))
+    return only_at_the_end([&] { return last.at(column); });
   if (column == "growth_from_scales") {
     return only_at_the_end([&] {
       return Values{std::log(last.at("scaled_second_moment").back() / first.at("second_moment.x_out").back())};
     });
   }
-  if (column == "growth_from_alignment") {
+  if (column == "growth_from_sizes_inside") {
     return only_at_the_end([&] {
-      return Values{std::log(last.at("second_moment.x_out").back() / last.at("scaled_second_moment").back())};
+      return Values{std::log(last.at("profiled_second_moment").back() / last.at("scaled_second_moment").back())};
     });
   }
+  if (column == "growth_from_alignment") {
+    return only_at_the_end([&] {
+      return Values{std::log(last.at("second_moment.x_out").back() / last.at("profiled_second_moment").back())};
+    });
+  }
+  if (column == "growth_alignment_error")
+    return only_at_the_end([&] { return Values{last.at("profiled_deviation").back()}; });
+  if (column == "growth_beyond_signs") {
+    return only_at_the_end(
+        [&] { return Values{std::log(last.at("second_moment.x_out").back()) - last.at("signs_log_moment").back()}; });
+  }
+  if (column == "growth_beyond_signs_error")
+    return only_at_the_end([&] { return Values{last.at("signs_deviation").back()}; });
   if (column == "validation_loss") return by_record([](const auto& r) { return r.at("validation_loss").front(); });
   if (column == "top_first") return by_record([](const auto& r) { return r.at("top_magnitudes").front(); });
   if (column == "top_last") return by_record([](const auto& r) { return r.at("top_magnitudes").back(); });
