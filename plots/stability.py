@@ -36,8 +36,8 @@ def _instability(result: Result) -> Figure:
         below.set(xlabel="Step", xlim=(0, step[-1]))
     words = (
         "Every seed on its own; the two placements see the same batches. Spikes: events in which the logarithm of loss "
-        "or gradient norm is 6 robust standard deviations above its median of the last 128 steps; steps that are at most "
-        "16 apart are of one event. Gradient norm: of all gradients before clipping."
+        "or gradient norm is 6 robust standard deviations above its median of the last 128 steps; steps that are at "
+        "most 16 apart are of one event. Gradient norm: of all gradients before clipping."
     )
     return groups.finish(figure, result, _keys(looks), words, ["4"], shown)
 

@@ -16,8 +16,7 @@ struct PredictionOptions {
   double tolerance = 0.01;
   /// With labels: wanted of the logarithm of every squared gradient and of score_share.
   double gradient_tolerance = 0.03;
-  int most_samples =
-      1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
+  int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};

@@ -51,8 +51,8 @@ Claim claim_of(const StackSpec& spec) {
   return {};
 }
 
-Attenuation measure(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                    Progress& progress) {
+Attenuation measure_attenuation(const Config& config, const Backend& backend, const StackSpec& spec,
+                                const StackSpec& told, Progress& progress) {
   Attenuation a{.spec = spec,
                 .refusal = {},
                 .stream = {},
@@ -127,7 +127,7 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& p
   result.stopped_early = until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.cases.push_back(measure(config, *backend, stacks[i], told[i], progress));
+      result.cases.push_back(measure_attenuation(config, *backend, stacks[i], told[i], progress));
     }
   });
   if (result.stopped_early) return result;

@@ -83,7 +83,8 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
     const double layers = result.theory_layers[i];
     const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers));
-    if (!deep.refusal.empty() || !deep.gradient_refusal.empty()) break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+    if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
+      break;  // a stack that grows with depth: its limit is unknown, its exponents are not
     append_last(law, deep);
   }
   const Curve measured = law.gradient.curve();

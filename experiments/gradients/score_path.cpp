@@ -40,8 +40,8 @@ Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, in
           .precise = theory::is_precise(prediction, statistic, predicted, i)};
 }
 
-ScorePath measure(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                  Progress& progress) {
+ScorePath measure_path(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                       Progress& progress) {
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
@@ -120,7 +120,7 @@ ScorePathResult score_path(const Config& config, Progress& progress) {
   result.stopped_early = until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.stacks.push_back(measure(config, *backend, stacks[i], told[i], progress));
+      result.stacks.push_back(measure_path(config, *backend, stacks[i], told[i], progress));
     }
   });
   if (result.stopped_early) return result;
