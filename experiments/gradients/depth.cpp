@@ -29,7 +29,7 @@ std::vector<double> logarithms(const std::vector<double>& x) {
 }
 
 /// What G8 says of a placement, if it says anything.
-std::optional<Claim> claim_of(const StackSpec& spec) {
+std::optional<Claim> depth_claim_of(const StackSpec& spec) {
   if (spec.model.placement.name == "post") return Claim{.id = "G8", .claimed = 0.0};
   if (spec.model.placement.name == "pre") return Claim{.id = "G8", .claimed = -0.5};
   return std::nullopt;
@@ -62,7 +62,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
                .precise = {},
                .exponent = {},
                .late_exponent = {},
-               .claim = claim_of(spec)};
+               .claim = depth_claim_of(spec)};
   RunOptions run = config.run;
   run.backward = true;
   std::vector<std::vector<double>> rows(static_cast<std::size_t>(run.seeds));
