@@ -95,8 +95,8 @@ def caption(result: Result) -> str:
     words = (
         f"Each claim is one number that it says is positive, over {result.seeds_in_words} (twins); at the right its "
         "mean ± one standard error in its own units, in brackets the true mean that as many further seeds would show "
-        "with 95 % probability. Grey: not decided by a one-sided test at 5 %, one way or the other; right of it a claim "
-        f"holds, left of it its opposite does. Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
+        "with 95 % probability. Grey: not decided by a one-sided test at 5 %, one way or the other; right of it a "
+        f"claim holds, left of it its opposite does. Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
         "decided by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p "
         "at most 5 %, both sides, the second p at the right). "
     )

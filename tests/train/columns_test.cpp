@@ -44,7 +44,8 @@ RecordedValues planted_record(Planted& numbers) {
     record[std::string("growth_") + name] = numbers.take(sublayers);
   }
   record["largest"] = numbers.take(sublayers);
-  std::ranges::rotate(record["largest"], record["largest"].begin() + 2);  // the largest is neither first nor last
+  std::vector<double>& largest = record["largest"];
+  std::rotate(largest.begin(), largest.begin() + 2, largest.end());  // the largest is neither first nor last
   record["top_magnitudes"] = numbers.take(top_count);
   record["top_depths"] = numbers.take(top_count);
   record["angular_distance"] = numbers.take((sublayers + 1) * (sublayers + 1));
