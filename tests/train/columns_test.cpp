@@ -23,7 +23,7 @@ using train::TrainedCell;
 
 constexpr int layers = 2;
 constexpr std::size_t sublayers = 2 * layers;
-constexpr int steps = 200;
+constexpr int step_count = 200;
 constexpr int seeds = 2;
 
 /// A steady series with a spike at each of these steps, other numbers for every `start`.
@@ -76,11 +76,11 @@ train::TrainResult planted_result() {
     TrainedCell cell;
     cell.cell.spec.model.layers = layers;
     cell.cell.spec.model.placement = *find_placement(c < 2 ? "pre" : "peri");
-    cell.cell.train.steps = steps;
+    cell.cell.train.steps = step_count;
     cell.cell.train.lr = 0.1 * static_cast<double>(c + 1);
     cell.cell.seed = 70 + c % seeds;
     const bool diverges = c == 3;
-    const int length = diverges ? 150 : steps;
+    const int length = diverges ? 150 : step_count;
     const auto start = static_cast<double>(c);
     cell.history.loss = with_spikes(3.0 + start, {60, 170}, length);
     cell.history.grad_norm = with_spikes(20.0 + start, {30, 138, 158, 190}, length);
@@ -98,7 +98,7 @@ train::TrainConfig planted_config() {
   train::TrainConfig config;
   config.base.model.layers = layers;
   config.run.seeds = seeds;
-  config.train.steps = steps;
+  config.train.steps = step_count;
   return config;
 }
 
@@ -184,11 +184,12 @@ std::optional<std::vector<double>> expected_of_cell(const std::string& column, c
     for (int s = 1; s <= static_cast<int>(h.loss.size()); ++s) rates.push_back(learning_rate(cell.cell.train, s));
     return rates;
   }
-  if (column == "diverged_at") return std::vector{h.loss.size() < steps ? 150.0 : std::nan("")};
+  if (column == "diverged_at") return std::vector{h.loss.size() < step_count ? 150.0 : std::nan("")};
   if (column == "final_loss") {
     double sum = 0.0;
-    for (std::size_t s = steps - steps / 10; s < steps; ++s) sum += s < h.loss.size() ? h.loss[s] : std::nan("");
-    return std::vector{sum / (steps / 10)};
+    for (std::size_t s = step_count - step_count / 10; s < step_count; ++s)
+      sum += s < h.loss.size() ? h.loss[s] : std::nan("");
+    return std::vector{sum / (step_count / 10)};
   }
   if (column == "loss_spikes_olmo") return count(olmo_spikes(h.loss));
   if (column == "loss_spikes_robust") return count(robust_spikes(h.loss));
@@ -235,10 +236,10 @@ TEST_CASE("train's file: placements, seeds and records have their places") {
   CHECK(numbers_of(file, "seed") == std::vector<double>{70, 71});
   CHECK(numbers_of(file, "record") == std::vector<double>{0, 100, 200});
   CHECK(numbers_of(file, "step").front() == 1.0);
-  CHECK(numbers_of(file, "step").size() == steps);
+  CHECK(numbers_of(file, "step").size() == step_count);
   std::vector<double> loss, validation;
   for (const TrainedCell& cell : result.cells) {
-    for (std::size_t s = 0; s < steps; ++s) {
+    for (std::size_t s = 0; s < step_count; ++s) {
       loss.push_back(s < cell.history.loss.size() ? cell.history.loss[s] : std::nan(""));
     }
     for (const int step : {0, 100, 200}) {
@@ -265,7 +266,7 @@ TEST_CASE("train's table: the last record, the first one's variance, and what wa
     CHECK(row[3] == fmt::format("{:.4f}", last("validation_loss")));
     CHECK(row[4] == fmt::format("{:.4g}", h.records.begin()->second.at("variance.x_out").back()));
     CHECK(row[5] == fmt::format("{:.4g}", last("variance.x_out")));
-    if (h.loss.size() < steps) {
+    if (h.loss.size() < step_count) {
       REQUIRE(row.size() == 9);
       CHECK(row[7] == "step");
       CHECK(row[8] == "150");
