@@ -86,7 +86,8 @@ TEST_CASE("the surge of the variance, and the law of its growth over depth") {
   CHECK(claim(surge, "F4b").mean > 1.0);  // what is least is 10 % over a percent
   CHECK(claim(judged(line, 0.01), "F4b").verdict == ClaimVerdict::fails);
   // The best of the three laws is an exponential still, and yet it describes nothing.
-  const Claim& rough = claim(judged(exponential, 0.15), "F4b");
+  const auto scattered = judged(exponential, 0.15);
+  const Claim& rough = claim(scattered, "F4b");
   CHECK(rough.verdict != ClaimVerdict::holds);
   CHECK(rough.mean < 0.0);
 }
