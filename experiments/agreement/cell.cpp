@@ -11,7 +11,6 @@ namespace periscope {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double wanted_power = 0.95;
 
 /// The excess that a one-sided test rejects at `tail`.
 double quantile(double degrees, double tail) {

@@ -18,6 +18,9 @@ enum class Verdict { agrees, disagrees, inconclusive, not_checked };
 /// A verdict on fewer seeds than these would rest on a standard error that is hardly known.
 inline constexpr int fewest_seeds = 4;
 
+/// The probability with which an error is refused that a test counts as able to refuse (T22).
+inline constexpr double wanted_power = 0.95;
+
 /// Allowances are of first order in 1/width. Where half the variance of one logarithm is 1, that order says nothing.
 inline constexpr double largest_fluctuation = 2.0;
 

@@ -21,27 +21,8 @@ bool decides(const std::vector<Wanted>& wanted, double level, double seeds_times
 
 /// The fewest seeds with which it decides at this width, or 0.
 int fewest(const std::vector<Wanted>& wanted, double level, int seeds, double width_times, double sharper) {
-  const auto enough = [&](int n) {
-    return decides(wanted, level, static_cast<double>(n) / seeds, width_times, sharper);
-  };
-  int high = seeds;
-  while (!enough(high)) {
-    if (high >= most_times * seeds) return 0;
-    high *= 2;
-  }
-  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    (enough(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
-/// To two digits, upwards.
-int rounded_up(int n) {
-  if (n < 100) return n;
-  const int unit = static_cast<int>(std::pow(10.0, std::floor(std::log10(n)) - 1.0));
-  return (n + unit - 1) / unit * unit;
+  return seeds_that_decide(
+      seeds, [&](int n) { return decides(wanted, level, static_cast<double>(n) / seeds, width_times, sharper); });
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.
@@ -70,6 +51,26 @@ std::string words_for(const std::vector<Wanted>& wanted, double level, int seeds
 }
 
 }  // namespace
+
+int seeds_that_decide(int seeds, const std::function<bool(int)>& enough) {
+  int high = seeds;
+  while (!enough(high)) {
+    if (high >= most_times * seeds) return 0;
+    high *= 2;
+  }
+  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+int rounded_up(int seeds) {
+  if (seeds < 100) return seeds;
+  const int unit = static_cast<int>(std::pow(10.0, std::floor(std::log10(seeds)) - 1.0));
+  return (seeds + unit - 1) / unit * unit;
+}
 
 double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times) {
   Cell then = cell;

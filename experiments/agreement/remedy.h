@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,5 +26,12 @@ double foreseen_power(const Cell& cell, double level, double seeds_times, double
 /// together are named, or a smaller `theory.gradient_tolerance` where it is the prediction's own error that is in the
 /// way. Empty where nothing is underpowered. A width of 0 is not to be named.
 std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width);
+
+/// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;
+/// 0 if there are none.
+int seeds_that_decide(int seeds, const std::function<bool(int)>& enough);
+
+/// A number of seeds to two digits, upwards.
+int rounded_up(int seeds);
 
 }  // namespace periscope

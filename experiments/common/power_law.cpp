@@ -46,6 +46,11 @@ double chi_squared_of(const std::vector<double>& x, const std::vector<double>& y
   return best_amplitude(x, y, error, p).chi_squared;
 }
 
+double amplitude_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                    double p) {
+  return best_amplitude(x, y, error, p).value;
+}
+
 PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error) {
   const auto chi_squared = [&](double p) { return chi_squared_of(x, y, error, p); };
   PowerLaw best{.exponent_error = std::numeric_limits<double>::quiet_NaN(),

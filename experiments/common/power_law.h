@@ -17,7 +17,9 @@ struct PowerLaw {
 /// themselves, not on logarithms, so that values near zero of either sign stay harmless.
 PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error);
 
-/// χ² of the best y = a·x^p with this p.
+/// The best a of y = a·x^p with this p, and χ² with it.
+double amplitude_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                    double p);
 double chi_squared_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
                       double p);
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <functional>
 
-#include "experiments/agreement/compared_cells.h"
 #include "experiments/command/progress.h"
 #include "experiments/common/at_width.h"
 #include "experiments/common/seed_range.h"
@@ -33,14 +31,6 @@ constexpr Key<ConvergeConfig> keys[] = {
 
 constexpr std::array statistics{Statistic::second_moment, Statistic::token_cosine};
 
-/// Below this many standard errors a bias counts as not seen, and no exponent is judged.
-constexpr double clearly_seen = 5.0;
-
-/// Exponents so far from theory's must be rejected for an agreement to count: of a bias the next orders in 1/width, a
-/// limit that is wrong (0) and no term of first order (−2); of noise the same number for all seeds (0), and −1.
-constexpr double next_bias = 1.0;
-constexpr double next_noise = 0.5;
-
 /// Measured minus predicted, mean over depths 1 … 2L; relative to the prediction unless `absolute`.
 double deviation(const std::vector<double>& measured, const std::vector<double>& predicted, bool absolute) {
   double sum = 0.0;
@@ -59,19 +49,18 @@ double deviation_error(const Curve& predicted, bool absolute) {
   return sum / static_cast<double>(predicted.value.size() - 1);
 }
 
-/// The spread of means of n seeds for n = 1, 2, 4, … while at least 8 groups remain.
+/// The spread of means of n seeds for n = 1, 2, 4, …
 void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
-  for (std::size_t n = 1; per_seed.size() / n >= 8; n *= 2) {
+  for (std::size_t n = 1; per_seed.size() / n >= fewest_groups; n *= 2) {
     RunningMoments means;
     for (std::size_t group = 0; group < per_seed.size() / n; ++group) {
       RunningMoments mean;
       for (std::size_t i = 0; i < n; ++i) mean.add(per_seed[group * n + i]);
       means.add(mean.mean());
     }
-    const double spread = std::sqrt(means.variance());
     c.seeds.push_back(static_cast<double>(n));
-    c.noise.push_back(spread);
-    c.noise_error.push_back(spread / std::sqrt(2.0 * static_cast<double>(means.count() - 1)));
+    c.noise.push_back(std::sqrt(means.variance()));
+    c.noise_error.push_back(spread_error(c.noise.back(), static_cast<int>(means.count())));
   }
 }
 
@@ -107,6 +96,7 @@ void measure_width(const ConvergeConfig& config, const Backend& backend, const S
     fits[s].width.push_back(spec.model.width);
     fits[s].bias.push_back(bias[s].mean());
     fits[s].bias_error.push_back(std::hypot(bias[s].standard_error(), theory_error));
+    fits[s].prediction_error.push_back(theory_error);
     if (fits[s].width.size() == config.widths.size()) fill_noise(fits[s], per_seed[s]);
   }
 }
@@ -121,40 +111,9 @@ std::vector<double> stream_numbers(const Profile& predicted) {
   return numbers;
 }
 
-/// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
-Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                   const PowerLaw& fit, double exponent, double next, double critical) {
-  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
-  if (!agrees(exponent)) return Verdict::disagrees;
-  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
-}
-
-void judge_fit(Convergence& c, double critical) {
-  if (!c.bias_reason.empty()) return;
-  const auto finite = [](const std::vector<double>& values) {
-    return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
-  };
-  if (!finite(c.noise) || !finite(c.bias)) {
-    c.bias_reason = "not finite";
-    return;
-  }
-  // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
-  const bool constant = c.noise.empty() || c.noise[0] <= 1e-6;
-  if (constant) {
-    c.bias_reason = "fixed by the placement: no noise to fit";
-    return;
-  }
-  c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
-  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
-  c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
-  if (c.bias_fit.significance < clearly_seen) {
-    c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
-    return;
-  }
-  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
-}
-
 }  // namespace
+
+double spread_error(double spread, int groups) { return spread / std::sqrt(2.0 * (groups - 1)); }
 
 const Section<ConvergeConfig> section{"converge", keys};
 
@@ -196,20 +155,8 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
       result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }
   });
-  if (!result.stopped_early) judge(result, config.agreement.familywise_error);
+  if (!result.stopped_early) judge(result, config.width_seeds, config.agreement.familywise_error);
   return result;
-}
-
-void judge(ConvergeResult& result, double familywise_error) {
-  const double each = sidak_level(familywise_error, 2 * result.fits.size());
-  result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
-  for (Convergence& c : result.fits) judge_fit(c, result.critical);
-}
-
-bool any_disagrees(const ConvergeResult& result) {
-  return std::ranges::any_of(result.fits, [](const Convergence& c) {
-    return c.bias_verdict == Verdict::disagrees || c.noise_verdict == Verdict::disagrees;
-  });
 }
 
 }  // namespace periscope::converge

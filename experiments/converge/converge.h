@@ -16,13 +16,20 @@ struct Convergence {
   StackSpec spec;
   Statistic statistic = Statistic::second_moment;
   std::vector<double> width, bias, bias_error;
-  PowerLaw bias_fit;  ///< over width: exponent −1
+  std::vector<double> prediction_error;  ///< the part of bias_error that more seeds leave as it is
+  PowerLaw bias_fit;                     ///< over width: exponent −1
   Verdict bias_verdict = Verdict::not_checked;
   std::string bias_reason;
   std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
   PowerLaw noise_fit;                             ///< over n: exponent −1/2
   Verdict noise_verdict = Verdict::not_checked;
+  std::string remedy;  ///< of inconclusive verdicts: "about 900 seeds per width would decide"
 };
+
+/// The spread of means of n seeds is measured while there are so many groups of n, its standard error being the spread
+/// times 1/√(2(groups − 1)).
+inline constexpr int fewest_groups = 8;
+double spread_error(double spread, int groups);
 
 /// [converge]: the sizes that T20's test runs through.
 struct ConvergeConfig : Config {
@@ -48,8 +55,9 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress);
 /// exponent's χ² exceeds the best one's by more than the square of a normal law's limit at Šidák's level, over two
 /// tests a fit; inconclusive where one of the next exponents, 0 and −2 or 0 and −1, would not be rejected either. Not
 /// checked: a fit that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a
-/// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen.
-void judge(ConvergeResult& result, double familywise_error);
+/// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen. Inconclusive verdicts get
+/// a remedy from the numbers of `seeds` per width.
+void judge(ConvergeResult& result, int seeds, double familywise_error);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string table(const ConvergeResult& result);

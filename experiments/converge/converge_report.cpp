@@ -38,7 +38,7 @@ std::string table(const ConvergeResult& result) {
     table.add({std::string(c.spec.model.placement.name), std::string(name_of(c.statistic)),
                exponent(c.bias_fit, c.bias_reason.empty()), std::string(name_of(c.bias_verdict)),
                exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), std::string(name_of(c.noise_verdict)),
-               c.bias_reason});
+               c.bias_reason.empty() || c.remedy.empty() ? c.bias_reason + c.remedy : c.bias_reason + "; " + c.remedy});
   }
   return table.text() +
          fmt::format(
@@ -61,6 +61,7 @@ const Schema& schema() {
         {"bias", "fit width", "1", "measured - predicted, mean over depth", fit + "bias"},
         {"bias_stderr", "fit width", "1", "standard error of the bias", fit + "bias_stderr"},
         {"bias_reason", "fit", "", "why no verdict was given", fit + "bias_reason"},
+        {"remedy", "fit", "", "what would make an inconclusive verdict decide", fit + "remedy"},
         {"weights", "width", "", "how random matrices were drawn: dense, or matrix-free (T21)", "weights"},
         json_only("seeds", fit + "seeds", "seeds averaged", order),
         {"noise", "fit group", "1", "spread of means over groups of seeds", fit + "noise"},
@@ -100,6 +101,7 @@ Columns columns(const ConvergeConfig& config, const ConvergeResult& result) {
     row.put("bias_stderr", c.bias_error);
     put_fit(row, "bias", c.bias_fit, c.bias_verdict, c.bias_reason.empty());
     row.put("bias_reason", c.bias_reason);
+    row.put("remedy", c.remedy);
     row.put("seeds", c.seeds);
     row.put("noise", c.noise);
     row.put("noise_stderr", c.noise_error);

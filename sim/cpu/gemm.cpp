@@ -34,8 +34,8 @@ class LeftFactor {
         k_(k),
         slivers_(pieces(m, kernel::rows)),
         layout_(std::max(n, k) > small ? kernel::Left::packed
-                : a.col == 1           ? kernel::Left::rows
-                                       : kernel::Left::columns),
+                : a.col == 1           ? kernel::Left::row_major
+                                       : kernel::Left::column_major),
         packed_(layout_ == kernel::Left::packed ? slivers_ * kernel::sliver<T> * k : 1) {}
 
   [[nodiscard]] Index slivers() const { return slivers_; }
@@ -45,7 +45,7 @@ class LeftFactor {
   }
   [[nodiscard]] kernel::Left layout() const { return layout_; }
   /// As kernel::multiply wants it.
-  [[nodiscard]] Index step() const { return layout_ == kernel::Left::rows ? a_.row : a_.col; }
+  [[nodiscard]] Index step() const { return layout_ == kernel::Left::row_major ? a_.row : a_.col; }
   /// Packs all terms of sliver s, if slivers are packed.
   void pack_sliver(Index s) const {
     if (layout_ != kernel::Left::packed) return;

@@ -54,7 +54,7 @@ inline constexpr int sliver = (rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
 /// How a sliver of the left factor lies in memory: entry (i, k) is a[k·sliver + i] of a packed one, and in the matrix
 /// itself a[i·step + k] or a[k·step + i].
-enum class Left { packed, rows, columns };
+enum class Left { packed, row_major, column_major };
 
 /// c [count, panel], rows `stride` apart, gets the product of a sliver with `count` rows and a panel, b[k·panel + j],
 /// over k < terms; it is added to what is there unless `first`. Meanwhile what lies at `next` is fetched into the
@@ -80,9 +80,9 @@ void multiply(Index terms, const T* a, Index step, const T* b, T* c, Index strid
     PERISCOPE_UNROLL
     for (int i = 0; i < count; ++i) {
       PERISCOPE_UNROLL
-      for (int j = 0; j < panel_vectors; ++j) sums[i][j] += a[left == Left::rows ? i * step : i] * right[j];
+      for (int j = 0; j < panel_vectors; ++j) sums[i][j] += a[left == Left::row_major ? i * step : i] * right[j];
     }
-    a += left == Left::packed ? sliver<T> : left == Left::rows ? 1 : step;
+    a += left == Left::packed ? sliver<T> : left == Left::row_major ? 1 : step;
     b += panel<T>;
   }
   PERISCOPE_UNROLL
@@ -113,8 +113,8 @@ template <class T>
 Multiply<T> multiply_of(Left left, Index count) {
   switch (left) {
     case Left::packed: return multiply_of<T, Left::packed>(count);
-    case Left::rows: return multiply_of<T, Left::rows>(count);
-    case Left::columns: return multiply_of<T, Left::columns>(count);
+    case Left::row_major: return multiply_of<T, Left::row_major>(count);
+    case Left::column_major: return multiply_of<T, Left::column_major>(count);
   }
   return nullptr;
 }

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "experiments/common/stack_result.h"
@@ -30,6 +31,7 @@ converge::Convergence planted(double exponent, double slope, double error = 0.02
     c.width.push_back(width);
     c.bias.push_back(0.5 * std::pow(width / 32.0, exponent));
     c.bias_error.push_back(error * c.bias.back());
+    c.prediction_error.push_back(0.1 * c.bias_error.back());
   }
   for (const double n : {1.0, 2.0, 4.0, 8.0}) {
     c.seeds.push_back(n);
@@ -41,7 +43,7 @@ converge::Convergence planted(double exponent, double slope, double error = 0.02
 
 converge::Convergence judged(converge::Convergence c, bool disagrees) {
   converge::ConvergeResult result{.fits = {std::move(c)}};
-  converge::judge(result, 0.01);
+  converge::judge(result, 64, 0.01);
   // Two tests at 1 − √0.99 = 0.50126 % each, two-sided.
   CHECK(result.critical == Approx(2.8062).epsilon(1e-4));
   CHECK(any_disagrees(result) == disagrees);
@@ -124,6 +126,52 @@ TEST_CASE("converge: an agreement that the next orders would have found too is i
   CHECK(judged(noisy, false).noise_verdict == Verdict::inconclusive);
 }
 
+TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and they do") {
+  const auto close_widths = [](double error, double of_theory) {
+    converge::Convergence c = planted(-1.0, -0.5);
+    c.width = {32.0, 40.0, 48.0, 56.0};
+    for (std::size_t i = 0; i < c.width.size(); ++i) {
+      c.bias[i] = 16.0 / c.width[i];
+      c.bias_error[i] = std::hypot(error, of_theory) * c.bias[i];
+      c.prediction_error[i] = of_theory * c.bias[i];
+    }
+    return judged(c, false);
+  };
+  CHECK(close_widths(0.1, 0.0).remedy.empty());  // it decides
+  const converge::Convergence c = close_widths(0.25, 0.02);
+  CHECK(c.noise_verdict == Verdict::agrees);
+  int seeds = 0;
+  REQUIRE(std::sscanf(c.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
+  CHECK(seeds > 64);
+  // With so many, x^0 and x^-2 are 2.806 + 1.645 standard errors away, with 15 % fewer (they are rounded up) they are
+  // not.
+  for (const double aside : {1.0, 0.85}) {
+    Values error;
+    for (const double bias : c.bias) error.push_back(std::hypot(0.25 * std::sqrt(64.0 / (aside * seeds)), 0.02) * bias);
+    const double nearest =
+        std::min(chi_squared(c.width, c.bias, error, 0.0), chi_squared(c.width, c.bias, error, -2.0));
+    CHECK((std::sqrt(nearest) >= 2.8062 + 1.6449) == (aside == 1.0));
+  }
+  // No number of seeds mends a prediction's error.
+  CHECK(close_widths(0.1, 0.25).remedy.find("times as precise (theory.tolerance)") != std::string::npos);
+
+  // Of noise, the number of groups decides, whatever the numbers are.
+  converge::Convergence noisy = planted(-1.0, -0.5);
+  for (double& error : noisy.noise_error) error *= 10.0;
+  const converge::Convergence spread = judged(noisy, false);
+  REQUIRE(std::sscanf(spread.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
+  converge::Convergence then = planted(-1.0, -0.5);
+  then.seeds.clear();
+  then.noise.clear();
+  then.noise_error.clear();
+  for (int n = 1; seeds / n >= 8; n *= 2) {
+    then.seeds.push_back(n);
+    then.noise.push_back(0.1 / std::sqrt(n));
+    then.noise_error.push_back(then.noise.back() / std::sqrt(2.0 * (seeds / n - 1)));
+  }
+  CHECK(judged(then, false).noise_verdict == Verdict::agrees);
+}
+
 TEST_CASE("converge: what says nothing of an exponent is not checked, and says why") {
   const converge::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias_verdict == Verdict::not_checked);
@@ -144,7 +192,7 @@ TEST_CASE("converge: what says nothing of an exponent is not checked, and says w
   refused.bias_reason = "because";
   CHECK(judged(refused, false).bias_reason == "because");
   converge::ConvergeResult nothing;
-  converge::judge(nothing, 0.01);
+  converge::judge(nothing, 64, 0.01);
   CHECK_FALSE(any_disagrees(nothing));
 }
 

@@ -43,6 +43,7 @@ Planted planted() {
     c.bias_verdict = k == 0 ? Verdict::disagrees : Verdict::not_checked;
     c.noise_verdict = k == 0 ? Verdict::agrees : k == 1 ? Verdict::inconclusive : Verdict::not_checked;
     if (k > 0) c.bias_reason = "because";
+    if (k == 1) c.remedy = "more";
   }
   return p;
 }
@@ -77,6 +78,7 @@ TEST_CASE("converge: every column from raw numbers") {
   expected.numbers("noise_stderr", joined(&converge::Convergence::noise_error, 3), "fits/*/noise_stderr");
   expected.words("bias_reason", {"", "because", "because"});
   expected.json("fits/*/bias_reason", {"", "because", "because"});
+  expected.words("remedy", {"", "more", ""}, "fits/*/remedy");
   expected.words("bias_verdict", {"disagrees", "not-checked", "not-checked"}, "fits/*/bias_fit/verdict");
   expected.words("noise_verdict", {"agrees", "inconclusive", "not-checked"}, "fits/*/noise_fit/verdict");
   // Of fits that tell nothing files have no number, JSON has it.

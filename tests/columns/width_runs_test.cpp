@@ -225,6 +225,7 @@ TEST_CASE("converge: bias and noise from readings at every width, with the predi
       CHECK(theory_error > 0.0);
       const double own = deviation_of(per_seed) / 4.0;
       CHECK_MESSAGE(near(c.bias[w], mean_of(per_seed)), "bias");
+      CHECK_MESSAGE(near(c.prediction_error[w], theory_error), "prediction_error");
       CHECK_MESSAGE(near(c.bias_error[w], std::sqrt(own * own + theory_error * theory_error)), "bias_stderr");
       if (w < 2) continue;
       // The widest stack's noise: the spread of single seeds, and of means of two.
@@ -244,7 +245,7 @@ TEST_CASE("converge: both families of tests share the familywise error") {
   converge::ConvergeResult result;
   result.fits.resize(6);
   for (auto& c : result.fits) c.bias_reason = "nothing to fit";
-  converge::judge(result, 0.01);
+  converge::judge(result, 64, 0.01);
   CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
 }
 
