@@ -41,7 +41,7 @@ FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 def draw(result: Result) -> Figures:
     figures = {"trained-vs-init": _trained, "growth": _growth, "massive": _massive, "margins": _margins}
-    if "log_growth_from_alignment" in result:
+    if "log_growth_from_sizes_inside" in result:
         figures["growth-parts"] = _parts
     return Figures((name, partial(make, result)) for name, make in figures.items())
 

@@ -125,6 +125,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   prediction.exact_at_width = true;
   prediction.draws_per_sequence = per_block;
   prediction.finite_width_replicates = replicates;
+  prediction.replicates_given = options.replicates > 0;
   prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
   prediction.limit = prediction.profile;
   for (const auto& [key, entries] : means) {

@@ -22,7 +22,7 @@ constexpr int first_samples = 2;  // patterns of a chain at every attention: one
 constexpr int level_ratio = 8;    // how many times as many there are in the chains of the next level
 
 /// Patterns of short sequences are cheap: a pattern's products cost as its tokens squared and more.
-int most_samples(const StackSpec& spec, const PredictionOptions& options) {
+int patterns_allowed(const StackSpec& spec, const PredictionOptions& options) {
   constexpr double usual_tokens = 64.0;
   constexpr double most_times = 4.0;
   const double times = std::clamp(std::pow(usual_tokens / spec.input.tokens, 2), 1.0, most_times);
@@ -173,7 +173,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
   const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
-  const int most = most_samples(spec, options);
+  const int most = patterns_allowed(spec, options);
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;

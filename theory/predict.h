@@ -45,6 +45,7 @@ struct Prediction {
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread
+  bool replicates_given = false;    ///< then: their number was asked for, and does not follow the seeds
   /// Then: each replicate's reading, for sums over depth; the sequences of token ids one after another, with equally
   /// many replicates each.
   std::vector<Profile> draws = {};

@@ -24,13 +24,13 @@ void check(const Windows& ids, const Windows& labels) {
   }
 }
 
-/// Pairs of the windows i and i + d (mod B), by rows of one distance d = 1, 2 …: one pair for every i, which is every
-/// pair once, but for half of the last row if B is even. `most` of them are whole rows at evenly spaced distances, the
-/// last one cut short, or, where one row is too much, evenly spaced windows of the middle one.
 struct Pair {
   std::size_t first, second;
 };
 
+/// Row d holds the pairs of windows i and (i + d) mod B, for every i. The rows 1 … (B − 1)/2, and half of row B/2 if B
+/// is even, hold every pair once. If fewer are wanted, these are whole rows at evenly spaced distances, the last one
+/// cut short, or, if not even one row is wanted whole, evenly spaced pairs of the middle one.
 std::vector<Pair> chosen_pairs(std::size_t windows, std::size_t most) {
   const std::size_t count = std::min(most, windows * (windows - 1) / 2);
   const std::size_t whole_rows = (windows - 1) / 2;

@@ -41,12 +41,13 @@ void test(Agreement& agreement) {
   if (agreement.rejected > 0) agreement.by = worst.name();
 }
 
-/// What would make the verdict decide, by the cells that power counts.
+/// What would make the verdict decide, by the cells that power counts. Nothing does where a number is missing.
 std::string remedy_of(const Agreement& agreement, const PowerLimits& limits) {
   std::vector<Wanted> wanted;
   int seeds = 0;
   for (const Cell& cell : agreement.cells) {
-    if (!cell.contrast.empty() || std::isnan(cell.measured - cell.predicted)) continue;
+    if (!cell.is_finite() && !std::isinf(cell.allowance)) return {};
+    if (!cell.contrast.empty()) continue;
     wanted.push_back({cell, limits.of(cell)});
     seeds = std::max(seeds, cell.seeds);
   }

@@ -42,6 +42,7 @@ struct Cell {
   bool precise = true;     ///< the prediction has the standard error that was wanted
   double spread = 0.0;     ///< T25: the standard deviation of one seed's reading that theory predicts; 0: it does not
   int spread_degrees = 0;  ///< degrees of freedom of that
+  bool replicates_given = false;  ///< theory.replicates, which does not follow the seeds
   /// Of a gradient without allowance: the variance of a logarithm, over seeds or over as many patterns as there are
   /// heads, that took it from all gradients of the stack, largest_fluctuation or more; 0 where it is the width.
   double fluctuation = 0.0;

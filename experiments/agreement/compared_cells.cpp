@@ -99,6 +99,7 @@ class Collector {
       if (prediction_.exact_at_width_for(statistic, signal)) {
         cell->allowance = (pass_allowance(format_of(c_.dtype)) + c_.rounding) * cell->scale;
         cell->replicates = prediction_.finite_width_replicates;
+        cell->replicates_given = prediction_.replicates_given;
         cell->spread = prediction_.spread.find(statistic, signal)->value.at(i);
         cell->spread_degrees = std::isfinite(cell->spread) ? prediction_.finite_width_degrees : 0;
         cells_.push_back(*cell);
@@ -140,9 +141,8 @@ class Collector {
     plain->scale = std::max(t, floor.size);
     // What the logarithm may differ by, as a factor on the square.
     const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
-    plain->allowance = t == 0.0 && plain->measured == 0.0
-                           ? 0.0
-                           : rounded + unresolved_square + t * std::expm1(width_term + half_variance);
+    const double by_width = t == 0.0 ? 0.0 : t * std::expm1(width_term + half_variance);
+    plain->allowance = t == 0.0 && plain->measured == 0.0 ? 0.0 : rounded + unresolved_square + by_width;
     if (std::isnan(plain->predicted_error)) plain->predicted_error = 0.0;
     cells_.push_back(*plain);
   }

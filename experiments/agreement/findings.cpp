@@ -20,7 +20,9 @@ std::string shortcoming(const Finding& f) {
     return fmt::format("measured {}, predicted {}", number_words(f.measured.value), number_words(f.predicted.value));
   }
   if (f.underpowered()) return fmt::format("could be off by {:.2g}; limit {:.2g}", f.power, f.power_limit);
-  if (!f.precise) return fmt::format("rests on predictions less precise than wanted, ± {:.2g}", f.predicted.error);
+  if (!f.precise)
+    return fmt::format("rests on predictions less precise than wanted (theory.gradient_tolerance), ± {:.2g}",
+                       f.predicted.error);
   return {};
 }
 

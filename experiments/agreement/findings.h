@@ -66,8 +66,9 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::
 
 /// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them; `inconclusive`, with its
 /// reason, where one side alone has a number, where it could not have refused an error of power_limit, or where it
-/// rests on a prediction that misses its precision; then the reason names what would make it decide (remedy.h), in a
-/// stack of `width`, 0 where that is not to be named. Not checked with fewer than 4 seeds, or without any number.
+/// rests on a prediction that misses its precision. Of one that could not refuse such an error the reason names what
+/// would make it decide (remedy.h), in a stack of `width`, 0 where that is not to be named. Not checked with fewer than
+/// 4 seeds, or without any number.
 void judge(std::span<Finding* const> findings, double familywise_error, int width = 0);
 
 /// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else of the

@@ -10,13 +10,42 @@ namespace {
 
 constexpr double most_times = 1024.0;
 
+bool is_of_chain(const Cell& cell) { return cell.spread_degrees >= 1; }
+
+int times(int n, double factor) { return static_cast<int>(std::lround(n * factor)); }
+
+/// A cell whose prediction has `sharper` times its error, by the key that says how precise predictions are.
+Cell sharpened(Cell cell, double sharper) {
+  if (is_of_chain(cell) && !cell.replicates_given) return cell;
+  cell.predicted_error *= sharper;
+  if (is_of_chain(cell)) {
+    cell.replicates = times(cell.replicates, 1.0 / (sharper * sharper));
+    cell.spread_degrees = times(cell.spread_degrees, 1.0 / (sharper * sharper));
+  }
+  return cell;
+}
+
+std::string_view key_of_precision(const Cell& cell) {
+  if (is_of_chain(cell)) return "theory.replicates";
+  return is_gradient(cell.statistic) ? "theory.gradient_tolerance" : "theory.tolerance";
+}
+
 /// True if every error that is wanted could be refused, with predictions of `sharper` times their error.
 bool decides(const std::vector<Wanted>& wanted, double level, double seeds_times, double width_times, double sharper) {
   return std::ranges::all_of(wanted, [&](const Wanted& w) {
-    Cell cell = w.cell;
-    if (cell.spread_degrees < 1) cell.predicted_error *= sharper;
-    return foreseen_power(cell, level, seeds_times, width_times) <= w.limit;
+    return foreseen_power(sharpened(w.cell, sharper), level, seeds_times, width_times) <= w.limit;
   });
+}
+
+/// The keys of those predictions that stay in the way of any number of seeds at any width.
+std::string keys_in_the_way(const std::vector<Wanted>& wanted, double level, int width) {
+  std::vector<std::string_view> keys;
+  for (const Wanted& w : wanted) {
+    if (foreseen_power(w.cell, level, most_times, width > 0 ? most_times : 1.0) <= w.limit) continue;
+    const std::string_view key = key_of_precision(w.cell);
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 /// The fewest seeds with which it decides at this width, or 0.
@@ -75,12 +104,13 @@ int rounded_up(int seeds) {
 double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times) {
   Cell then = cell;
   then.measured_error /= std::sqrt(seeds_times * width_times);
-  then.seeds = static_cast<int>(std::lround(cell.seeds * seeds_times));
-  if (cell.spread_degrees >= 1) {  // T25: seeds and replicates are draws of one law, and nothing is allowed for width
-    then.predicted_error /= std::sqrt(seeds_times * width_times);
+  then.seeds = times(cell.seeds, seeds_times);
+  if (is_of_chain(cell)) {  // seeds and replicates are draws of one law, and nothing is allowed for width
+    const double replicates_times = cell.replicates_given ? 1.0 : seeds_times;
+    then.predicted_error /= std::sqrt(replicates_times * width_times);
     then.spread /= std::sqrt(width_times);
-    then.replicates = static_cast<int>(std::lround(cell.replicates * seeds_times));
-    then.spread_degrees = static_cast<int>(std::lround(cell.spread_degrees * seeds_times));
+    then.replicates = times(cell.replicates, replicates_times);
+    then.spread_degrees = times(cell.spread_degrees, replicates_times);
   } else {
     then.allowance /= width_times;
   }
@@ -97,15 +127,16 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
   }
   if (fluctuation > 0.0) {
     const int wider = narrowest(width, [&](double times) { return fluctuation / times < largest_fluctuation; });
-    return wider > 0 ? fmt::format("about width {} would have one", wider) : std::string();
+    return wider > 0 ? fmt::format("at about width {} it would have one", wider) : std::string();
   }
   constexpr double sharpest = 1.0 / 64.0;
   for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
     const std::string words = words_for(wanted, level, seeds, width, sharper);
     if (words.empty()) continue;
     if (sharper == 1.0) return words + " would decide";
-    return fmt::format("{} would decide, with predictions {:g} times as precise (theory.gradient_tolerance)", words,
-                       1.0 / sharper);
+    const std::string keys = keys_in_the_way(wanted, level, width);
+    return fmt::format("{} would decide, with predictions {:g} times as precise{}", words, 1.0 / sharper,
+                       keys.empty() ? keys : " (" + keys + ")");
   }
   return {};
 }

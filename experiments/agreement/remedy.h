@@ -17,14 +17,15 @@ struct Wanted {
 /// What a test of `cell` could refuse (Cell::smallest_rejected) with `seeds_times` as many seeds in a stack that is
 /// `width_times` as wide, its heads as many times more, judged by the numbers that are there: a measured variance falls
 /// as one over seeds and width, a finite-width allowance as one over width, and a prediction keeps its error, but for
-/// T25's, which has replicates in proportion to seeds and the same spread as the measurement.
+/// T25's, which has the same spread as the measurement, and replicates in proportion to seeds unless their number is
+/// given.
 double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times);
 
 /// What would make a verdict decide that is inconclusive for lack of power: "about 96 seeds, or width 512, would
 /// decide". The fewest seeds with which every wanted error could be refused, and the smallest width: of multiples of
 /// `seeds` and of powers of two times `width`, within 1000 times of what is there. Where neither alone is enough both
-/// together are named, or a smaller `theory.gradient_tolerance` where it is the prediction's own error that is in the
-/// way. Empty where nothing is underpowered. A width of 0 is not to be named.
+/// together are named, or the key that makes predictions more precise where it is their own error that is in the way.
+/// Empty where nothing is underpowered. A width of 0 is not to be named.
 std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width);
 
 /// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;

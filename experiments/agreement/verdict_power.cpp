@@ -16,6 +16,12 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
+/// The tolerance, a little larger than needed, that an imprecise gradient's prediction does meet (theory::is_precise).
+double met_tolerance(const Cell& cell) {
+  const bool absolute = cell.statistic == Statistic::log_grad_sq;
+  return 1.1 * cell.predicted_error / (absolute ? 1.0 : std::abs(cell.predicted));
+}
+
 }  // namespace
 
 double PowerLimits::of(Statistic statistic) const {
@@ -89,8 +95,10 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
       return fmt::format("{} has an allowance of {:.2g}, as large as itself", cell.name(), cell.allowance / cell.scale);
     }
     if (!cell.precise) {
-      return fmt::format("{} is predicted with a standard error of {:.2g}, larger than wanted", cell.name(),
-                         cell.predicted_error);
+      return fmt::format(
+          "{} is predicted with a standard error of {:.2g}, larger than wanted; theory.gradient_tolerance = {:.2g} "
+          "would be met",
+          cell.name(), cell.predicted_error, met_tolerance(cell));
     }
   }
   return {};

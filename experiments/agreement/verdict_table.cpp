@@ -85,7 +85,9 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
       rows.add({placement, input, predicted, measured_value(*r.measurement), worst_cell(r.agreement),
                 power_words(r.agreement), verdict_words(r.agreement, colour)});
     } else {
-      rows.add({placement, input, predicted, r.prediction.refusal});
+      const bool without = r.prediction.refusal.empty() && !r.prediction.gradient_refusal.empty();
+      rows.add({placement, input, predicted,
+                without ? "gradients are not predicted: " + r.prediction.gradient_refusal : r.prediction.refusal});
     }
     cells += r.agreement.cells.size();
   }

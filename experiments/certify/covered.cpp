@@ -43,8 +43,7 @@ std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<N
   }
   all.push_back(
       fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
-                  "than {}, or in "
-                  "blocks of fewer than {}",
+                  "than {}, or in blocks of fewer than {}",
                   lengths, smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (r.spec.model.norm == NormKind::layer) {

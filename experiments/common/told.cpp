@@ -68,12 +68,6 @@ std::string told_lines(const Config& config) {
                  ? "other placements"
                  : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
   }
-  if (words.empty()) {  // of the stacks nothing; how precise it has to be, perhaps
-    for (const std::string& setting : config.theory_settings) {
-      if (setting.starts_with("theory.fault=")) continue;
-      words += fmt::format("{}{}", words.empty() ? "" : ", ", shortened(setting));
-    }
-  }
   return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);
 }
 

@@ -18,7 +18,6 @@ ExitCode run_formats(const CommonOptions& options, bool backward) {
   config.run.backward = config.run.backward || backward;
   Config forward = config;  // theory predicts no gradient here: noise is predicted from those that are measured (T27)
   forward.run.backward = false;
-  require_fault_acts(forward);
   require_told_is_seen(forward, "formats", true, verdict_numbers);
   const std::size_t passes = variants_of(config) * (checked_formats(config).size() + 1);
   const Need need = formats_need(config, static_cast<double>(passes), omp_get_max_threads());

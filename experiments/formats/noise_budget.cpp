@@ -56,15 +56,16 @@ class NoiseSum {
            const Holding& holding)
       : ops_(ops), spec_(spec), truth_(truth), weights_(weights), holding_(holding) {}
 
-  void add_input() {
+  void add_input(const Entering& entering) {
     const Quantization& stream = holding_.of(Part::stream);
     if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
     // Rows of a table, rounded like it, every row with a scale of its own (FormatWeights::rows).
     Quantization table = holding_.of(Part::weights);
     if (table.scale == ScaleOver::tensor) table.scale = ScaleOver::row;
-    rounded(table, -1, Signal::x_out);
-    // A norm or a factor makes other numbers of them.
-    const bool as_read = spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
+    rounded_rows(table, entering);
+    // A norm, a factor or planted features make other numbers of them.
+    const bool as_read =
+        entering.drawn == entering.planted && spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
     if (!as_read || !keeps(table, stream)) rounded(stream, -1, Signal::x_out);
   }
   void add_sublayer(int l) {
@@ -111,6 +112,41 @@ class NoiseSum {
     const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
     for (std::size_t i = 0; i < v.size(); ++i) sum_ += times * v[i] * g[i] * g[i];
   }
+  /// The rows of the table that were drawn, and what becomes of their errors until they are the stream.
+  void rounded_rows(const Quantization& q, const Entering& entering) {
+    if (q.keeps_f32()) return;
+    const Values& x = truth_.at({Pass::forward, Signal::x_out}, -1);
+    const Values& g = truth_.at({Pass::backward, Signal::x_out}, -1);
+    const Tensor::Index tokens = spec_.input.tokens;
+    const auto width = x.size() / static_cast<std::size_t>(tokens);
+    const double factor = spec_.model.embedding.scale;
+    Values rows = entering.drawn;
+    for (double& r : rows) r /= factor;
+    const Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
+    for (std::size_t first = 0; first < x.size(); first += width) {
+      const double norm = square_of_norm(x, entering.planted, first, width);
+      for (std::size_t i = first; i < first + width; ++i) {
+        if (rows[i] == 0.0) continue;  // rounded without error
+        const double times = entering.planted[i] / rows[i];
+        sum_ += v[i] * times * times * norm * g[i] * g[i];
+      }
+    }
+  }
+  /// The square of what an embedding norm multiplies one token's entries by, but for the error's part along the token.
+  [[nodiscard]] double square_of_norm(const Values& x, const Values& read, std::size_t first, std::size_t width) const {
+    if (!spec_.model.embedding_norm) return 1.0;
+    const auto begin = read.begin() + static_cast<long>(first);
+    const auto end = begin + static_cast<long>(width);
+    const bool centred = spec_.model.norm == NormKind::layer;
+    const double mean = centred ? std::accumulate(begin, end, 0.0) / static_cast<double>(width) : 0.0;
+    double out = 0.0;
+    double in = 0.0;
+    for (std::size_t i = first; i < first + width; ++i) {
+      out += x[i] * x[i];
+      in += (read[i] - mean) * (read[i] - mean);
+    }
+    return in > 0.0 ? out / in : 0.0;
+  }
   /// A signal that a matrix reads, which something else holds already.
   void read(int l, Signal signal) {
     const std::optional<Part> held = part_of(spec_.model, {l, signal, Pass::forward});
@@ -146,11 +182,12 @@ double WeightGradientSizes::of(const ParameterId& parameter) const {
 }
 
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
-                                   const WeightGradientSizes& weights, const Holding& holding) {
+                                   const WeightGradientSizes& weights, const Holding& holding,
+                                   const Entering& entering) {
   const int sublayers = spec.model.sublayers();
   if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, no_ratio);
   NoiseSum noise(ops, spec, truth, weights, holding);
-  noise.add_input();
+  noise.add_input(entering);
   Values sqnr{noise.sqnr_behind(-1)};
   for (int l = 0; l < sublayers; ++l) {
     noise.add_sublayer(l);

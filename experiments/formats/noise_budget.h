@@ -25,12 +25,20 @@ class WeightGradientSizes final : public GradientRecorder {
   std::map<ParameterId, double> squares_;
 };
 
+/// What enters the stack in f64, [tokens, width] by rows: as the table or the generator gives it, and with massive
+/// features planted, which nothing does where there are none.
+struct Entering {
+  std::vector<double> drawn, planted;
+};
+
 /// The SQNR of the stream at every depth that T27 predicts for a pass that holds its tensors so, in dB, from a pass in
 /// f64 with gradients. v_i of a signal is the mean square error of rounding what the pass in f64 has there
-/// (`square_errors`), v of a matrix T26's. NaN where sums are not in f32, and where nothing is rounded but to fp32,
-/// whose roundings inside ops are left out. Not for two streams.
+/// (`square_errors`), v of a matrix T26's. A table's rows are rounded as they are drawn: a factor, massive features and
+/// an embedding norm make their errors larger or smaller together with them. NaN where sums are not in f32, and where
+/// nothing is rounded but to fp32, whose roundings inside ops are left out. Not for two streams.
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
-                                   const WeightGradientSizes& weights, const Holding& holding);
+                                   const WeightGradientSizes& weights, const Holding& holding,
+                                   const Entering& entering);
 
 /// T26: the SQNR of one rounding of a stack's matrix, drawn as `spec` says, in dB.
 double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& quantization);

@@ -81,7 +81,8 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       passes.push_back(probe.take());
       passes.back().rounding = log.decibels();
       if (predicts(config, spec.model)) {
-        passes.back().predicted = predicted_sqnr(ops, spec, truth, sizes, holding);
+        passes.back().predicted =
+            predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
       }
     }
   }

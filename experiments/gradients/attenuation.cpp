@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "experiments/command/progress.h"
@@ -42,6 +43,14 @@ Finding rate_of(const Config& config, const StackSpec& spec, const theory::Predi
                     bias);
 }
 
+/// The rate alone, where there is no prediction.
+Finding unpredicted_rate(const SeedRows& rows) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  return {.measured = rows.sum(slope_weights(to_the_input(rows.curve().value.size()))),
+          .seeds = rows.seeds(),
+          .predicted = {nan, nan}};
+}
+
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
 Claim claim_of(const StackSpec& spec) {
   const std::string_view name = spec.model.placement.name;
@@ -70,7 +79,11 @@ Attenuation measure_attenuation(const Config& config, const Backend& backend, co
   });
   const theory::Prediction prediction = predict_gradients(config, spec, told);
   a.refusal = prediction.refusal;
-  if (!a.refusal.empty()) return a;
+  if (!a.refusal.empty()) {
+    a.stream_rate = unpredicted_rate(a.stream);
+    a.down_rate = unpredicted_rate(a.down);
+    return a;
+  }
   const Curve stream = log_norm(prediction.profile, Signal::x_out);
   a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
   a.down_predicted = log_norm(prediction.profile, Weight::down);

@@ -215,15 +215,15 @@ void judge_quantity(LadderQuantity& q, double level, int seeds, const AgreementO
   const double limit = options.power_limits.of(q.statistic);
   if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
     q.verdict = Verdict::inconclusive;
-    q.reason =
-        fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); a wider narrowest width would help",
-                    q.fit.lack_of_fit);
+    q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); wider ladder.widths would help",
+                           q.fit.lack_of_fit);
   } else if (q.excess > q.critical) {
     q.verdict = Verdict::disagrees;
   } else if (q.power > limit) {
     q.verdict = Verdict::inconclusive;
     q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
-    const Cell cell{.measured = q.fit.limit.value,
+    const Cell cell{.statistic = q.statistic,
+                    .measured = q.fit.limit.value,
                     .measured_error = q.fit.limit.error,
                     .predicted = q.predicted.value,
                     .predicted_error = q.predicted.error,

@@ -37,6 +37,7 @@ std::string_view input_of(const StackSpec& spec) { return input_kind_names[stati
 /// The quantities of one curve: its entries and its means.
 struct Family {
   const LadderQuantity* worst = nullptr;  ///< the one nearest to rejection, or beyond it
+  const LadderQuantity* least = nullptr;  ///< the one with the least power that is inconclusive
   double power = 0.0;                     ///< of the worst entry
   Verdict verdict = Verdict::not_checked;
 };
@@ -53,6 +54,9 @@ std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
       return std::pair(x.verdict == Verdict::disagrees, x.excess / x.critical);
     };
     if (family.worst == nullptr || nearness(*family.worst) < nearness(q)) family.worst = &q;
+    if (q.verdict == Verdict::inconclusive && (family.least == nullptr || q.power > family.least->power)) {
+      family.least = &q;
+    }
     if (q.verdict == Verdict::disagrees || family.verdict == Verdict::disagrees) {
       family.verdict = Verdict::disagrees;
     } else if (q.verdict == Verdict::inconclusive || family.verdict == Verdict::inconclusive) {
@@ -118,13 +122,16 @@ std::string table(const LadderResult& result, const Config& config) {
     for (const auto& [name, family] : families(stack)) {
       if (family.worst == nullptr) continue;
       const LadderQuantity& q = *family.worst;
-      const bool explained = family.verdict == Verdict::inconclusive && !q.reason.empty();
+      std::string why;
+      if (family.verdict == Verdict::inconclusive) {
+        const LadderQuantity& least = *family.least;
+        why = (&least == &q ? ": " : ": " + least.name() + " ") + least.reason;
+      }
       table.add({placement, std::string(input_of(stack.spec)), name + q.name().substr(name.size()),
                  fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
                  fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error),
                  fmt::format("{:.3g}", q.fit.slope.value), fmt::format("{:.1f} / {:.1f}", q.excess, q.critical),
-                 fmt::format("{:.2g}", family.power),
-                 fmt::format("{}{}", name_of(family.verdict), explained ? ": " + q.reason : "")});
+                 fmt::format("{:.2g}", family.power), std::string(name_of(family.verdict)) + why});
     }
   }
   return table.text() +

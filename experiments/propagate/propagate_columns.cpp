@@ -66,6 +66,7 @@ std::vector<ColumnSpec> all_columns() {
            {"theory_finite_width_replicates", on, "1", "replicates of T25's chain",
             cell + "theory/finite_width_replicates"},
            {"theory_refusal", on, "", "why there is no prediction", cell + "theory/refused"},
+           {"theory_gradient_refusal", on, "", "why gradients are not predicted", cell + "theory/gradients_refused"},
            {"theory_imprecise", on, "",
             "predicted gradients and score shares whose standard error is larger than wanted "
             "(theory.gradient_tolerance)",
@@ -205,6 +206,7 @@ class CellWriter {
     row_.put("theory_patterns_back", p.backward_samples);
     if (p.exact_at_width) row_.put("theory_finite_width_replicates", p.finite_width_replicates);
     put_words("theory_refusal", p.refusal);
+    put_words("theory_gradient_refusal", p.gradient_refusal);
     row_.put("theory_imprecise", fmt::format("{}", fmt::join(imprecise_names(p), "; ")));
   }
 

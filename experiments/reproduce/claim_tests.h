@@ -41,8 +41,8 @@ void test_spreads_more(Claim& claim, const std::vector<double>& first, const std
 
 /// The mean that a one-sided t test at `level` finds with a probability of 95 %, in units of the standard error of the
 /// mean that earlier seeds, as many, have shown. With S and S′ the two sets' standard deviations in units of the true
-/// one, S² and S′² as χ²_ν / ν, and a standard normal Z: the c with P(Z + c·S > t·S′) = 0.95. It is 12.7 for 3 seeds at
-/// 5 %, where a known spread would ask for 5.9, and comes near t + 1.64 for many.
+/// one, S² and S′² as χ²_ν / ν, and a standard normal Z: the c with P(Z + c·S > t·S′) = 0.95. It is 13.4 for 3 seeds at
+/// 5 %, where a known spread would ask for 5.5, and comes near t + 1.64 for many.
 [[nodiscard]] double detectable_in_errors(std::size_t seeds, double level);
 
 /// Fills `holm`, over all claims that have a p: the chance that any of them would show so much, in either direction, if

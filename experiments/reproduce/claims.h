@@ -40,8 +40,8 @@ struct Claim {
   /// The chance that any of the run's tested claims would show so much, in either direction: Holm's correction.
   double holm = std::numeric_limits<double>::quiet_NaN();
   /// The true mean that as many further seeds would show with 95 % probability (claim_tests.h). It is proportional to
-  /// the standard error, so from three seeds it is 0.23 to 1.73 times what a known spread would give (in 90 % of
-  /// cases).
+  /// the standard error, which from three seeds is 0.23 to 1.73 times the true one in 90 % of the cases, and so is
+  /// this.
   double detectable = 0.0;
   std::string reason;  ///< why it was not run, or what else is to be known
 };

@@ -52,9 +52,11 @@ ExitCode run_reproduce(const CommonOptions& options, const ReproduceFlags& own) 
   const ReproduceConfig config = load(options, own);
   const Corpus corpus = train::corpus_of(config);
   const Resolved all = resolved_of(config, corpus);
-  if (config.run.seeds < 2 && !options.quiet) {
-    print_message(fmt::format("run.seeds = {}: figures only; no claim can be tested with fewer than 2 seeds\n",
-                              config.run.seeds));
+  if (config.run.seeds < 3 && !options.quiet) {
+    print_message(fmt::format("run.seeds = {}: {}\n", config.run.seeds,
+                              config.run.seeds < 2
+                                  ? "figures only; no claim can be tested with fewer than 2 seeds"
+                                  : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
   }
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
   std::optional<Resumable> resumable;

@@ -45,9 +45,7 @@ Json resolved_of(const Group& group) {
 std::string with_value(const Group& group, std::string_view key) {
   const std::size_t dot = key.find('.');
   const Json value = resolved_of(group)[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))];
-  std::string text = fmt::format("{} = {}", key, toml_text(value));
-  if (key == "train.warmup") text += fmt::format(" of train.steps = {}", group.train.steps);
-  return text;
+  return fmt::format("{} = {}", key, toml_text(value));
 }
 
 /// All that a group's runs depend on. A warm-up's share counts as the rate of the first step, lr over the steps that it
@@ -69,7 +67,7 @@ void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, con
       for (const std::string_view key : keys_of(study).set) {
         if (!shared.was_given(std::string(key))) continue;
         throw ConfigError(fmt::format(
-            "{} is given: expected none with --figure {}, whose study {} sets it itself; other figures may have it",
+            "{} is given: expected none for figure {}, whose study {} sets it itself; --figure chooses other figures",
             with_value(given, key), exhibit->name, study));
       }
     }
@@ -84,11 +82,14 @@ void refuse_equal_groups(const std::vector<Group>& groups) {
     const StudyKeys& keys = keys_of(group.study);
     std::vector<std::string> found;
     for (const auto* list : {&keys.set, &keys.scaled}) {
-      for (const std::string_view key : *list) found.push_back(with_value(group, key));
+      for (const std::string_view key : *list) {
+        found.push_back(with_value(group, key));
+        if (key == "train.warmup") found.back() += fmt::format(" of train.steps = {}", group.train.steps);
+      }
     }
     throw ConfigError(
-        fmt::format("{}: the groups \"{}\" and \"{}\" would be the same runs; expected settings in which "
-                    "they differ, or other figures",
+        fmt::format("{}: the groups \"{}\" and \"{}\" would be the same runs; expected settings in which they differ, "
+                    "or other figures",
                     fmt::join(found, ", "), same->second->name, group.name));
   }
 }

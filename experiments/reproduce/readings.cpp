@@ -55,10 +55,9 @@ double spikes(const TrainedCell& run) {
   const auto finite = [](const std::vector<double>& series) {
     return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
   };
-  std::vector<int> steps = robust_spikes(finite(run.history.loss));
-  std::ranges::copy(robust_spikes(finite(run.history.grad_norm)), std::back_inserter(steps));
+  const std::size_t events = events_of_run(finite(run.history.loss), finite(run.history.grad_norm)).size();
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
-  return static_cast<double>(spike_events(std::move(steps)).size()) / done;
+  return static_cast<double>(events) / done;
 }
 
 double last_layer_gradient(const TrainedCell& run) {

@@ -59,8 +59,9 @@ void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& 
     return;
   }
   const auto sequences = static_cast<int>(ids.size());
+  const std::uint64_t first = cell.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
   for (const SizeNull& null : {size_nulls[rank_one_null], size_nulls[signs_null]}) {
-    const NullDraws drawn = draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, cell.seed, null_draws);
+    const NullDraws drawn = draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, first, null_draws);
     for (std::size_t depth = 0; depth < added["profiled_second_moment"].size(); ++depth) {
       if (null.kept) {
         const double centre = std::log(added["profiled_second_moment"][depth]);

@@ -57,7 +57,7 @@ std::string number_of_claims(const std::vector<Claim>& claims) {
   if (tested == 0) return "";
   return fmt::format(
       "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
-      "side). Decided together, at 5 % for all of them (p of all: Holm's): {}.\n",
+      "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
       tested, decided, 2.0 * claim_level * static_cast<double>(tested), together.empty() ? "none" : together);
 }
 

@@ -183,13 +183,6 @@ void put_cell(const TrainedCell& trained, const Columns::Row& row, const std::ve
   }
 }
 
-/// Events in which loss or gradient norm, or both, spike.
-std::size_t spikes_of(const CellHistory& history) {
-  std::vector<int> steps = robust_spikes(history.loss);
-  for (const int step : robust_spikes(history.grad_norm)) steps.push_back(step);
-  return spike_events(std::move(steps)).size();
-}
-
 }  // namespace
 
 const Schema& schema() {
@@ -246,7 +239,8 @@ std::string table(const TrainResult& result) {
                fmt::format("{:.4f}", mean_of_last_tenth(h, trained.cell.train.steps)),
                fmt::format("{:.4f}", last(last_record, "validation_loss")),
                fmt::format("{:.4g}", last(first_record, "variance.x_out")),
-               fmt::format("{:.4g}", last(last_record, "variance.x_out")), fmt::format("{}", spikes_of(h)),
+               fmt::format("{:.4g}", last(last_record, "variance.x_out")),
+               fmt::format("{}", events_of_run(h.loss, h.grad_norm).size()),
                diverged ? fmt::format("step {}", *diverged) : ""});
   }
   std::string text =

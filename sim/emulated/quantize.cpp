@@ -140,8 +140,8 @@ Tensor quantize_with(const Tensor& x, const Quantization& quantization, Words wo
 
 template <class T>
 std::vector<double> square_errors_of(const Tensor& x, const Quantization& quantization) {
-  // Stochastic rounding goes up, by magnitude, if its word is small enough: the least and the largest word give the
-  // neighbours. Rounding to nearest reads no word.
+  // Stochastic rounding goes up if its word is small enough, in floating formats by magnitude: the least word gives one
+  // neighbour and the largest the other. Rounding to nearest reads no word.
   const Tensor up = quantize_with(x, quantization, Words(0));
   const Tensor down =
       quantization.stochastic ? quantize_with(x, quantization, Words(std::numeric_limits<std::uint32_t>::max())) : up;

@@ -69,4 +69,10 @@ std::vector<int> spike_events(std::vector<int> steps) {
   return events;
 }
 
+std::vector<int> events_of_run(std::span<const double> loss, std::span<const double> grad_norm) {
+  std::vector<int> steps = robust_spikes(loss);
+  std::ranges::copy(robust_spikes(grad_norm), std::back_inserter(steps));
+  return spike_events(std::move(steps));
+}
+
 }  // namespace periscope

@@ -23,4 +23,8 @@ namespace periscope {
 /// one is of the same event.
 [[nodiscard]] std::vector<int> spike_events(std::vector<int> steps);
 
+/// The first steps of the events of a run: those in which its loss or its gradient norm, or both, spike
+/// (robust_spikes).
+[[nodiscard]] std::vector<int> events_of_run(std::span<const double> loss, std::span<const double> grad_norm);
+
 }  // namespace periscope

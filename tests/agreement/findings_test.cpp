@@ -73,7 +73,8 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
   Finding imprecise = finding(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
-  CHECK(words(imprecise) == "inconclusive (rests on predictions less precise than wanted, ± 0.05)");
+  CHECK(words(imprecise) ==
+        "inconclusive (rests on predictions less precise than wanted (theory.gradient_tolerance), ± 0.05)");
   imprecise.predicted.value = 9.0;  // a rejection outranks it: the error is part of the test
   CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
 }

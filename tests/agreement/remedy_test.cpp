@@ -73,6 +73,25 @@ TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, n
   CHECK(seeds < 0.55 * before);
 }
 
+TEST_CASE("a number of replicates that is given does not follow the seeds, and is named where it is in the way") {
+  Cell cell{.measured_error = 0.02,
+            .predicted_error = 0.03,
+            .seeds = 64,
+            .replicates = 16,
+            .spread = 0.12,
+            .spread_degrees = 15,
+            .replicates_given = true};
+  Cell then = cell;
+  then.measured_error = 0.01;
+  then.seeds = 256;
+  CHECK(foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
+  const std::string words = remedy({{cell, 0.1}}, level, 64, 0);
+  CAPTURE(words);
+  CHECK(words.find("(theory.replicates)") != std::string::npos);
+  cell.replicates_given = false;
+  CHECK(remedy({{cell, 0.1}}, level, 64, 0).ends_with("seeds would decide"));
+}
+
 TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
   const double limit = 0.5;
   for (const double error : {0.07, 0.1, 0.2}) {
@@ -107,13 +126,16 @@ TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing 
 TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
   const std::string words = remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, level, 16, 256);
   CAPTURE(words);
-  CHECK(words.find("theory.gradient_tolerance") != std::string::npos);
+  CHECK(words.find("(theory.gradient_tolerance)") != std::string::npos);
+  Cell forward = logarithm(0.01, 0.0, 0.2);
+  forward.statistic = Statistic::token_cosine;
+  CHECK(remedy({{forward, 0.5}}, level, 16, 256).find("(theory.tolerance)") != std::string::npos);
 }
 
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
   Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // 1.6 at eight times the width
-  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "about width 512 would have one");
+  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "at about width 512 it would have one");
   wild.fluctuation = 0.0;  // too narrow for any term
   CHECK(remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
 }
@@ -146,6 +168,30 @@ TEST_CASE("a verdict that follows the advice decides") {
   }
   CHECK(decided >= 5);
   CHECK(decided < 20);  // the fewest, not a safe many
+}
+
+TEST_CASE("an imprecise prediction names the tolerance that it meets; a missing number has no remedy") {
+  const auto judged = [](Cell cell, Cell other) {
+    Agreement agreement;
+    agreement.width = 256;
+    agreement.cells = {cell, other};
+    judge_cells(agreement, level, {});
+    REQUIRE(agreement.verdict == Verdict::inconclusive);
+    return agreement.reason;
+  };
+  Cell imprecise = logarithm(0.01, 0.0, 0.004);
+  imprecise.precise = false;
+  CHECK(judged(imprecise, imprecise) ==
+        "log_grad_sq x_out[0] is predicted with a standard error of 0.004, larger than wanted; "
+        "theory.gradient_tolerance = 0.0044 would be met");
+  Cell share = imprecise;
+  share.statistic = Statistic::score_share;  // whose tolerance is relative
+  share.measured = share.predicted = 0.5;
+  share.measured_error = 0.001;
+  CHECK(judged(share, share).ends_with("theory.gradient_tolerance = 0.0088 would be met"));
+  Cell missing = logarithm(0.2, 0.0);
+  missing.measured = std::numeric_limits<double>::quiet_NaN();
+  CHECK(judged(missing, logarithm(0.2, 0.0)) == "log_grad_sq x_out[0]: measured no number, predicted 0");
 }
 
 TEST_CASE("a finding names its way out too") {

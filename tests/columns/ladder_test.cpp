@@ -195,4 +195,26 @@ TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
   CHECK_MESSAGE(judged.power == doctest::Approx(smallest_rejected_by_hand(0.07, error, degrees, 1.7, level)), "power");
 }
 
+TEST_CASE(
+    "ladder: why a family is inconclusive is said of the quantity with the least power, whichever is nearest to "
+    "rejection") {
+  ladder::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
+  ladder::LadderStack& stack = result.stacks.emplace_back();
+  Irregular numbers;
+  stack.quantities = {planted_quantity(numbers, Statistic::second_moment, Signal::x_out, 1),
+                      planted_quantity(numbers, Statistic::second_moment, Signal::x_out, 2),
+                      planted_quantity(numbers, Statistic::second_moment, Signal::x_out, 3)};
+  for (std::size_t i = 0; i < 3; ++i) {
+    LadderQuantity& q = stack.quantities[i];
+    q.critical = 4.0;
+    q.excess = 3.0 - static_cast<double>(i);
+    q.power = i == 1 ? 0.9 : 0.1 * static_cast<double>(i);
+    q.verdict = i == 0 ? Verdict::agrees : Verdict::inconclusive;
+    q.reason = i == 0 ? "" : i == 1 ? "too weak" : "weak";
+  }
+  const std::string text = ladder::table(result, {});
+  CHECK_MESSAGE(text.find("second_moment x_out[1]") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("inconclusive: second_moment x_out[2] too weak") != std::string::npos, text);
+}
+
 }  // namespace periscope::testing::ladder_columns

@@ -121,6 +121,7 @@ Planted planted() {
     t.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].standard_error = {1.71 + shift, 1.13 + shift};
     t.profile.weight_curves[{Statistic::log_grad_sq, Weight::down}].standard_error = {1.14 + shift, 1.23 + shift};
     if (i == 2) t.refusal = "because";
+    if (i == 1) t.gradient_refusal = "no gradients";
     Agreement& a = r.agreement;
     a.verdict = i == 0 ? Verdict::disagrees : i == 1 ? Verdict::inconclusive : Verdict::agrees;
     if (i == 1) a.reason = "weak";
@@ -411,6 +412,7 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
   expected.numbers("theory_patterns_back", {41, 42, 43, 44}, "cells/*/theory/patterns_back");
   expected.numbers("theory_finite_width_replicates", {67, 68, 69, nan}, "cells/*/theory/finite_width_replicates");
   expected.words("theory_refusal", {"", "", "because", ""}, "cells/*/theory/refused");
+  expected.words("theory_gradient_refusal", {"", "no gradients", "", ""}, "cells/*/theory/gradients_refused");
   expected.numbers("diverged_seeds", {0, 3, 0, 0});
   expected.json("cells/*/diverged/seeds", {3});
   expected.numbers("diverged_at", {nan, 2, nan, nan}, "cells/*/diverged/sublayer");

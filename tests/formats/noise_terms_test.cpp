@@ -49,7 +49,7 @@ struct ExactPass {
     config.rest = "fp32";
     const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
     const double sqnr =
-        formats::predicted_sqnr(quick(), config.base, truth, sizes, holding).at(static_cast<std::size_t>(l + 1));
+        formats::predicted_sqnr(quick(), config.base, truth, sizes, holding, {}).at(static_cast<std::size_t>(l + 1));
     const auto square = [&](Pass pass) {
       double sum = 0.0;
       for (const double v : truth.at({pass, Signal::x_out}, l)) sum += v * v;

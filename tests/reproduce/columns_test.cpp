@@ -156,7 +156,7 @@ TEST_CASE(
   CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));
   const std::string text = reproduce::table(small(), result);
   CHECK(text.find("4 claims tested one by one, 3 decided; up to 0.4 would be by chance") != std::string::npos);
-  CHECK(text.find("(p of all: Holm's): C0.\n") != std::string::npos);
+  CHECK(text.find("(p of all, Holm's, at most 5 %): C0.\n") != std::string::npos);
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {

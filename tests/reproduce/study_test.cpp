@@ -139,8 +139,8 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
     return std::ranges::find(changes(), key, &std::pair<std::string, Change>::first)->second;
   };
   CHECK(refusal("19", "model.norm", find("model.norm")) ==
-        "model.norm = \"layer\" is given: expected none with --figure 19, whose study layer-norm sets it itself; other "
-        "figures may have it");
+        "model.norm = \"layer\" is given: expected none for figure 19, whose study layer-norm sets it itself; --figure "
+        "chooses other figures");
   for (const auto& [number, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
                                     {"8", "train.frozen"},
                                     {"10", "train.weight_decay"},
