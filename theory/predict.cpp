@@ -79,11 +79,34 @@ std::string few_normed_features(const ModelSpec& m) {
       features, features == 1 ? "" : "s");
 }
 
+/// Norm B divides the gradient in front of it by the rms of what a module puts out. Where that is a fixed map of n ≤ 2
+/// numbers, its inverse square has no mean either: an MLP of so few hidden channels, and values of so few features of
+/// all heads where a token sees itself alone, or others like it.
+std::string few_features_of_branch(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  const bool alone = m.causal || spec.input.tokens == 1 || spec.input.correlation == 1.0;
+  const auto reason = [](const char* what, int n) {
+    return fmt::format("norm B behind {} {}: the mean square of a gradient in front of it is finite from 3 on", what,
+                       n);
+  };
+  for (int l = 0; l < m.sublayers(); ++l) {
+    if (!m.rule(l).norm_b) continue;
+    const int values = m.kv_heads * m.head_dim;
+    if (ModelSpec::is_attention(l) && alone && values <= 2)
+      return reason("an attention whose values' features are", values);
+    if (!ModelSpec::is_attention(l) && m.mlp_width <= 2) return reason("an MLP whose hidden channels are", m.mlp_width);
+  }
+  return {};
+}
+
 std::string gradient_refusal(const StackSpec& spec) {
   if (spec.scales != nullptr)
     return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
-  const std::string reason = loss_refusal(spec.model);
-  return reason.empty() ? few_normed_features(spec.model) : reason;
+  for (const std::string& reason :
+       {loss_refusal(spec.model), few_normed_features(spec.model), few_features_of_branch(spec)}) {
+    if (!reason.empty()) return reason;
+  }
+  return {};
 }
 
 /// Takes every gradient out of the profile.

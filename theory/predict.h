@@ -68,8 +68,9 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 /// errors cover what the others may differ by. The result does not depend on the number of threads. Gradients that
 /// loss_refusal (theory/backward.h) names are left out, and all of them where the weights have scales of their own: the
 /// loss of a trained model is not that of random weights, and so neither is what its gradients start from.
-/// Left out with a reason are also gradients behind QK-norm over one or two features, whose mean squares are infinite,
-/// and all gradients where the sampled share of a score path is not in [0, 1] within its error.
+/// Left out with a reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features
+/// and in front of a norm B of a branch that one or two numbers make, and all gradients where the sampled share of a
+/// score path is not in [0, 1] within its error.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 /// One chain of two patterns: too few for a prediction, but the same random numbers for every specification. What two

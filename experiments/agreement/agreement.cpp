@@ -17,7 +17,7 @@ namespace {
 std::string obstacle(const Comparison& c) {
   if (!c.prediction.refusal.empty()) return c.prediction.refusal;
   if (c.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", c.diverged_seeds, c.seeds);
-  if (c.seeds < fewest_seeds) return fmt::format("{} seeds; a verdict needs {}", c.seeds, fewest_seeds);
+  if (c.seeds < fewest_seeds) return fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, c.seeds);
   return {};
 }
 

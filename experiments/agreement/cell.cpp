@@ -39,11 +39,15 @@ std::string Cell::name() const {
   return fmt::format("{} {}[{}]", what, place, index);
 }
 
+bool is_gradient(Statistic statistic) {
+  return statistic == Statistic::grad_sq || statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
+}
+
 bool Cell::is_finite() const { return std::isfinite(measured) && std::isfinite(predicted) && std::isfinite(allowance); }
 
 double Cell::z() const {
   const double difference = measured - predicted;
-  return difference == 0.0 ? 0.0 : difference / std::hypot(measured_error, predicted_error);
+  return difference == 0.0 ? 0.0 : difference / error();
 }
 
 double Cell::error() const {

@@ -15,6 +15,9 @@ enum class Verdict { agrees, disagrees, inconclusive, not_checked };
 
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
+/// True for squared gradients, their logarithms and shares of them.
+[[nodiscard]] bool is_gradient(Statistic statistic);
+
 /// A verdict on fewer seeds than these would rest on a standard error that is hardly known.
 inline constexpr int fewest_seeds = 4;
 
@@ -47,7 +50,7 @@ struct Cell {
   /// heads, that took it from all gradients of the stack, largest_fluctuation or more; 0 where it is the width.
   double fluctuation = 0.0;
 
-  /// (measured − predicted) in combined standard errors; 0 when both are exact and equal.
+  /// (measured − predicted) in units of error(), so that excess() is no more; 0 when both are exact and equal.
   [[nodiscard]] double z() const;
   /// "second_moment x_out[3]", "log_grad_sq q[3]" or "second_moment f_out mlp mean".
   [[nodiscard]] std::string name() const;

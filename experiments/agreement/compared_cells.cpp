@@ -20,10 +20,9 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 /// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
 constexpr double unresolved_square = 1e-140;
 
-/// Of forward statistics an imprecise prediction counts in the cell's error; gradients promise more.
-bool is_gradient(Statistic statistic) {
-  return statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
-}
+/// Of forward statistics an imprecise prediction counts in the cell's error, as it does of a square that stands in for
+/// its logarithm; other gradients promise more.
+bool promises_precision(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
 
 /// Collects the cells of one comparison.
 class Collector {
@@ -58,16 +57,16 @@ class Collector {
     if (measured == nullptr || i >= measured->value.size()) return {};
     const Curve* predicted = prediction_.profile.find(statistic, place);
     const bool known = predicted != nullptr && i < predicted->value.size();
-    Cell cell{
-        .statistic = statistic,
-        .index = static_cast<int>(i),
-        .measured = measured->value[i],
-        .measured_error = measured->standard_error[i],
-        .predicted = known ? predicted->value[i] : nan,
-        .predicted_error = known ? predicted->standard_error[i] : nan,
-        .seeds = c_.seeds,
-        .replicates = prediction_.replicates,
-        .precise = known && (!is_gradient(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
+    Cell cell{.statistic = statistic,
+              .index = static_cast<int>(i),
+              .measured = measured->value[i],
+              .measured_error = measured->standard_error[i],
+              .predicted = known ? predicted->value[i] : nan,
+              .predicted_error = known ? predicted->standard_error[i] : nan,
+              .seeds = c_.seeds,
+              .replicates = prediction_.replicates,
+              .precise = known &&
+                         (!promises_precision(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
     if (std::isnan(cell.predicted)) {
       if (std::isnan(cell.measured)) return {};
       cell.scale = nan;  // without a scale a cell has no power
@@ -108,11 +107,15 @@ class Collector {
       // What attention puts out is an average of values: its size is their overlap, a cosine.
       const bool of_attention = module && ModelSpec::is_attention(static_cast<int>(i));
       const double constant = cosine || of_attention ? options_.finite_width_cosine : options_.finite_width;
-      // The input has met no attention yet.
-      const double overlaps = i > 0 || module ? signal_overlap_term(c_.spec, of_attention) : 0.0;
-      cell->allowance = (constant * (prediction_.finite_width.at(i + (module ? 1 : 0)) + overlaps) +
-                         pass_allowance(format_of(c_.dtype)) + c_.rounding) *
-                        cell->scale;
+      // The input has met no attention yet. That cosines are ratios biases them by first order in 1/D already there.
+      const std::size_t behind = i + (module ? 1 : 0);
+      const double overlaps = behind > 0 ? signal_overlap_term(c_.spec, behind, of_attention) : 0.0;
+      const double least = cosine ? 1.0 / c_.spec.model.width : 0.0;
+      const double by_width = std::max(prediction_.finite_width.at(behind), least);
+      const double term = constant * (by_width + overlaps);
+      cell->allowance =
+          ((cosine ? term : compounded(c_.spec, term)) + pass_allowance(format_of(c_.dtype)) + c_.rounding) *
+          cell->scale;
       cells_.push_back(*cell);
     }
   }
@@ -195,7 +198,7 @@ class Collector {
     }
     if (largest < largest_fluctuation) return;
     for (Cell& cell : cells_) {
-      const bool gradient = is_gradient(cell.statistic) || cell.statistic == Statistic::grad_sq;
+      const bool gradient = is_gradient(cell.statistic);
       if (!gradient || !(cell.allowance > 0.0)) continue;
       cell.allowance = std::numeric_limits<double>::infinity();
       cell.fluctuation = largest;

@@ -47,10 +47,16 @@ double gradient_width_term(const StackSpec& spec, const std::vector<double>& fin
   return (has_norms(spec.model) ? 1.0 : without_norms) * (way + overlaps);
 }
 
-double signal_overlap_term(const StackSpec& spec, bool of_attention) {
-  const double strength = !has_norms(spec.model) ? without_norms_overlap : of_attention ? 1.0 : outside_attention;
+double signal_overlap_term(const StackSpec& spec, std::size_t sublayers, bool of_attention) {
+  double strength = of_attention ? 1.0 : outside_attention;
+  if (!has_norms(spec.model)) {
+    const auto mlps = static_cast<double>(sublayers / 2);
+    strength = without_norms_overlap * (is_gated(spec.model.mlp) ? std::exp2(mlps) : 1.0);
+  }
   return strength * std::log1p(mean_keys(spec) / spec.model.width);
 }
+
+double compounded(const StackSpec& spec, double term) { return has_norms(spec.model) ? term : std::expm1(term); }
 
 bool is_of_attention(Weight weight) {
   return weight == Weight::q || weight == Weight::k || weight == Weight::v || weight == Weight::o;

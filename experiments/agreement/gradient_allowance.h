@@ -28,8 +28,13 @@ double gradient_width_term(const StackSpec& spec, const std::vector<double>& fin
 /// T19 in the limit of infinite width: what overlaps of tokens, of order 1/√D each, do to a forward statistic, in units
 /// of its constant (`agreement.finite_width`, or that of cosines) and beside its finite-width factor: s·ln(1 + n/D). s
 /// = 1 for what attention puts out, a mean over n keys, and ¼ for everything else; 4 for all of it in a stack without
-/// norms, where it multiplies on. Measured against T25: theory/README.md, "Finite width in the limit".
-double signal_overlap_term(const StackSpec& spec, bool of_attention);
+/// norms, where it multiplies on, and there 4·2^m behind m gated MLPs, each of which squares it. Measured against T25:
+/// theory/README.md, "Finite width in the limit". `sublayers` are those that the statistic is behind.
+double signal_overlap_term(const StackSpec& spec, std::size_t sublayers, bool of_attention);
+
+/// T19 in the limit: the relative allowance of a moment, from its first-order term. Without norms a deviation is a
+/// factor on all that follows: exp(term) − 1; `term` itself where there are norms.
+double compounded(const StackSpec& spec, double term);
 
 /// True for W_q, W_k, W_v, W_o.
 bool is_of_attention(Weight weight);

@@ -9,6 +9,7 @@ namespace periscope {
 namespace {
 
 constexpr double most_times = 1024.0;
+constexpr std::string_view nothing_within_reach = "no 1000 times as many seeds or features would decide";
 
 bool is_of_chain(const Cell& cell) { return cell.spread_degrees >= 1; }
 
@@ -119,15 +120,16 @@ double foreseen_power(const Cell& cell, double level, double seeds_times, double
 
 std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width) {
   if (decides(wanted, level, 1.0, 1.0, 1.0)) return {};
-  double fluctuation = 0.0;
+  double fluctuation = 0.0;  // in units of what it may be
   for (const Wanted& w : wanted) {
     if (!std::isinf(w.cell.allowance)) continue;
     if (!(w.cell.fluctuation > 0.0)) return "a wider stack would decide";
-    fluctuation = std::max(fluctuation, w.cell.fluctuation);
+    // Half of it is granted, on both sides of the number: a quarter of the limit leaves room for the rest.
+    fluctuation = std::max(fluctuation, w.cell.fluctuation / std::min(largest_fluctuation, 0.25 * w.limit));
   }
   if (fluctuation > 0.0) {
-    const int wider = narrowest(width, [&](double times) { return fluctuation / times < largest_fluctuation; });
-    return wider > 0 ? fmt::format("at about width {} it would have one", wider) : std::string();
+    const int wider = narrowest(width, [&](double times) { return fluctuation / times < 1.0; });
+    return wider > 0 ? fmt::format("about width {} would decide", wider) : std::string(nothing_within_reach);
   }
   constexpr double sharpest = 1.0 / 64.0;
   for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
@@ -138,7 +140,7 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
     return fmt::format("{} would decide, with predictions {:g} times as precise{}", words, 1.0 / sharper,
                        keys.empty() ? keys : " (" + keys + ")");
   }
-  return {};
+  return std::string(nothing_within_reach);
 }
 
 }  // namespace periscope

@@ -25,7 +25,8 @@ double foreseen_power(const Cell& cell, double level, double seeds_times, double
 /// decide". The fewest seeds with which every wanted error could be refused, and the smallest width: of multiples of
 /// `seeds` and of powers of two times `width`, within 1000 times of what is there. Where neither alone is enough both
 /// together are named, or the key that makes predictions more precise where it is their own error that is in the way.
-/// Empty where nothing is underpowered. A width of 0 is not to be named.
+/// Empty where nothing is underpowered. A width of 0 is not to be
+/// named. Where nothing within reach decides, this is what it says.
 std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width);
 
 /// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;

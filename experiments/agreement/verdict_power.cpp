@@ -70,6 +70,9 @@ Power power_of(std::span<const Cell> cells, double level, const PowerLimits& lim
 std::string shortcoming(std::span<const Cell> cells, const Power& power) {
   for (const Cell& cell : cells) {
     if (std::isinf(cell.allowance)) {
+      if (!is_gradient(cell.statistic)) {
+        return fmt::format("{} has no allowance: without norms what finite width does to it has no bound", cell.name());
+      }
       return fmt::format(
           "{} has no allowance: gradients of its stack fluctuate too much over seeds, or it is too narrow",
           cell.name());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -65,6 +66,14 @@ void require_told_is_seen(const Config& config, std::string_view study, bool at_
     if (foretold(measured[i], measured[i], config, theory::Fault::none, at_width, compared) !=
         foretold(measured[i], told[i], config, config.theory.fault, at_width, compared))
       return;
+  }
+  const auto of_theory = [](const std::string& setting) {
+    return setting.starts_with("theory.") && !setting.starts_with("theory.fault");
+  };
+  if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
+    throw ConfigError(fmt::format(
+        "{}: expected a key of the stack, or theory.fault; how theory is computed is set by --set, and for the run",
+        told_words(config)));
   }
   throw ConfigError(
       fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",

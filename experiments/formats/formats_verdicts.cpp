@@ -38,7 +38,7 @@ void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
       const int overflowed = format.variants.front().forward.seeds;
       if (overflowed > 0) format.drift.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds);
       if (stack.seeds < fewest_seeds) {
-        format.drift.reason = fmt::format("{} seeds; a verdict needs {}", stack.seeds, fewest_seeds);
+        format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, stack.seeds);
       }
       if (!format.drift.reason.empty()) continue;
       format.drift.cells = drift_cells(stack, format);

@@ -29,6 +29,7 @@ ReproduceConfig load(const CommonOptions& options, const ReproduceFlags& own) {
   if (config.was_given("model.placement"))
     throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
   set_proxy(config, own.quick);
+  if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
   if (!config.was_given("run.seeds") && !options.seeds) config.run.seeds = 3;
   refuse_settings_of_studies(chosen(config.figures, config.quick), config);
   const std::vector<Group> groups = groups_of(config);

@@ -157,11 +157,16 @@ TEST_CASE("against the limit a forward statistic is allowed its own depth's fact
       const bool module = cell.signal == Signal::f_out;
       const bool attention = module && cell.index % 2 == 0;
       const bool cosine = cell.statistic == Statistic::token_cosine;
-      const double strength = !norms ? 4.0 : attention ? 1.0 : 0.25;
-      const double overlaps = module || cell.index > 0 ? strength * std::log(1.04) : 0.0;
-      const double w_here = at_depth[static_cast<std::size_t>(cell.index + (module ? 1 : 0))];
+      const int behind = cell.index + (module ? 1 : 0);
+      // Without norms a gated MLP squares what is in front of it.
+      const double strength = !norms ? 4.0 * std::pow(2.0, behind / 2) : attention ? 1.0 : 0.25;
+      const double overlaps = behind > 0 ? strength * std::log(1.04) : 0.0;
+      double w_here = at_depth[static_cast<std::size_t>(behind)];
+      if (cosine) w_here = std::max(w_here, 0.01);  // 1/D
       const double constant = cosine || attention ? 0.7 : 0.3;
-      CHECK(cell.allowance == Approx(constant * (w_here + overlaps) * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
+      double term = constant * (w_here + overlaps);
+      if (!norms && !cosine) term = std::exp(term) - 1.0;  // a factor on what follows
+      CHECK(cell.allowance == Approx(term * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
     }
   }
 }

@@ -120,7 +120,7 @@ TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing 
   CHECK(remedy({{logarithm(0.001, 0.01), 0.5}}, level, 16, 256).empty());
   const std::string words = remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 256);
   CHECK(words == "about width 512 would decide");
-  CHECK(remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0).empty());
+  CHECK(remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0) == "no 1000 times as many seeds or features would decide");
 }
 
 TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
@@ -134,8 +134,8 @@ TEST_CASE("where the prediction's own error is in the way, its tolerance is name
 
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
   Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
-  wild.fluctuation = 13.0;  // 1.6 at eight times the width
-  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "at about width 512 it would have one");
+  wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
+  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "about width 8192 would decide");
   wild.fluctuation = 0.0;  // too narrow for any term
   CHECK(remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
 }

@@ -138,7 +138,7 @@ class ConfigErrors(FolderTest):
                                ("model.widht=3", ["nearest is model.width"]),
                                ("model.=1", ["--theory-set", "empty part"]),
                                # How precisely theory is computed is no other theory: nothing is confronted.
-                               ("theory.tolerance=0.02", ["--theory-set theory.tolerance=0.02", "nothing does"])):
+                               ("theory.tolerance=0.02", ["--theory-set theory.tolerance=0.02", "a key of the stack, or theory.fault"])):
             with self.subTest(setting=setting):
                 self.check(run("propagate", "--config", self.config, "--theory-set", setting), 2, words)
 

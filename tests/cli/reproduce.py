@@ -76,7 +76,7 @@ class Reproduce(FolderTest):
                              (sets("train.accumulate=3"), ("train.accumulate",)),
                              (sets("model.placement=pre"), ("model.placement", "figures say which")),
                              (sets("model.causal=false"), ("model.causal = false", "expected true")),
-                             (("--figure", 19, *sets("model.norm=layer")), ('model.norm = "layer"', "--figure 19")),
+                             (("--figure", 19, *sets("model.norm=layer")), ('model.norm = "layer"', "figure 19")),
                              (("--figure", 20, *sets("model.embedding_norm=true")), ("model.embedding_norm = true",)),
                              (("--figure", 8, *sets('train.frozen=["norm_b"]')), ('train.frozen = ["norm_b"]',)),
                              (("--figure", 35, *sets("train.optimizer=adamw")), ('train.optimizer = "adamw"',)),

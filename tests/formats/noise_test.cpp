@@ -162,7 +162,7 @@ TEST_CASE("T27: a table's rows are rounded as they are drawn, before norm, facto
   // is lost for good, whatever makes them larger.
   for (const Case& c : {Case{4e-4, 1.0, 1.0, true, NormKind::rms}, Case{4e-6, 1.0, 1.0, true, NormKind::rms},
                         Case{4e-6, 1.0, 1.0, true, NormKind::layer}, Case{4e-6, 64.0, 1.0, false, NormKind::rms},
-                        Case{4e-6, 1.0, 30.0, false, NormKind::rms}, Case{4e-6, 1.0, 30.0, true, NormKind::rms}}) {
+                        Case{4e-6, 1.0, 5.0, false, NormKind::rms}, Case{4e-6, 1.0, 5.0, true, NormKind::rms}}) {
     for (const char* format : {"fp8_e4m3", "int8"}) {
       FormatsConfig config = wide_config("pre", {format});
       config.base.model.layers = 1;
@@ -172,7 +172,7 @@ TEST_CASE("T27: a table's rows are rounded as they are drawn, before norm, facto
       config.base.input.kind = InputKind::tokens;
       config.base.input.second_moment = c.second_moment;
       config.massive = c.massive;
-      config.massive_features = 4;
+      config.massive_features = 32;
       const bool scaled = std::string_view(format) == "int8";
       config.scale = scaled ? ScaleOver::row : ScaleOver::nothing;
       config.covers = {"weights"};
@@ -184,9 +184,8 @@ TEST_CASE("T27: a table's rows are rounded as they are drawn, before norm, facto
       }
       INFO(std::string(format), ", second moment ", c.second_moment, ", factor ", c.factor, ", massive ", c.massive,
            ", norm ", c.norm, ": ", off.mean(), " ± ", off.standard_error());
-      // As above; the few massive features have most of the signal and the noise, with a gradient of their own.
-      CHECK(std::abs(off.mean()) < (c.massive == 1.0 ? 0.5 : 4.0 * off.standard_error() + 0.5));
-      CHECK(std::abs(off.mean()) < 1.5);
+      // As above; a quarter of the features has nearly all of the signal and of the noise: as many fewer errors count.
+      CHECK(std::abs(off.mean()) < (c.massive == 1.0 ? 0.5 : 1.0));
     }
   }
 }

@@ -266,8 +266,8 @@ TEST_CASE("formats: a run that diverged in a format has no verdicts there, few s
   same("level", formats_of_first[2].drift.level, -std::expm1(std::log1p(-0.01) / (32.0 - 6.0)));
   judged.result.stacks[1].seeds = 3;
   formats::judge_laws(judged.result, judged.config.agreement);
-  CHECK(judged.result.stacks[1].formats[2].drift.reason == "3 seeds; a verdict needs 4");
-  CHECK(judged.result.stacks[1].formats[0].law.reason == "3 seeds; a verdict needs 4");
+  CHECK(judged.result.stacks[1].formats[2].drift.reason == "a verdict needs 4 seeds, found 3");
+  CHECK(judged.result.stacks[1].formats[0].law.reason == "a verdict needs 4 seeds, found 3");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 
 #include "tests/support/hypothesis.h"
@@ -133,6 +134,46 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   CHECK(prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(prediction.profile.weight_curves.empty());
   CHECK(predict(spec, {}, {.most_samples = 8}).gradient_refusal.empty());
+}
+
+TEST_CASE("gradients whose mean squares are infinite are refused: norms of what one or two numbers make") {
+  const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
+  const auto refusal = [&](const char* placement, const std::function<void(StackSpec&)>& change) {
+    StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+    spec.model.qk_norm = QkNorm::none;
+    change(spec);
+    const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
+    CHECK(prediction.refusal.empty());
+    CHECK((prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr) ==
+          !prediction.gradient_refusal.empty());
+    return prediction.gradient_refusal;
+  };
+  const auto values = [](int kv_heads, int head_dim, bool causal) {
+    return [=](StackSpec& spec) {
+      spec.model.heads = 4;
+      spec.model.kv_heads = kv_heads;
+      spec.model.head_dim = head_dim;
+      spec.model.rope = false;
+      spec.model.causal = causal;
+    };
+  };
+  CHECK(refusal("b-only", values(1, 2, true)).find("values' features are 2") != std::string::npos);
+  CHECK(refusal("b-only", values(2, 1, true)).find("values' features are 2") != std::string::npos);
+  CHECK(refusal("b-only", values(1, 3, true)).empty());
+  CHECK(refusal("pre", values(1, 2, true)).empty());      // no norm B
+  CHECK(refusal("b-only", values(1, 2, false)).empty());  // five tokens, which attention mixes
+  const auto hidden = [](int channels) { return [=](StackSpec& spec) { spec.model.mlp_width = channels; }; };
+  CHECK(refusal("peri", hidden(2)).find("hidden channels are 2") != std::string::npos);
+  CHECK(refusal("peri", hidden(3)).empty());
+  CHECK(refusal("pre", hidden(2)).empty());
+  const auto normed = [](int head_dim) {
+    return [=](StackSpec& spec) {
+      spec.model.qk_norm = QkNorm::head;
+      spec.model.head_dim = head_dim;
+    };
+  };
+  CHECK(refusal("pre", normed(2)).find("QK-norm over 2 features") != std::string::npos);
+  CHECK(refusal("pre", normed(4)).empty());
 }
 
 TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform ones") {
