@@ -75,6 +75,7 @@ class Reproduce(FolderTest):
         for flags, words in ((("--figure", "table6"), ("--figure table6", "expected one of 1, 3")),
                              (sets("train.accumulate=3"), ("train.accumulate",)),
                              (sets("model.placement=pre"), ("model.placement", "figures say which")),
+                             (sets("train.lr=0"), ("train.lr = 0", "a rate at which")),
                              (sets("model.causal=false"), ("model.causal = false", "expected true")),
                              (("--figure", 19, *sets("model.norm=layer")), ('model.norm = "layer"', "figure 19")),
                              (("--figure", 20, *sets("model.embedding_norm=true")), ("model.embedding_norm = true",)),

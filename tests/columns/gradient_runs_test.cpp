@@ -213,6 +213,35 @@ TEST_CASE("gradients attenuation: rates per layer towards the input, their allow
   }
 }
 
+TEST_CASE("gradients attenuation: a rate that theory refuses to predict is measured") {
+  GradientConfig config = tiny({"pre"}, 1.0);
+  config.base.model.heads = config.base.model.kv_heads = 4;
+  config.base.model.head_dim = 2;
+  config.base.model.qk_norm = QkNorm::head;
+  config.base.model.rope = false;
+  config.qk_factors = {1.0};
+  Progress progress;
+  const Attenuation a = gradient_attenuation(config, progress).cases.at(0);
+  CHECK(a.refusal.find("QK-norm over 2 features") != std::string::npos);
+  const std::vector<Profile> profiles = read(config, config.stacks()[0]);
+  const auto check = [](const Rows& rows, const Finding& rate) {
+    const std::vector<double> weights = slope_of({0.0, -1.0, -2.0, -3.0});
+    std::vector<double> slopes;
+    for (const std::vector<double>& row : rows) {
+      const std::vector<double> here = row.size() == 4 ? weights : slope_of({0.0, -1.0, -2.0});
+      double sum = 0.0;
+      for (std::size_t i = 0; i < row.size(); ++i) sum += here[i] * row[i];
+      slopes.push_back(sum);
+    }
+    CHECK(rate.measured.value == doctest::Approx(mean_of(slopes)));
+    CHECK(rate.measured.error == doctest::Approx(error_of(slopes)));
+    CHECK(std::isnan(rate.predicted.value));
+    CHECK(rate.verdict == Verdict::not_checked);
+  };
+  check(log_norms(profiles, Signal::x_out, 2), a.stream_rate);
+  check(log_norms(profiles, Weight::down), a.down_rate);
+}
+
 TEST_CASE("gradients depth: exponents of all depths and the late ones, their allowances, limit and claim") {
   GradientConfig config = tiny({"pre", "post"}, 0.0);
   config.layers = {1, 2, 3, 5};

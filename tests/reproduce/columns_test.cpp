@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "experiments/common/size_nulls.h"
 #include "experiments/common/weight_scales_of.h"
 #include "experiments/reproduce/claim_tests.h"
 #include "experiments/reproduce/depth_fit.h"
@@ -215,6 +216,15 @@ TEST_CASE(
   check_same_bits("scaled", last.at("scaled_second_moment"), wanted->value);
   check_same_bits("scaled", last.at("scaled_second_moment_stderr"), wanted->standard_error);
   CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));
+  // 16 models of random signs, which no other seed has.
+  const ResidentWeights trained(kept.cell.spec, again.parameters);
+  const NullDraws drawn =
+      draw_null(*ops, kept.cell.spec, trained, windows.inputs(0, windows.count()), static_cast<int>(windows.count()),
+                size_nulls[signs_null], DType::f64, 16 * kept.cell.seed, 16);
+  std::vector<double> means;
+  for (std::size_t depth = 0; depth < wanted->value.size(); ++depth) means.push_back(drawn.mean(depth));
+  CHECK(kept.cell.seed > 0);
+  check_same_bits("signs", last.at("signs_log_moment"), means);
 }
 
 }  // namespace
