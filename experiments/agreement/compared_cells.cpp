@@ -198,8 +198,7 @@ class Collector {
     }
     if (largest < largest_fluctuation) return;
     for (Cell& cell : cells_) {
-      const bool gradient = is_gradient(cell.statistic);
-      if (!gradient || !(cell.allowance > 0.0)) continue;
+      if (!is_gradient(cell.statistic) || !(cell.allowance > 0.0)) continue;
       cell.allowance = std::numeric_limits<double>::infinity();
       cell.fluctuation = largest;
     }

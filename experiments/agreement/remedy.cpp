@@ -4,24 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace periscope {
 namespace {
 
 constexpr double most_times = 1024.0;
-constexpr std::string_view nothing_within_reach = "no 1000 times as many seeds or features would decide";
 
 bool is_of_chain(const Cell& cell) { return cell.spread_degrees >= 1; }
 
-int times(int n, double factor) { return static_cast<int>(std::lround(n * factor)); }
+/// A count, which stays an int.
+int multiple(int n, double factor) {
+  constexpr double most = std::numeric_limits<int>::max() / 2;
+  return static_cast<int>(std::lround(std::min(n * factor, most)));
+}
 
 /// A cell whose prediction has `sharper` times its error, by the key that says how precise predictions are.
 Cell sharpened(Cell cell, double sharper) {
   if (is_of_chain(cell) && !cell.replicates_given) return cell;
   cell.predicted_error *= sharper;
   if (is_of_chain(cell)) {
-    cell.replicates = times(cell.replicates, 1.0 / (sharper * sharper));
-    cell.spread_degrees = times(cell.spread_degrees, 1.0 / (sharper * sharper));
+    cell.replicates = multiple(cell.replicates, 1.0 / (sharper * sharper));
+    cell.spread_degrees = multiple(cell.spread_degrees, 1.0 / (sharper * sharper));
   }
   return cell;
 }
@@ -85,7 +89,7 @@ std::string words_for(const std::vector<Wanted>& wanted, double level, int seeds
 int seeds_that_decide(int seeds, const std::function<bool(int)>& enough) {
   int high = seeds;
   while (!enough(high)) {
-    if (high >= most_times * seeds) return 0;
+    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
     high *= 2;
   }
   int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
@@ -105,13 +109,13 @@ int rounded_up(int seeds) {
 double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times) {
   Cell then = cell;
   then.measured_error /= std::sqrt(seeds_times * width_times);
-  then.seeds = times(cell.seeds, seeds_times);
+  then.seeds = multiple(cell.seeds, seeds_times);
   if (is_of_chain(cell)) {  // seeds and replicates are draws of one law, and nothing is allowed for width
     const double replicates_times = cell.replicates_given ? 1.0 : seeds_times;
     then.predicted_error /= std::sqrt(replicates_times * width_times);
     then.spread /= std::sqrt(width_times);
-    then.replicates = times(cell.replicates, replicates_times);
-    then.spread_degrees = times(cell.spread_degrees, replicates_times);
+    then.replicates = multiple(cell.replicates, replicates_times);
+    then.spread_degrees = multiple(cell.spread_degrees, replicates_times);
   } else {
     then.allowance /= width_times;
   }

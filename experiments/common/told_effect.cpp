@@ -71,9 +71,8 @@ void require_told_is_seen(const Config& config, std::string_view study, bool at_
     return setting.starts_with("theory.") && !setting.starts_with("theory.fault");
   };
   if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
-    throw ConfigError(fmt::format(
-        "{}: expected a key of the stack, or theory.fault; how theory is computed is set by --set, and for the run",
-        told_words(config)));
+    throw ConfigError(fmt::format("{}: expected a key of the stack, or theory.fault; --set says how theory is computed",
+                                  told_words(config)));
   }
   throw ConfigError(
       fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",

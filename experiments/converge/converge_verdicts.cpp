@@ -81,7 +81,7 @@ std::string remedy_of(const Convergence& c, int seeds, double critical) {
                ? words
                : fmt::format("{}, with predictions {:g} times as precise (theory.tolerance)", words, 1.0 / sharper);
   }
-  return {};
+  return std::string(nothing_within_reach);
 }
 
 void judge_fit(Convergence& c, double critical) {

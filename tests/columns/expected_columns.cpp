@@ -1,7 +1,6 @@
 #include "tests/columns/expected_columns.h"
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 
@@ -161,20 +160,6 @@ void ExpectedColumns::complete() {
     CHECK_MESSAGE(seen_leaves_.contains(leaf.first),
                   "JSON has " << leaf.first << " = " << leaf.second.dump() << ", checked by nothing");
   }
-}
-
-double critical_by_hand(double degrees, double level) {
-  return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
-}
-
-double smallest_rejected_by_hand(double allowance, double error, double degrees, double scale, double level) {
-  const double one_sided = boost::math::quantile(boost::math::students_t(degrees), 0.95);
-  return (2.0 * allowance + (critical_by_hand(degrees, level) + one_sided) * error) / scale;
-}
-
-double degrees_by_hand(double a, double degrees_a, double b, double degrees_b) {
-  const double variance = a * a + b * b;
-  return variance * variance / (a * a * a * a / degrees_a + b * b * b * b / degrees_b);
 }
 
 }  // namespace periscope::testing

@@ -51,11 +51,4 @@ class ExpectedColumns {
   std::set<std::string> seen_leaves_;
 };
 
-/// (2·allowance + (t_level + t_0.95)·error)/scale with Student's t, two-sided and one-sided (T22).
-double smallest_rejected_by_hand(double allowance, double error, double degrees, double scale, double level);
-/// Student's t, two-sided at `level`.
-double critical_by_hand(double degrees, double level);
-/// Welch and Satterthwaite: degrees of freedom of two errors with their own.
-double degrees_by_hand(double a, double degrees_a, double b, double degrees_b);
-
 }  // namespace periscope::testing

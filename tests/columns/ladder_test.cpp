@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 

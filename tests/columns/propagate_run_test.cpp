@@ -5,6 +5,7 @@
 #include "experiments/common/token_ids.h"
 #include "experiments/propagate/propagate.h"
 #include "sim/backends.h"
+#include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 #include "theory/finite_width.h"
@@ -37,9 +38,6 @@ Config tiny() {
     config.told[i].init.down_factor = 1.0 + 0.25 * static_cast<double>(i);
   return config;
 }
-
-/// Sums of a few terms of order 1, in another order.
-bool near(double found, double expected) { return std::abs(found - expected) <= 1e-10 * (1.0 + std::abs(expected)); }
 
 void check_curve(const std::string& what, const Curve& found, const std::vector<const Curve*>& readings) {
   for (std::size_t i = 0; i < found.value.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 

@@ -9,6 +9,7 @@
 #include "experiments/ladder/ladder.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
+#include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 
@@ -55,20 +56,6 @@ std::vector<Profile> read(const Config& config, int width, int count) {
                       count, progress, [&](const Reading& reading) { all.push_back(reading.profile); });
   return all;
 }
-
-double mean_of(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double v : values) sum += v;
-  return sum / static_cast<double>(values.size());
-}
-double deviation_of(const std::vector<double>& values) {
-  double squares = 0.0;
-  for (const double v : values) squares += (v - mean_of(values)) * (v - mean_of(values));
-  return std::sqrt(squares / (static_cast<double>(values.size()) - 1.0));
-}
-
-/// Sums of a few dozen terms of order 1, in another order.
-bool near(double found, double expected) { return std::abs(found - expected) <= 1e-10 * (1.0 + std::abs(expected)); }
 
 /// What a quantity's name says, of a profile at a width: "second_moment f_out[1]", "log_grad_sq q mean over layers".
 struct Quantity {
@@ -177,7 +164,7 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
       std::vector<double> values;
       for (const Profile& p : readings[w]) values.push_back(value(*e.curve(p), e.fan_in(config.widths[w])));
       CHECK_MESSAGE(near(q.measured[w].value, mean_of(values)), "ladder_measured at width " << config.widths[w]);
-      CHECK_MESSAGE(near(q.measured[w].error, deviation_of(values) / std::sqrt(seeds)), "ladder_stderr");
+      CHECK_MESSAGE(near(q.measured[w].error, error_of(values)), "ladder_stderr");
     }
     double error = 0.0;
     for (const std::size_t i : e.entries) {
@@ -223,7 +210,7 @@ TEST_CASE("converge: bias and noise from readings at every width, with the predi
       }
       const double theory_error = 0.5 * (t.standard_error[1] / relative(1) + t.standard_error[2] / relative(2));
       CHECK(theory_error > 0.0);
-      const double own = deviation_of(per_seed) / 4.0;
+      const double own = std::sqrt(variance_of(per_seed)) / 4.0;
       CHECK_MESSAGE(near(c.bias[w], mean_of(per_seed)), "bias");
       CHECK_MESSAGE(near(c.prediction_error[w], theory_error), "prediction_error");
       CHECK_MESSAGE(near(c.bias_error[w], std::sqrt(own * own + theory_error * theory_error)), "bias_stderr");
@@ -232,10 +219,10 @@ TEST_CASE("converge: bias and noise from readings at every width, with the predi
       std::vector<double> pairs;
       for (std::size_t i = 0; i < 16; i += 2) pairs.push_back(0.5 * (per_seed[i] + per_seed[i + 1]));
       REQUIRE(c.seeds == std::vector<double>{1, 2});
-      CHECK_MESSAGE(near(c.noise[0], deviation_of(per_seed)), "noise of 1");
-      CHECK_MESSAGE(near(c.noise[1], deviation_of(pairs)), "noise of 2");
-      CHECK_MESSAGE(near(c.noise_error[0], deviation_of(per_seed) / std::sqrt(30.0)), "noise_stderr of 1");
-      CHECK_MESSAGE(near(c.noise_error[1], deviation_of(pairs) / std::sqrt(14.0)), "noise_stderr of 2");
+      CHECK_MESSAGE(near(c.noise[0], std::sqrt(variance_of(per_seed))), "noise of 1");
+      CHECK_MESSAGE(near(c.noise[1], std::sqrt(variance_of(pairs))), "noise of 2");
+      CHECK_MESSAGE(near(c.noise_error[0], std::sqrt(variance_of(per_seed)) / std::sqrt(30.0)), "noise_stderr of 1");
+      CHECK_MESSAGE(near(c.noise_error[1], std::sqrt(variance_of(pairs)) / std::sqrt(14.0)), "noise_stderr of 2");
     }
   }
 }
