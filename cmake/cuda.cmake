@@ -1,13 +1,15 @@
-# PERISCOPE_HAS_CUDA: whether the CUDA backend is built. A toolkit counts if its compiler makes C++20 for the oldest GPU
-# that is meant, with this machine's C++ compiler, and has the headers of cuBLAS and cuSOLVER. No GPU and no driver is
-# needed.
-set(PERISCOPE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where there is a toolkit), ON or OFF")
+# PERISCOPE_HAS_CUDA: whether the CUDA backend is built. By default where there is a GPU that could run its kernels, which
+# take as long to compile as all of `theory`; with ON a toolkit is enough. A toolkit counts if its compiler makes C++20 for
+# the oldest GPU that is meant, with this machine's C++ compiler, and has the headers of cuBLAS and cuSOLVER.
+set(PERISCOPE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where there are a GPU and a toolkit), ON or OFF")
 set_property(CACHE PERISCOPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(PERISCOPE_HAS_CUDA OFF)
 if(NOT PERISCOPE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "PERISCOPE_CUDA = ${PERISCOPE_CUDA}: expected AUTO, ON or OFF")
 endif()
-if(NOT PERISCOPE_CUDA STREQUAL "OFF")
+if(PERISCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)  # dxg: in WSL
+  message(STATUS "CUDA backend: left out; this machine has no GPU for it (PERISCOPE_CUDA=ON builds it all the same)")
+elseif(NOT PERISCOPE_CUDA STREQUAL "OFF")
   find_program(PERISCOPE_NVCC nvcc HINTS ENV CUDACXX PATHS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
   if(NOT PERISCOPE_NVCC)
     set(cuda_problem "no nvcc was found, neither in PATH nor in CUDA_HOME, CUDA_PATH or /usr/local/cuda")

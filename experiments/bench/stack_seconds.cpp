@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "experiments/bench/measure.h"
-#include "experiments/common/at_width.h"
-#include "experiments/common/stacks.h"
-#include "experiments/common/weights_choice.h"
-#include "experiments/results/provenance.h"
+#include "experiments/core/config/at_width.h"
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/weights_choice.h"
+#include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
 #include "sim/random/normal.h"
 #include "sim/spec/error.h"

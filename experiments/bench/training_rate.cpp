@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/bench/measure.h"
-#include "experiments/train/record.h"
+#include "experiments/core/training/record.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 #include "sim/train/trainer.h"

@@ -11,7 +11,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
 
 constexpr std::uint64_t alignment = 8;
-constexpr const char* metadata_key = "__metadata__";
+constexpr const char* metadata_entry = "__metadata__";
 
 std::uint64_t bytes_of(const SafetensorsEntry& entry) {
   auto bits = static_cast<std::uint64_t>(bits_of(entry.type));
@@ -37,13 +37,13 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
 void SafetensorsWriter::begin(const std::vector<SafetensorsEntry>& entries,
                               const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata.empty()) json[metadata_key] = metadata;
+  if (!metadata.empty()) json[metadata_entry] = metadata;
   std::uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
     const std::uint64_t begin = end;
     end += bytes_of(entry);
     json[entry.name] = {{"dtype", name_of(entry.type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
-    if (entry.name == metadata_key || !slots_.insert({entry.name, {entry.type, end - begin, begin, false}}).second) {
+    if (entry.name == metadata_entry || !slots_.insert({entry.name, {entry.type, end - begin, begin, false}}).second) {
       throw std::logic_error("safetensors: the name is taken: " + entry.name);
     }
   }

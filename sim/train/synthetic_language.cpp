@@ -11,16 +11,16 @@ namespace periscope {
 namespace {
 
 constexpr int n = SyntheticLanguage::symbols;
-constexpr auto count = static_cast<std::size_t>(n);
+constexpr auto alphabet = static_cast<std::size_t>(n);
 
 /// A uniform number in [0, 1).
 double uniform(PhiloxEngine& engine) { return 0x1p-32 * engine(); }
 
 /// Adds half of Zipf's law, its symbols in an order that the engine draws.
 void add_law(PhiloxEngine& engine, double* chances) {
-  std::array<int, count> order{};
+  std::array<int, alphabet> order{};
   std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = count - 1; i > 0; --i) {  // Fisher and Yates
+  for (std::size_t i = alphabet - 1; i > 0; --i) {  // Fisher and Yates
     std::swap(order[i], order[static_cast<std::size_t>(uniform(engine) * static_cast<double>(i + 1))]);
   }
   double sum = 0.0;
@@ -44,9 +44,10 @@ int symbol_at(const double* cumulated, double number) {
 
 }  // namespace
 
-SyntheticLanguage::SyntheticLanguage() : next_(count * count * count), pairs_(count * count, 1.0 / (n * n)) {
+SyntheticLanguage::SyntheticLanguage()
+    : next_(alphabet * alphabet * alphabet), pairs_(alphabet * alphabet, 1.0 / (n * n)) {
   PhiloxEngine laws({0, 0, Stream::language_laws});
-  std::vector<double> by_last(count * count);
+  std::vector<double> by_last(alphabet * alphabet);
   for (int b = 0; b < n; ++b) add_law(laws, by_last.data() + place(0, b));
   for (int a = 0; a < n; ++a) {
     for (int b = 0; b < n; ++b) {
@@ -68,7 +69,7 @@ SyntheticLanguage::SyntheticLanguage() : next_(count * count * count), pairs_(co
     pairs_ = std::move(after);
   }
   for (int b = 0; b < n; ++b) {
-    std::array<double, count> mixture{};
+    std::array<double, alphabet> mixture{};
     double total = 0.0;
     for (int a = 0; a < n; ++a) {
       total += chance(a, b);
@@ -82,9 +83,9 @@ SyntheticLanguage::SyntheticLanguage() : next_(count * count * count), pairs_(co
 
 std::vector<std::uint8_t> SyntheticLanguage::text(std::size_t length) const {
   std::vector<double> cumulated = next_;
-  for (std::size_t first = 0; first < cumulated.size(); first += count) {
+  for (std::size_t first = 0; first < cumulated.size(); first += alphabet) {
     std::partial_sum(cumulated.begin() + static_cast<std::ptrdiff_t>(first),
-                     cumulated.begin() + static_cast<std::ptrdiff_t>(first + count),
+                     cumulated.begin() + static_cast<std::ptrdiff_t>(first + alphabet),
                      cumulated.begin() + static_cast<std::ptrdiff_t>(first));
   }
   std::vector<double> starts(pairs_.size());

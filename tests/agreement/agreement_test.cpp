@@ -1,9 +1,9 @@
-#include "experiments/agreement/agreement.h"
+#include "experiments/core/judge/agreement.h"
 
 #include <cmath>
 
-#include "experiments/common/stacks.h"
-#include "experiments/common/token_ids.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "theory/finite_width.h"

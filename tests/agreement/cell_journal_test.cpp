@@ -1,4 +1,4 @@
-#include "experiments/command/cell_journal.h"
+#include "experiments/core/stacks/cell_journal.h"
 
 #include <atomic>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <limits>
 #include <stdexcept>
 
-#include "experiments/common/kept_reading.h"
-#include "experiments/common/over_seeds.h"
-#include "experiments/common/stacks.h"
-#include "experiments/converge/converge.h"
+#include "experiments/core/stacks/kept_reading.h"
+#include "experiments/core/stacks/over_seeds.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/studies/widths/converge.h"
 #include "sim/backends.h"
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
@@ -28,6 +28,15 @@ std::size_t files_in(const std::string& folder) {
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
   return count;
 }
+
+/// Asks to stop in the second stack: a seed asks four times.
+class Impatient : public Progress {
+ public:
+  [[nodiscard]] bool stop_requested() const override { return ++asked_ > 250; }
+
+ private:
+  mutable std::atomic<int> asked_ = 0;
+};
 
 }  // namespace
 
@@ -121,7 +130,7 @@ TEST_CASE("readings of every placement are the same when they come from a journa
       std::vector<std::vector<Json>> readings;
       for (int time = 0; time < 2; ++time) {
         CellJournal journal(folder.path(), "test", resolved_with(1));
-        Progress progress(true, {}, &journal);
+        Progress progress(&journal);
         auto& all = readings.emplace_back();
         measure_stack(*backend, spec, run, 3, progress, [&](const Reading& r) { all.push_back(kept_json(r)); });
         CHECK(all.size() == 3);
@@ -161,10 +170,9 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   config.placements = {*find_placement("pre"), *find_placement("peri")};
   config.widths = {16, 32, 48};
   config.width_seeds = 16;
-  std::atomic<int> asked = 0;
-  Progress patient(true, [&] { return false; });
+  Progress patient;
   CHECK_FALSE(converge::run(config, patient).stopped_early);
-  Progress impatient(true, [&] { return ++asked > 250; });  // in the second stack: a seed asks four times
+  Impatient impatient;
   const converge::ConvergeResult result = converge::run(config, impatient);
   CHECK(result.stopped_early);
   REQUIRE(result.fits.size() == 2);

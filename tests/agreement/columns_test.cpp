@@ -1,12 +1,12 @@
-#include "experiments/results/columns.h"
+#include "experiments/core/dataset/columns.h"
 
 #include <cmath>
 #include <set>
 #include <stdexcept>
 
-#include "experiments/catalog/list.h"
-#include "experiments/results/netcdf_reader.h"
-#include "experiments/results/text_table.h"
+#include "experiments/app/list.h"
+#include "experiments/app/netcdf_reader.h"
+#include "experiments/core/dataset/text_table.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
@@ -28,7 +28,7 @@ Schema training() {
            json_only("notes", "notes", "what else there is to know", "words for people")}};
 }
 
-std::string units_in(const NetcdfDataset& data, const std::string& name) { return data.find(name)->units; }
+std::string units_in(const dataset::Dataset& data, const std::string& name) { return data.find(name)->units; }
 
 }  // namespace
 
@@ -58,14 +58,14 @@ TEST_CASE("one declaration makes JSON and the file: rows by place, a free dimens
   const testing::TemporaryFolder folder;
   const std::string path = folder.path("training.nc");
   write_netcdf(path, columns.dataset());
-  const NetcdfDataset data = read_netcdf(path);
-  CHECK(data.dimensions == std::vector<std::pair<std::string, std::size_t>>{{"cell", 2}, {"step", 3}, {"site", 2}});
-  CHECK(data.unlimited == std::vector<std::string>{"step"});
-  CHECK(data.attributes["result_version"] == 3);
-  CHECK(data.attributes["seconds"] == 1.5);
+  const dataset::Dataset data = read_netcdf(path);
+  CHECK(
+      (data.dimensions == std::vector<dataset::Dimension>{{"cell", 2, false}, {"step", 3, true}, {"site", 2, false}}));
+  CHECK((*dataset::find(data.facts, "result_version") == dataset::Fact(std::int64_t{3})));
+  CHECK((*dataset::find(data.facts, "seconds") == dataset::Fact(1.5)));
   CHECK(data.find("notes") == nullptr);
   CHECK(units_in(data, "loss") == "nat");
-  CHECK(data.find("loss")->long_name == "mean loss");
+  CHECK(data.find("loss")->meaning == "mean loss");
   const auto& loss = std::get<std::vector<double>>(data.find("loss")->values);
   REQUIRE(loss.size() == 6);
   CHECK(loss[2] == 4.0);

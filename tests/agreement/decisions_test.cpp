@@ -2,15 +2,15 @@
 #include <cstdio>
 #include <limits>
 
-#include "experiments/common/stack_result.h"
-#include "experiments/converge/converge.h"
-#include "experiments/gradients/crossover.h"
-#include "experiments/gradients/depth.h"
-#include "experiments/ladder/ladder.h"
-#include "experiments/power/false_alarms.h"
-#include "experiments/probe/probe.h"
-#include "experiments/verify/statements.h"
-#include "experiments/verify/verify.h"
+#include "experiments/core/stacks/ladder.h"
+#include "experiments/core/stacks/stack_result.h"
+#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/depth.h"
+#include "experiments/studies/power/false_alarms.h"
+#include "experiments/studies/probe/probe.h"
+#include "experiments/studies/verify/statements.h"
+#include "experiments/studies/verify/verify.h"
+#include "experiments/studies/widths/converge.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 

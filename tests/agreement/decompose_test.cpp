@@ -1,4 +1,4 @@
-#include "experiments/gradients/decompose.h"
+#include "experiments/studies/gradients/decompose.h"
 
 #include <cmath>
 

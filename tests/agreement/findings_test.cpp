@@ -1,8 +1,8 @@
-#include "experiments/agreement/findings.h"
+#include "experiments/core/judge/findings.h"
 
 #include <cmath>
 
-#include "experiments/gradients/crossover.h"
+#include "experiments/studies/gradients/crossover.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {

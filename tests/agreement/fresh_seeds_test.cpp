@@ -1,8 +1,8 @@
 #include <set>
 
-#include "experiments/common/over_seeds.h"
-#include "experiments/common/stacks.h"
-#include "experiments/common/token_ids.h"
+#include "experiments/core/stacks/over_seeds.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"

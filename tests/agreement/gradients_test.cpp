@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include "experiments/gradients/attenuation.h"
-#include "experiments/gradients/crossover.h"
-#include "experiments/gradients/depth.h"
-#include "experiments/gradients/identity_path.h"
-#include "experiments/gradients/score_path.h"
+#include "experiments/studies/gradients/attenuation.h"
+#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/depth.h"
+#include "experiments/studies/gradients/identity_path.h"
+#include "experiments/studies/gradients/score_path.h"
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
 
@@ -157,7 +157,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   const auto check = [](const gradients::GradientOutcome& outcome) {
     CAPTURE(outcome.table);
     bool said = false;
-    for (const NetcdfVariable& v : outcome.data->dataset().variables) {
+    for (const dataset::Column& v : outcome.data->dataset().columns) {
       const auto* words = std::get_if<std::vector<std::string>>(&v.values);
       if (words == nullptr) continue;
       CAPTURE(v.name);

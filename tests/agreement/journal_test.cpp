@@ -1,9 +1,9 @@
-#include "experiments/command/journal.h"
+#include "experiments/core/stacks/journal.h"
 
 #include <algorithm>
 #include <fstream>
 
-#include "experiments/results/sha256.h"
+#include "experiments/core/config/sha256.h"
 #include "sim/spec/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/agreement/verdict_table.h"
-#include "experiments/common/stack_result.h"
-#include "experiments/propagate/propagate.h"
+#include "experiments/core/stacks/confront.h"
+#include "experiments/core/stacks/stack_result.h"
+#include "experiments/core/stacks/verdict_table.h"
+#include "experiments/studies/propagate/propagate.h"
+#include "experiments/studies/sections.h"
 #include "tests/support/doctest.h"
 
 /// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
@@ -87,9 +89,9 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     std::string name;
     for (const std::string& s : settings) name += s + " ";
     CAPTURE(name);
-    const Config config = load_config("", all);
+    const Config config = load_config(sections(), "", all);
     Progress progress;
-    const std::vector<StackResult> results = propagate::run(config, progress).stacks;
+    const std::vector<StackResult> results = confront(config, progress).stacks;
     for (const StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const Agreement& a = r.agreement;
@@ -112,9 +114,9 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
 TEST_CASE("an absolute floor still refuses: a gradient that is not zero where theory says so") {
   std::vector<std::string> all = base();
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
-  const Config config = load_config("", all);
+  const Config config = load_config(sections(), "", all);
   Progress progress;
-  const std::vector<StackResult> results = propagate::run(config, progress).stacks;
+  const std::vector<StackResult> results = confront(config, progress).stacks;
   const Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {

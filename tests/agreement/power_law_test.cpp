@@ -1,4 +1,4 @@
-#include "experiments/common/power_law.h"
+#include "experiments/core/judge/power_law.h"
 
 #include <cmath>
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <random>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/agreement/findings.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/judge/findings.h"
 #include "tests/support/doctest.h"
 
 /// T22: what a verdict could have refused, and what it says where that is not enough.

@@ -1,4 +1,4 @@
-#include "experiments/agreement/remedy.h"
+#include "experiments/core/judge/remedy.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/agreement/findings.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/judge/findings.h"
 #include "tests/support/doctest.h"
 
 /// What an inconclusive verdict names as its way out, held against the test that it is about.

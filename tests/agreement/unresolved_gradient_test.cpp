@@ -1,9 +1,9 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/agreement/gradient_allowance.h"
-#include "experiments/agreement/gradient_floor.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/core/judge/gradient_floor.h"
 #include "sim/numerics/allowances.h"
 #include "tests/support/doctest.h"
 

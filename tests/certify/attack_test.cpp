@@ -1,10 +1,10 @@
-#include "experiments/certify/attack.h"
+#include "experiments/studies/certify/attack.h"
 
 #include "tests/support/doctest.h"
 
 #include <functional>
 
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
 #include "sim/model/input.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/edited_weights.h"

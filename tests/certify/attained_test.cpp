@@ -6,7 +6,7 @@
 #include <numbers>
 #include <set>
 
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
 #include "sim/emulated/backend.h"
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"

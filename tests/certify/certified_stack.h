@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/common/signal_maxima.h"
+#include "experiments/core/stacks/signal_maxima.h"
 #include "sim/model/weights.h"
 #include "theory/certificate.h"
 

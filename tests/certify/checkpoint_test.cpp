@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <numeric>
 
-#include "experiments/certify/attack.h"
-#include "experiments/certify/headroom.h"
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/studies/certify/attack.h"
+#include "experiments/studies/certify/headroom.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/targets.h"

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"

@@ -1,10 +1,10 @@
-#include "experiments/certify/scaled_weights.h"
+#include "experiments/studies/certify/scaled_weights.h"
 
 #include "tests/support/doctest.h"
 
 #include <cmath>
 
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/certify/any_model.h"

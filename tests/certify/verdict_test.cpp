@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/certify/certify.h"
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/studies/certify/certify.h"
 #include "sim/model/weights.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"

@@ -1,7 +1,7 @@
 #include <numeric>
 
-#include "experiments/certify/scaled_weights.h"
-#include "experiments/common/theory_parameters.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/studies/certify/scaled_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"

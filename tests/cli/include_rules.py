@@ -23,15 +23,22 @@ ALLOWED = {
     "sim/checkpoint": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
     "sim/train": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/model"},
     "theory": {"sim/numerics", "sim/spec"},
-    "experiments": {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
-                    "sim/measure", "sim/checkpoint", "sim/train", "theory"},
 }
+# what every room of the experiments may include of the wings
+WINGS = {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
+         "sim/measure", "sim/checkpoint", "sim/train", "theory"}
+CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training"]  # each may include those before it
+for place, name in enumerate(CORE):
+    ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in CORE[:place]}
+ALL_CORE = {f"experiments/{name}" for name in CORE}
+ALLOWED["experiments/app"] = WINGS | ALL_CORE | {"experiments/studies"}
+ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
-# what experiments share knows none of them
-SHARED = re.compile(r"experiments/(command|common|agreement|estimate|results)/")
-SECTIONS = "experiments/catalog/sections.h"  # a configuration file has those of all
+# A study is a folder; no study includes another. Files beside the folders know all of them.
+STUDY = re.compile(r"experiments/studies/(\w+)/")
+COMMAND = re.compile(r"experiments/studies/.*(commands|generate)\.cpp$")  # what belongs to the command line
 # the memory behind tensors, which only backends touch
 ELEMENTS = "sim/core/storage.h"
 MAY_TOUCH_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
@@ -41,7 +48,16 @@ def room_of(path):
     if path.startswith("sim/backends."):
         return "sim/backends"
     parts = path.split("/")
+    if parts[0] == "experiments":
+        return "/".join(parts[:3]) if parts[1] == "core" else "/".join(parts[:2])
     return "/".join(parts[:2]) if parts[0] == "sim" else parts[0]
+
+
+def allowed(path, room):
+    """The rooms that a file may include."""
+    if room != "experiments/studies":
+        return ALLOWED[room]
+    return WINGS | ALL_CORE | ({"experiments/app", "experiments/commands"} if COMMAND.match(path) else set())
 
 
 def violations(files):
@@ -50,13 +66,13 @@ def violations(files):
     for path, text in files.items():
         room = room_of(path)
         for quoted, angled in re.findall(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', text, re.M):
-            if quoted and room_of(quoted) != room and room_of(quoted) not in ALLOWED[room]:
+            if quoted and room_of(quoted) != room and room_of(quoted) not in allowed(path, room):
                 found.append(f"{path}: {room} may not include {quoted}")
             if quoted == ELEMENTS and room not in MAY_TOUCH_ELEMENTS:
                 found.append(f"{path}: only backends may include {quoted}")
-            own = quoted.startswith("experiments/") and not SHARED.match(quoted) and quoted != SECTIONS
-            if SHARED.match(path) and own:
-                found.append(f"{path}: what experiments share may not include {quoted}")
+            mine, other = STUDY.match(path), STUDY.match(quoted)
+            if mine and other and mine[1] != other[1]:
+                found.append(f"{path}: no study may include another, as {quoted}")
             for library in FORBIDDEN.get(room, ()):
                 if library in angled:
                     found.append(f"{path}: {room} may not see {angled}")
@@ -83,10 +99,13 @@ class IncludeRules(unittest.TestCase):
     def test_a_planted_violation_is_found(self):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
-                   "sim/cpu/linear.cpp": '#include "experiments/catalog/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
+                   "sim/cpu/linear.cpp": '#include "experiments/app/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
                    "sim/cuda/norm.cpp": "#include <Eigen/Core>\n", "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
-                   "experiments/common/stacks.cpp": '#include "experiments/propagate/propagate.h"\n'}
-        self.assertEqual(len(violations(planted)), 7)
+                   "experiments/core/stacks/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
+                   "experiments/core/config/config.cpp": '#include "experiments/core/judge/cell.h"\n',
+                   "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
+                   "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n'}
+        self.assertEqual(len(violations(planted)), 10)
 
 
 if __name__ == "__main__":

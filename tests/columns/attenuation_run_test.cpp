@@ -1,4 +1,4 @@
-#include "experiments/gradients/attenuation.h"
+#include "experiments/studies/gradients/attenuation.h"
 #include "tests/columns/gradient_runs.h"
 
 namespace periscope::testing::gradient_runs {

@@ -1,4 +1,4 @@
-#include "experiments/certify/certify.h"
+#include "experiments/studies/certify/certify.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
-#include "experiments/propagate/propagate.h"
+#include "experiments/studies/propagate/propagate.h"
+#include "experiments/studies/sections.h"
 #include "tests/support/doctest.h"
 
 /// The z beside a squared gradient is that of the number that the verdict compares.
@@ -29,7 +30,8 @@ StackResult heavy_tailed() {
 }  // namespace
 
 TEST_CASE("a squared gradient's z is the compared logarithm's, and its square's where that is compared") {
-  Config config = load_config("", {"model.layers=1", "model.placement=pre", "run.seeds=16", "run.backward=true"});
+  Config config =
+      load_config(sections(), "", {"model.layers=1", "model.placement=pre", "run.seeds=16", "run.backward=true"});
   StackResult result = heavy_tailed();
   result.spec = config.stacks().front();
   for (const int index : {0, 2}) {

@@ -1,4 +1,4 @@
-#include "experiments/converge/converge.h"
+#include "experiments/studies/widths/converge.h"
 
 #include <limits>
 

@@ -95,12 +95,14 @@ void ExpectedColumns::numbers(std::string_view name, const std::vector<double>& 
   const std::string column(name);
   seen_columns_.insert(column);
   std::vector<double> found;
-  if (const NetcdfVariable* variable = data_.find(column)) {
-    const auto* as_numbers = std::get_if<std::vector<double>>(&variable->values);
-    REQUIRE_MESSAGE(as_numbers != nullptr, "column " << column << " holds words");
-    found = *as_numbers;
-  } else if (data_.attributes.contains(column)) {
-    found = {number_of(data_.attributes[column])};
+  if (const dataset::Column* variable = data_.find(column)) {
+    REQUIRE_MESSAGE(variable->type() != dataset::Type::text, "column " << column << " holds words");
+    for (std::size_t i = 0; i < dataset::size_of(variable->values); ++i) {
+      found.push_back(dataset::number_at(variable->values, i));
+    }
+  } else if (const dataset::Fact* fact = dataset::find(data_.facts, column)) {
+    const auto* whole = std::get_if<std::int64_t>(fact);
+    found = {whole != nullptr ? static_cast<double>(*whole) : std::get<double>(*fact)};
   }
   const auto equal = [](double a, double b) { return same(a, b); };
   check_same<double>(column, found, values, equal);
@@ -118,12 +120,12 @@ void ExpectedColumns::words(std::string_view name, const std::vector<std::string
   const std::string column(name);
   seen_columns_.insert(column);
   std::vector<std::string> found;
-  if (const NetcdfVariable* variable = data_.find(column)) {
+  if (const dataset::Column* variable = data_.find(column)) {
     const auto* as_words = std::get_if<std::vector<std::string>>(&variable->values);
     REQUIRE_MESSAGE(as_words != nullptr, "column " << column << " holds numbers");
     found = *as_words;
-  } else if (data_.attributes.contains(column)) {
-    found = {data_.attributes[column].get<std::string>()};
+  } else if (const dataset::Fact* fact = dataset::find(data_.facts, column)) {
+    found = {std::get<std::string>(*fact)};
   }
   const auto equal = [](const std::string& a, const std::string& b) { return a == b; };
   check_same<std::string>(column, found, values, equal);
@@ -151,7 +153,7 @@ std::vector<Json> ExpectedColumns::leaves_of(const Json& node) {
 }
 
 void ExpectedColumns::complete() {
-  for (const NetcdfVariable& variable : data_.variables) {
+  for (const dataset::Column& variable : data_.columns) {
     CHECK_MESSAGE(seen_columns_.contains(variable.name), "column " << variable.name << " is checked by nothing");
   }
   std::vector<std::pair<std::string, Json>> all;

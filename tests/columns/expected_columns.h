@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/results/columns.h"
-#include "experiments/results/netcdf_file.h"
+#include "experiments/app/netcdf_file.h"
+#include "experiments/core/dataset/columns.h"
 
 namespace periscope::testing {
 
@@ -46,7 +46,7 @@ class ExpectedColumns {
   std::vector<Json> leaves(const std::string& path);
 
   Json json_;
-  NetcdfDataset data_;
+  dataset::Dataset data_;
   std::set<std::string> seen_columns_;
   std::set<std::string> seen_leaves_;
 };

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/agreement/gradient_allowance.h"
-#include "experiments/common/stacks.h"
-#include "experiments/gradients/config.h"
+#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/studies/gradients/config.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
 #include "tests/columns/by_hand.h"

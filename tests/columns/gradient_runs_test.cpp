@@ -1,12 +1,12 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/common/token_ids.h"
-#include "experiments/gradients/crossover.h"
-#include "experiments/gradients/decompose.h"
-#include "experiments/gradients/depth.h"
-#include "experiments/gradients/identity_path.h"
-#include "experiments/gradients/score_path.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/decompose.h"
+#include "experiments/studies/gradients/depth.h"
+#include "experiments/studies/gradients/identity_path.h"
+#include "experiments/studies/gradients/score_path.h"
 #include "tests/columns/gradient_runs.h"
 
 namespace periscope::testing::gradient_runs {

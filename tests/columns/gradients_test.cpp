@@ -2,11 +2,11 @@
 #include <limits>
 #include <numeric>
 
-#include "experiments/gradients/attenuation.h"
-#include "experiments/gradients/crossover.h"
-#include "experiments/gradients/depth.h"
-#include "experiments/gradients/identity_path.h"
-#include "experiments/gradients/score_path.h"
+#include "experiments/studies/gradients/attenuation.h"
+#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/depth.h"
+#include "experiments/studies/gradients/identity_path.h"
+#include "experiments/studies/gradients/score_path.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/ladder/ladder.h"
+#include "experiments/studies/widths/ladder_report.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "experiments/power/power.h"
+#include "experiments/studies/power/power.h"
 
 #include <limits>
 #include <set>
 
-#include "experiments/power/false_alarms.h"
-#include "experiments/propagate/propagate.h"
+#include "experiments/core/stacks/confront.h"
+#include "experiments/studies/power/false_alarms.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
@@ -176,7 +176,7 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
       Config config = run.configs[c];
       config.run.seed = record["seed"];
       Progress own;
-      const propagate::PropagateResult same = propagate::run(config, own);
+      const ConfrontedStacks same = confront(config, own);
       // Of the stacks the one that disagrees counts, else the one nearest to its limit.
       const StackResult* worst = nullptr;
       bool any_inconclusive = false;

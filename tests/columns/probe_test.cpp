@@ -1,4 +1,4 @@
-#include "experiments/probe/probe.h"
+#include "experiments/studies/probe/probe.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/agreement/gradient_allowance.h"
+#include "experiments/core/judge/gradient_allowance.h"
 #include "sim/numerics/number_format.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"

@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/common/stacks.h"
-#include "experiments/common/token_ids.h"
-#include "experiments/propagate/propagate.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/stacks/confront.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
 #include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
@@ -73,7 +73,7 @@ void check_same(const std::string& what, const Profile& found, const Profile& ex
 TEST_CASE("propagate: measurements from readings, predictions of what each stack's theory is told, verdicts of both") {
   const Config config = tiny();
   Progress progress;
-  const std::vector<StackResult> results = propagate::run(config, progress).stacks;
+  const std::vector<StackResult> results = confront(config, progress).stacks;
   REQUIRE(results.size() == 4);
   const auto backend = make_backend("cpu");
   std::vector<SeedCurves> per_seed(4);

@@ -1,4 +1,4 @@
-#include "experiments/propagate/propagate.h"
+#include "experiments/studies/propagate/propagate.h"
 
 #include <fmt/format.h>
 

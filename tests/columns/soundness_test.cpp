@@ -1,4 +1,4 @@
-#include "experiments/soundness/soundness.h"
+#include "experiments/studies/certify/soundness/soundness.h"
 
 #include <limits>
 

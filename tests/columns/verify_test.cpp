@@ -1,10 +1,10 @@
-#include "experiments/verify/verify.h"
+#include "experiments/studies/verify/verify.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "experiments/verify/report.h"
+#include "experiments/studies/verify/report.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 

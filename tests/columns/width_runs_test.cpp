@@ -3,10 +3,10 @@
 #include <cmath>
 #include <map>
 
-#include "experiments/common/stacks.h"
-#include "experiments/common/token_ids.h"
-#include "experiments/converge/converge.h"
-#include "experiments/ladder/ladder.h"
+#include "experiments/core/stacks/ladder.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/widths/converge.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
 #include "tests/columns/by_hand.h"

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "experiments/estimate/need.h"
+#include "experiments/core/stacks/need.h"
 #include "tests/support/doctest.h"
 
 /// How much of a pass the way back may keep, on machines of any size.

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/formats/formats.h"
+#include "experiments/studies/formats/formats.h"
 #include "tests/support/doctest.h"
 
 /// What planted results of `formats` decide.

@@ -1,11 +1,12 @@
-#include "experiments/formats/deviation.h"
+#include "experiments/studies/formats/deviation.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "experiments/command/cell_journal.h"
-#include "experiments/formats/noise_budget.h"
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/studies/formats/noise_budget.h"
 #include "sim/model/input.h"
+#include "sim/spec/error.h"
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 

@@ -1,11 +1,11 @@
-#include "experiments/formats/format_pass.h"
+#include "experiments/studies/formats/format_pass.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "experiments/common/stacks.h"
-#include "experiments/formats/noise_budget.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/studies/formats/noise_budget.h"
 #include "sim/emulated/backend.h"
 #include "sim/emulated/quantize.h"
 #include "sim/emulated/rounded_product.h"

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <vector>
 
-#include "experiments/common/stacks.h"
-#include "experiments/formats/format_pass.h"
-#include "experiments/formats/noise_budget.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/studies/formats/format_pass.h"
+#include "experiments/studies/formats/noise_budget.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"

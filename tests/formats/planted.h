@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/formats/formats.h"
+#include "experiments/studies/formats/formats.h"
 #include "tests/formats/stack.h"
 
 /// Planted readings of `formats`: raw numbers of which no two are alike, so that a result which is made of the wrong

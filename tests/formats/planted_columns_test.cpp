@@ -3,7 +3,7 @@
 #include <numbers>
 #include <set>
 
-#include "experiments/results/netcdf_file.h"
+#include "experiments/app/netcdf_file.h"
 #include "tests/formats/planted.h"
 #include "tests/support/doctest.h"
 #include "theory/quantization.h"
@@ -17,7 +17,7 @@ using formats::Measure;
 /// A column of a result file, by its indices.
 class File {
  public:
-  explicit File(NetcdfDataset data) : data_(std::move(data)) {}
+  explicit File(dataset::Dataset data) : data_(std::move(data)) {}
 
   [[nodiscard]] double number(const std::string& name, const std::vector<std::size_t>& at) const {
     return std::get<std::vector<double>>(variable(name).values).at(offset(name, at));
@@ -31,13 +31,13 @@ class File {
   }
   [[nodiscard]] std::set<std::string> names() const {
     std::set<std::string> names;
-    for (const NetcdfVariable& v : data_.variables) names.insert(v.name);
+    for (const dataset::Column& v : data_.columns) names.insert(v.name);
     return names;
   }
 
  private:
-  [[nodiscard]] const NetcdfVariable& variable(const std::string& name) const {
-    const NetcdfVariable* found = data_.find(name);
+  [[nodiscard]] const dataset::Column& variable(const std::string& name) const {
+    const dataset::Column* found = data_.find(name);
     INFO(name);
     REQUIRE(found != nullptr);
     return *found;
@@ -47,7 +47,7 @@ class File {
     REQUIRE(dimensions.size() == at.size());
     std::size_t offset = 0;
     for (std::size_t d = 0; d < at.size(); ++d) {
-      for (const auto& [dimension, length] : data_.dimensions) {
+      for (const auto& [dimension, length, free] : data_.dimensions) {
         if (dimension != dimensions[d]) continue;
         REQUIRE(at[d] < length);
         offset = offset * length + at[d];
@@ -56,7 +56,7 @@ class File {
     return offset;
   }
 
-  NetcdfDataset data_;
+  dataset::Dataset data_;
 };
 
 /// Two ways to add up the same dozen numbers, none far from 1, differ by less.

@@ -1,4 +1,4 @@
-#include "experiments/formats/formats.h"
+#include "experiments/studies/formats/formats.h"
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 

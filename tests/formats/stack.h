@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "experiments/formats/seed_reading.h"
+#include "experiments/studies/formats/seed_reading.h"
 #include "sim/backends.h"
 
 /// Small stacks in number formats.

@@ -1,4 +1,4 @@
-#include "experiments/command/journal.h"
+#include "experiments/core/stacks/journal.h"
 
 #include <algorithm>
 #include <chrono>

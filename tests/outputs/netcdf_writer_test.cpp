@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "experiments/results/netcdf_reader.h"
+#include "experiments/app/netcdf_reader.h"
 #include "sim/spec/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"
@@ -9,36 +9,37 @@
 namespace periscope::testing {
 namespace {
 
-NetcdfDataset small_dataset() {
-  NetcdfDataset data;
-  data.dimensions = {{"seed", 2}, {"depth", 3}};
-  data.unlimited = {"seed"};
+dataset::Dataset small_dataset() {
+  dataset::Dataset data;
+  data.dimensions = {{"seed", 2, true}, {"depth", 3, false}};
   // Neither in the order of the alphabet nor against it.
-  data.variables = {{"variance", {"seed", "depth"}, std::vector<double>{1, 2, 3, 4, 5, 6}, "1", "of the stream"},
-                    {"depth", {"depth"}, std::vector<double>{0, 1, 2}, "1", "sublayers passed"},
-                    {"placement", {"depth"}, std::vector<std::string>{"pre", "", "peri"}, "", "which"}};
-  data.attributes = {{"zeta", 1}, {"alpha", 0.1}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
+  data.columns = {{"variance", {"seed", "depth"}, std::vector<double>{1, 2, 3, 4, 5, 6}, "1", "of the stream"},
+                  {"depth", {"depth"}, std::vector<double>{0, 1, 2}, "1", "sublayers passed"},
+                  {"placement", {"depth"}, std::vector<std::string>{"pre", "", "peri"}, "", "which"},
+                  {"first", {"seed"}, std::vector<std::int64_t>{dataset::missing_integer, 1LL << 62}, "1", "seeds"},
+                  {"diverged", {"depth"}, std::vector<std::uint8_t>{0, 1, dataset::missing_boolean}, "1", "whether"}};
+  data.facts = {
+      {"zeta", std::int64_t{1}}, {"alpha", 0.1}, {"long", std::string(300'000, 'c')}, {"beta", std::string("text")}};
   return data;
 }
 
 TEST_CASE("what is written is what is read: order, long attributes, any bytes in the path") {
   const TemporaryFolder folder;
   const std::string path = folder.path("caf\xe9/\xff.nc");
-  const NetcdfDataset written = small_dataset();
+  const dataset::Dataset written = small_dataset();
   write_netcdf(path, written);
-  const NetcdfDataset read = read_netcdf(path);
-  CHECK(read.dimensions == written.dimensions);
-  CHECK(read.unlimited == written.unlimited);
-  CHECK(read.attributes.dump() == written.attributes.dump());
-  REQUIRE(read.variables.size() == written.variables.size());
-  for (std::size_t i = 0; i < read.variables.size(); ++i) {
-    const NetcdfVariable& r = read.variables[i];
-    const NetcdfVariable& w = written.variables[i];
+  const dataset::Dataset read = read_netcdf(path);
+  CHECK((read.dimensions == written.dimensions));
+  CHECK((read.facts == written.facts));
+  REQUIRE(read.columns.size() == written.columns.size());
+  for (std::size_t i = 0; i < read.columns.size(); ++i) {
+    const dataset::Column& r = read.columns[i];
+    const dataset::Column& w = written.columns[i];
     CAPTURE(w.name);
     CHECK(r.name == w.name);
     CHECK(r.dimensions == w.dimensions);
     CHECK(r.units == w.units);
-    CHECK(r.long_name == w.long_name);
+    CHECK(r.meaning == w.meaning);
     CHECK((r.values == w.values));
   }
 }
@@ -46,8 +47,8 @@ TEST_CASE("what is written is what is read: order, long attributes, any bytes in
 TEST_CASE("a disk that is full anywhere in a result: the old one stays, and the message says so") {
   const TemporaryFolder folder;
   const std::string path = folder.path("result.nc");
-  NetcdfDataset data = small_dataset();
-  data.attributes.erase("long");
+  dataset::Dataset data = small_dataset();
+  std::erase_if(data.facts, [](const auto& fact) { return fact.first == "long"; });
   write_netcdf(path, data);
   const std::string old = bytes_of_file(path);
   // Not every byte, as a file takes a millisecond to make; 11 comes to any place of a block in the end.
@@ -63,8 +64,8 @@ TEST_CASE("a disk that is full anywhere in a result: the old one stays, and the 
 
 TEST_CASE("what NetCDF cannot hold is a message that names the file, and leaves none") {
   const TemporaryFolder folder;
-  NetcdfDataset data = small_dataset();
-  data.variables[2].name = "variance";
+  dataset::Dataset data = small_dataset();
+  data.columns[2].name = "variance";
   CHECK_THROWS_WITH_AS(write_netcdf(folder.path("a.nc"), data), doctest::Contains(folder.path("a.nc").c_str()), Error);
   CHECK(std::filesystem::is_empty(folder.path()));
 }

@@ -1,4 +1,4 @@
-#include "experiments/probe/probe.h"
+#include "experiments/studies/probe/probe.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/reproduce/claim_tests.h"
+#include "experiments/studies/reproduce/claim_tests.h"
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
-#include "experiments/reproduce/claims.h"
-#include "experiments/reproduce/claim_tests.h"
+#include "experiments/studies/reproduce/claims.h"
+#include "experiments/studies/reproduce/claim_tests.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,11 +5,12 @@
 #include <functional>
 #include <memory>
 
-#include "experiments/common/size_nulls.h"
-#include "experiments/common/weight_scales_of.h"
-#include "experiments/reproduce/claim_tests.h"
-#include "experiments/reproduce/depth_fit.h"
-#include "experiments/reproduce/reproduce.h"
+#include "experiments/app/options.h"
+#include "experiments/core/stacks/size_nulls.h"
+#include "experiments/core/stacks/weight_scales_of.h"
+#include "experiments/studies/reproduce/claim_tests.h"
+#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/studies/reproduce/reproduce.h"
 #include "sim/backends.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/compare.h"
@@ -22,7 +23,7 @@ namespace {
 /// One layer and two steps, of figure 1.
 reproduce::ReproduceConfig tiny_config(int seeds) {
   reproduce::ReproduceConfig config;
-  static_cast<train::TrainConfig&>(config) = train::load({}, "");
+  static_cast<train::TrainConfig&>(config) = train::train_config(CommonOptions().load(), "", {}, false, "");
   ModelSpec& model = config.base.model;
   model.layers = model.heads = model.kv_heads = 1;
   model.width = model.head_dim = model.mlp_width = 8;

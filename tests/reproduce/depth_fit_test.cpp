@@ -1,4 +1,4 @@
-#include "experiments/reproduce/depth_fit.h"
+#include "experiments/studies/reproduce/depth_fit.h"
 
 #include <cmath>
 #include <functional>

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "experiments/agreement/gradient_allowance.h"
-#include "experiments/reproduce/readings.h"
-#include "experiments/train/record.h"
+#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/core/training/record.h"
+#include "experiments/studies/reproduce/readings.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/reproduce/claims.h"
+#include "experiments/studies/reproduce/claims.h"
 
 namespace periscope::testing {
 

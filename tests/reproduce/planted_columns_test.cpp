@@ -9,7 +9,7 @@
 #include <optional>
 #include <tuple>
 
-#include "experiments/reproduce/reproduce.h"
+#include "experiments/studies/reproduce/reproduce.h"
 #include "tests/support/doctest.h"
 #include "tests/support/planted_result.h"
 
@@ -333,7 +333,7 @@ TEST_CASE("reproduce's columns: each has the planted numbers that its name says"
 
 TEST_CASE("reproduce's file: groups, seeds, steps and records have their places") {
   const reproduce::ReproduceResult result = planted_result();
-  const NetcdfDataset file = reproduce::columns(planted_config(), result, {}).dataset();
+  const dataset::Dataset file = reproduce::columns(planted_config(), result, {}).dataset();
   CHECK(texts_of(file, "group") == std::vector<std::string>{"peri", "pre, Xavier"});
   CHECK(numbers_of(file, "seed") == Values{70, 71, 72});
   check_values(numbers_of(file, "record"), {record_steps.begin(), record_steps.end()});

@@ -1,4 +1,5 @@
-#include "experiments/reproduce/study.h"
+#include "experiments/studies/reproduce/study.h"
+#include "experiments/app/options.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,7 @@ using reproduce::Group;
 using reproduce::groups_of;
 
 train::TrainConfig proxy(bool quick) {
-  train::TrainConfig config = train::load({}, "");
+  train::TrainConfig config = train::train_config(CommonOptions().load(), "", {}, false, "");
   reproduce::set_proxy(config, quick);
   return config;
 }

@@ -1,4 +1,4 @@
-#include "experiments/results/child_process.h"
+#include "experiments/app/child_process.h"
 
 #include <atomic>
 #include <chrono>

@@ -6,12 +6,14 @@
 
 namespace periscope::testing {
 
-NetcdfDataset small_result() {
-  NetcdfDataset data{.dimensions = {{"placement", 2}, {"depth", 3}, {"step", 4}},
-                     .unlimited = {"step"},
-                     .variables = {},
-                     .attributes = {{"program", "periscope"}, {"seed", 7}, {"error", 0.25}, {"argv", {"a", "b"}}}};
-  data.variables = {
+dataset::Dataset small_result() {
+  dataset::Dataset data{.dimensions = {{"placement", 2, false}, {"depth", 3, false}, {"step", 4, true}},
+                        .columns = {},
+                        .facts = {{"program", std::string("periscope")},
+                                  {"seed", std::int64_t{7}},
+                                  {"error", 0.25},
+                                  {"argv", std::string(R"(["a","b"])")}}};
+  data.columns = {
       {"placement", {"placement"}, std::vector<std::string>{"pre", "peri, \"quoted\""}, "", "where the norms are"},
       {"depth", {"depth"}, std::vector<double>{0, 1, 2}, "1", "depth"},
       {"variance", {"placement", "depth"}, std::vector<double>{1, 2, 3, 4, 5, 1.0 / 3.0}, "1", "of x_out"},

@@ -1,4 +1,4 @@
-#include "experiments/results/netcdf_reader.h"
+#include "experiments/app/netcdf_reader.h"
 
 #include <fmt/format.h>
 #include <netcdf.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "experiments/results/export_csv.h"
+#include "experiments/app/export_csv.h"
 #include "sim/spec/error.h"
 #include "tests/results/netcdf_files.h"
 #include "tests/support/doctest.h"
@@ -170,11 +170,8 @@ TEST_CASE("attributes are read with their types, and a result becomes CSV") {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.nc");
   write_netcdf(path, small_result());
-  const NetcdfDataset read = read_netcdf(path);
-  CHECK(read.attributes["program"] == "periscope");
-  CHECK(read.attributes["seed"] == 7);
-  CHECK(read.attributes["error"] == 0.25);
-  CHECK(read.attributes["argv"] == R"(["a","b"])");
+  const dataset::Dataset read = read_netcdf(path);
+  CHECK((read.facts == small_result().facts));
   const std::string csv = csv_of(path);
   CHECK(csv.starts_with("variable,placement,depth,step,value\n"));
   CHECK(csv.find("variance,\"peri, \"\"quoted\"\"\",2,,0.3333333333333333\n") != std::string::npos);
@@ -185,8 +182,8 @@ TEST_CASE("attributes are read with their types, and a result becomes CSV") {
 
 TEST_CASE("CSV quotes commas, quotes and ends of lines, RFC 4180") {
   const TemporaryFolder folder;
-  NetcdfDataset data{.dimensions = {{"n", 5}}, .unlimited = {}, .variables = {}};
-  data.variables = {{"word", {"n"}, std::vector<std::string>{"plain", "a,b", "a\"b", "a\nb", "a\rb"}, "", "words"}};
+  dataset::Dataset data{.dimensions = {{"n", 5, false}}, .columns = {}, .facts = {}};
+  data.columns = {{"word", {"n"}, std::vector<std::string>{"plain", "a,b", "a\"b", "a\nb", "a\rb"}, "", "words"}};
   write_netcdf(folder.path("a.nc"), data);
   CHECK(csv_of(folder.path("a.nc")) ==
         "variable,n,value\nword,0,plain\nword,1,\"a,b\"\nword,2,\"a\"\"b\"\nword,3,\"a\nb\"\nword,4,\"a\rb\"\n");
@@ -225,9 +222,9 @@ TEST_CASE("what is no NetCDF-4 file is refused, and nothing is waited for") {
 
 TEST_CASE("a CSV that would be the square of its file is not made") {
   const TemporaryFolder folder;
-  NetcdfDataset data{.dimensions = {{"word", 2}, {"n", 5000}}, .unlimited = {}, .variables = {}};
-  data.variables = {{"word", {"word"}, std::vector<std::string>(2, std::string(60'000, 'w')), "", "long"},
-                    {"x", {"word", "n"}, std::vector<double>(10'000, 0.0), "1", "x"}};
+  dataset::Dataset data{.dimensions = {{"word", 2, false}, {"n", 5000, false}}, .columns = {}, .facts = {}};
+  data.columns = {{"word", {"word"}, std::vector<std::string>(2, std::string(60'000, 'w')), "", "long"},
+                  {"x", {"word", "n"}, std::vector<double>(10'000, 0.0), "1", "x"}};
   write_netcdf(folder.path("a.nc"), data);
   const std::string message = refusal(folder.path("a.nc"));
   CHECK_MESSAGE(message.find("variable \"x\"") != std::string::npos, message);

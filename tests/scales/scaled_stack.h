@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/agreement/agreement.h"
-#include "experiments/common/stacks.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/stacks/stacks.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/predict.h"
 

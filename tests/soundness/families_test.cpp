@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/common/signal_maxima.h"
-#include "experiments/common/theory_parameters.h"
-#include "experiments/soundness/held_weights.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/soundness/held_weights.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/emulated/backend.h"

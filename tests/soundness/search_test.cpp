@@ -2,7 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/soundness/soundness.h"
+#include "experiments/studies/certify/soundness/soundness.h"
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 

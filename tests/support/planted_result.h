@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/results/netcdf_file.h"
-#include "experiments/results/schema.h"
+#include "experiments/app/netcdf_file.h"
+#include "experiments/core/dataset/schema.h"
 #include "tests/support/doctest.h"
 
 /// Tools for tests that plant numbers in a result and look for them in its columns: every planted number occurs once,
@@ -78,13 +78,13 @@ inline void check_values(const std::vector<double>& found, const std::vector<dou
 }
 
 /// A variable of a file.
-inline std::vector<double> numbers_of(const NetcdfDataset& file, const std::string& name) {
-  const NetcdfVariable* variable = file.find(name);
+inline std::vector<double> numbers_of(const dataset::Dataset& file, const std::string& name) {
+  const dataset::Column* variable = file.find(name);
   REQUIRE_MESSAGE(variable != nullptr, name);
   return std::get<std::vector<double>>(variable->values);
 }
-inline std::vector<std::string> texts_of(const NetcdfDataset& file, const std::string& name) {
-  const NetcdfVariable* variable = file.find(name);
+inline std::vector<std::string> texts_of(const dataset::Dataset& file, const std::string& name) {
+  const dataset::Column* variable = file.find(name);
   REQUIRE_MESSAGE(variable != nullptr, name);
   return std::get<std::vector<std::string>>(variable->values);
 }

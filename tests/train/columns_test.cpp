@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "experiments/common/curve_columns.h"
-#include "experiments/train/train.h"
+#include "experiments/core/dataset/curve_columns.h"
+#include "experiments/core/training/train.h"
 #include "sim/measure/probe.h"
 #include "sim/numerics/number_format.h"
 #include "sim/train/spikes.h"
@@ -162,7 +162,7 @@ void check_record_column(const Json& json, const ColumnSpec& column, const train
       } else {
         // "gain_mean_norm_b" is "gain_mean.norm_b" in a record
         std::string name = column.name;
-        if (name.starts_with("gain_")) name.replace(name.find("_norm"), 1, ".");
+        if (name.starts_with("gain_")) name[name.find("_norm")] = '.';
         REQUIRE_MESSAGE(record.contains(name), "no test for the column " << column.name);
         check_values(found(), record.at(name));
       }
@@ -231,7 +231,7 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
 
 TEST_CASE("train's file: placements, seeds and records have their places") {
   const train::TrainResult result = planted_result();
-  const NetcdfDataset file = train::columns(planted_config(), result, {}).dataset();
+  const dataset::Dataset file = train::columns(planted_config(), result, {}).dataset();
   CHECK(texts_of(file, "placement") == std::vector<std::string>{"pre", "peri"});
   CHECK(numbers_of(file, "seed") == std::vector<double>{70, 71});
   CHECK(numbers_of(file, "record") == std::vector<double>{0, 100, 200});

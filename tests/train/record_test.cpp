@@ -1,4 +1,4 @@
-#include "experiments/train/record.h"
+#include "experiments/core/training/record.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
-#include "experiments/train/run_cell.h"
+#include "experiments/core/training/run_cell.h"
 
-#include "experiments/command/progress.h"
-#include "experiments/results/provenance.h"
-#include "experiments/train/train.h"
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/training/train.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

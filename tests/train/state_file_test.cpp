@@ -1,4 +1,4 @@
-#include "experiments/train/state_file.h"
+#include "experiments/core/training/state_file.h"
 
 #include <cmath>
 #include <filesystem>

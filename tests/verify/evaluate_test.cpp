@@ -1,11 +1,11 @@
-#include "experiments/verify/evaluate.h"
+#include "experiments/studies/verify/evaluate.h"
 
 #include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/verify/bound_case.h"
+#include "experiments/studies/verify/bound_case.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/reference/backend.h"

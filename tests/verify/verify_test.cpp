@@ -1,4 +1,4 @@
-#include "experiments/verify/verify.h"
+#include "experiments/studies/verify/verify.h"
 
 #include "tests/support/doctest.h"
 
@@ -7,9 +7,9 @@
 #include <fstream>
 #include <set>
 
-#include "experiments/verify/bound_case.h"
-#include "experiments/verify/evaluate.h"
-#include "experiments/verify/report.h"
+#include "experiments/studies/verify/bound_case.h"
+#include "experiments/studies/verify/evaluate.h"
+#include "experiments/studies/verify/report.h"
 
 #include "tests/support/threads.h"
 

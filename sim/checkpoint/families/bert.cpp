@@ -51,7 +51,7 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
 }
 
 /// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
-FamilyStack read(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_bert(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   constexpr std::array<std::string_view, 6> of_the_pooler{"pooler_fc_size",       "pooler_num_attention_heads",
                                                           "pooler_num_fc_layers", "pooler_size_per_head",
@@ -86,7 +86,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m) {
+nlohmann::ordered_json write_bert(const ModelSpec& m) {
   return {{"architectures", {architecture_for(m, "BertForMaskedLM", "BertModel")}},
           {"model_type", "bert"},
           {"dtype", "float32"},
@@ -112,8 +112,8 @@ Family bert_family() {
           .anchor = "embeddings.word_embeddings.weight",
           .aliases = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
           .other_parts = {"bert.pooler.", "pooler.", "cls.seq_relationship."},
-          .read = read,
-          .write = write};
+          .read = read_bert,
+          .write = write_bert};
 }
 
 }  // namespace periscope

@@ -42,7 +42,7 @@ void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
 }
 
 /// Pre-LN with LayerNorm, learned positions, biases everywhere.
-FamilyStack read(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_gpt2(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   constexpr std::array<std::string_view, 1> order_of_operations{"reorder_and_upcast_attn"};
   config.harmless(order_of_operations);
@@ -71,7 +71,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m) {
+nlohmann::ordered_json write_gpt2(const ModelSpec& m) {
   return {{"architectures", {architecture_for(m, "GPT2LMHeadModel", "GPT2Model")}},
           {"model_type", "gpt2"},
           {"dtype", "float32"},
@@ -94,8 +94,8 @@ Family gpt2_family() {
           .architectures = {"GPT2LMHeadModel", "GPT2Model"},
           .body = "transformer.",
           .anchor = "wte.weight",
-          .read = read,
-          .write = write};
+          .read = read_gpt2,
+          .write = write_gpt2};
 }
 
 }  // namespace periscope

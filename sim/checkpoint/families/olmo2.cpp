@@ -4,7 +4,7 @@ namespace periscope {
 namespace {
 
 /// B-only: the two norms of a layer are on the branches. QK-norm of the whole projections.
-FamilyStack read(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_olmo2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;
   set_attention(m, read_llama_like(config, m, {.norm_eps = 1e-5}));
@@ -22,7 +22,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m) { return llama_like_config(m, "olmo2", "Olmo2"); }
+nlohmann::ordered_json write_olmo2(const ModelSpec& m) { return llama_like_config(m, "olmo2", "Olmo2"); }
 
 }  // namespace
 
@@ -30,8 +30,8 @@ Family olmo2_family() {
   return {.name = "olmo2",
           .model_types = {"olmo2"},
           .architectures = {"Olmo2ForCausalLM", "Olmo2Model"},
-          .read = read,
-          .write = write};
+          .read = read_olmo2,
+          .write = write_olmo2};
 }
 
 }  // namespace periscope

@@ -34,7 +34,7 @@ void map_layer(ParameterMap& map, int layer, const Options& options) {
 
 /// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
 /// than the stack.
-FamilyStack read(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   FamilyStack stack;
   ModelSpec& m = stack.model;
@@ -71,7 +71,7 @@ FamilyStack read(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-nlohmann::ordered_json write(const ModelSpec& m) {
+nlohmann::ordered_json write_opt(const ModelSpec& m) {
   const int positions = m.embedding.positions > 0 ? m.embedding.positions - position_offset : default_positions;
   return {{"architectures", {architecture_for(m, "OPTForCausalLM", "OPTModel")}},
           {"model_type", "opt"},
@@ -98,8 +98,8 @@ Family opt_family() {
           .model_types = {"opt"},
           .architectures = {"OPTForCausalLM", "OPTModel"},
           .anchor = "decoder.embed_tokens.weight",
-          .read = read,
-          .write = write};
+          .read = read_opt,
+          .write = write_opt};
 }
 
 }  // namespace periscope

@@ -1,0 +1,137 @@
+#include "experiments/app/finished_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "experiments/app/netcdf_reader.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+constexpr const char* seal = "content_sha256";
+
+/// The table without the terminal's escape sequences for colours: ESC [ digits and semicolons m.
+std::string without_colours(const std::string& table) {
+  std::string plain;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.compare(i, 2, "\033[") == 0) {
+      i = std::min(table.find('m', i), table.size());
+    } else {
+      plain += table[i];
+    }
+  }
+  return plain;
+}
+
+using dataset::Column;
+using dataset::Dataset;
+
+/// As a file has it: whole numbers, numbers and text.
+std::string text_of_fact(const dataset::Fact& value) {
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *whole);
+  if (const auto* number = std::get_if<double>(&value)) {
+    return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(*number));
+  }
+  return valid_utf8(std::get<std::string>(value));
+}
+
+/// The SHA-256 of dimensions, attributes and variables, the same before a file is written and after it is read. Every
+/// text stands behind its length, so that no two contents give one sequence of bytes.
+std::string content_hash(const Dataset& data) {
+  std::string all;
+  const auto add = [&](const std::string& text) { all += fmt::format("{}:{}", text.size(), text); };
+  for (const auto& [name, length, free] : data.dimensions) add(fmt::format("{} {}", name, length));
+  for (const auto& [name, value] : data.facts) {
+    if (name == seal) continue;
+    add(name);
+    add(text_of_fact(value));
+  }
+  for (const Column& v : data.columns) {
+    for (const std::string& text : {v.name, v.units, v.meaning}) add(text);
+    for (const std::string& dimension : v.dimensions) add(dimension);
+    if (const auto* words = std::get_if<std::vector<std::string>>(&v.values)) {
+      for (const std::string& word : *words) add(word);
+      continue;
+    }
+    for (std::size_t i = 0; i < dataset::size_of(v.values); ++i) {
+      all += fmt::format("{:016x}", std::bit_cast<std::uint64_t>(dataset::number_at(v.values, i)));
+    }
+  }
+  return sha256_hex(all);
+}
+
+std::string text_of(const Dataset& data, std::string_view fact) {
+  const dataset::Fact* found = dataset::find(data.facts, fact);
+  const auto* text = found == nullptr ? nullptr : std::get_if<std::string>(found);
+  return text == nullptr ? "" : *text;
+}
+
+/// The exit code of the run that a file is of; none if the file does not say it.
+std::optional<int> exit_code_in(const Dataset& data) {
+  const dataset::Fact* found = dataset::find(data.facts, "exit_code");
+  const auto* code = found == nullptr ? nullptr : std::get_if<std::int64_t>(found);
+  return code == nullptr ? std::nullopt : std::optional(static_cast<int>(*code));
+}
+
+/// Why the result in a file does not count; "" if it does.
+std::string objection(const Dataset& data, const Resolved& resolved) {
+  if (text_of(data, "config_sha256") != sha256_hex(json_text(resolved.hashed))) return "it has another configuration";
+  if (text_of(data, seal).empty()) return "it does not say how its run ended";
+  if (text_of(data, seal) != content_hash(data)) return "it was changed after it was written";
+  if (text_of(data, "program_sha256") != program_sha256()) return "another build of the program made it";
+  const std::optional<int> code = exit_code_in(data);
+  const bool kept = code == static_cast<int>(ExitCode::ok) || code == static_cast<int>(ExitCode::check_failed);
+  return kept ? "" : "its exit code depends on the flags of its run";
+}
+
+}  // namespace
+
+void add_outcome(Dataset& result, ExitCode code, const std::string& table) {
+  dataset::set(result.facts, "program_sha256", program_sha256());
+  dataset::set(result.facts, "exit_code", std::int64_t{static_cast<int>(code)});
+  dataset::set(result.facts, "table", without_colours(table));
+  dataset::set(result.facts, seal, content_hash(result));
+}
+
+std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
+                                     const Resolved& resolved, bool json_file) {
+  if (!options.skip_finished) return std::nullopt;
+  if (out.empty()) throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
+  if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
+  const std::string path = fmt::format("{}/{}.nc", out, name);
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
+  std::string reason;
+  Dataset data;
+  try {
+    data = read_netcdf(path);
+    reason = objection(data, resolved);
+    if (reason.empty() && json_file && !std::filesystem::exists(fmt::format("{}/{}.json", out, name), unreadable)) {
+      reason = fmt::format("{}.json is missing", name);
+    }
+  } catch (const InputError& error) {
+    reason = error.what();
+  }
+  if (!reason.empty()) {
+    if (!options.quiet)
+      print_message(
+          fmt::format("runs again, {} is there but does not count: {}\n", printable(path), printable(reason)));
+    return std::nullopt;
+  }
+  if (!options.quiet) {
+    print_message(fmt::format("skipped: {} is the result of this configuration and program\n{}", printable(path),
+                              printable(text_of(data, "table"), Layout::lines)));
+  }
+  return static_cast<ExitCode>(exit_code_in(data).value());
+}
+
+}  // namespace periscope

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "experiments/app/netcdf_file.h"
+#include "experiments/app/options.h"
+#include "experiments/core/config/provenance.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+
+/// A result file says how its run ended, so that --skip-finished need not compute again what is there: the attributes
+/// program_sha256, of the program's file; exit_code; table, what people were shown, without colours; content_sha256, of
+/// everything in the file but itself, by which a damaged file is known.
+void add_outcome(dataset::Dataset& result, ExitCode code, const std::string& table);
+
+/// With --skip-finished, the exit code of the run whose complete result is NAME.nc in the folder `out`, made by this
+/// very program from the same configuration; its table is printed, unless --quiet. Nothing if there is none: standard
+/// error says why a file that is there does not count. Throws ConfigError for --skip-finished without `out`, or with
+/// --json, which a file does not keep. `json_file`: NAME.json must be there too.
+std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
+                                     const Resolved& resolved, bool json_file = false);
+
+}  // namespace periscope

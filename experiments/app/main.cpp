@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+#include <sstream>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "experiments/app/commands.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/app/stop_signals.h"
+#include "experiments/core/config/build_info.h"
+#include "experiments/core/config/provenance.h"
+#include "sim/spec/error.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
+4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence,
+75 stopped by a signal, the same command goes on from there,
+129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to go on from.)";
+
+/// glibc hands arrays of more than 128 KB, a matrix of 128 tokens, back to the system whenever they are freed, and the
+/// next one costs its page faults again: a fifth of a prediction's time. So it keeps what it has.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc's own heuristic would come to
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.");
+  app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
+  app.require_subcommand(1);
+  app.footer(footer);
+  int code = 0;
+  add_commands(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_command(app, {argv + 1, argv + argc}); !unknown.empty()) {
+      print_message(unknown + "\n");
+      return static_cast<int>(ExitCode::configuration);
+    }
+    std::ostringstream asked_for;
+    std::ostringstream complaint;
+    const bool is_help = app.exit(error, asked_for, complaint) == 0;
+    print_message(complaint.str());
+    print_result(asked_for.str());
+    return is_help ? 0 : static_cast<int>(ExitCode::configuration);
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace periscope
+
+int main(int argc, char** argv) {
+  try {
+    periscope::prepare_standard_streams();
+    periscope::install_stop_signals();
+    periscope::keep_freed_memory();
+    periscope::set_argv({argv, argv + argc});
+    return periscope::run(argc, argv);
+  } catch (const periscope::Error& error) {
+    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    periscope::print_message("periscope: out of memory\n");
+    return static_cast<int>(periscope::ExitCode::runtime_failure);
+  } catch (const std::exception& error) {
+    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
+    return static_cast<int>(periscope::ExitCode::runtime_failure);
+  }
+}

@@ -1,0 +1,130 @@
+#include "experiments/app/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "experiments/app/whole_number.h"
+#include "experiments/studies/sections.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+/// As run.seed: CLI11 would take −1 for 2^64 − 1.
+std::uint64_t parse_seed(const std::string& word) {
+  std::int64_t seed = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), seed);
+  if (error != std::errc() || end != word.data() + word.size() || seed < 0) {
+    throw ConfigError(fmt::format("--seed {}: expected a whole number from 0 to 2^63 - 1", shortened(word)));
+  }
+  return static_cast<std::uint64_t>(seed);
+}
+
+/// Bytes of "8G", "500M" or "1073741824".
+double parse_memory(const std::string& word) {
+  constexpr std::string_view units = "KMG";
+  double bytes = 0.0;
+  const char* const end = word.data() + word.size();
+  auto [rest, error] = std::from_chars(word.data(), end, bytes);
+  if (error == std::errc() && rest != end) {
+    const std::size_t unit = units.find(*rest);
+    if (unit != std::string_view::npos) {
+      bytes *= std::pow(1024.0, static_cast<double>(unit) + 1.0);
+      ++rest;
+    }
+  }
+  if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
+    throw ConfigError(fmt::format("--memory {}: expected a number of bytes above 0, or one with K, M or G, as in 8G",
+                                  shortened(word)));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void CommonOptions::add_to(CLI::App& command) {
+  command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
+  command
+      .add_option("--set", settings,
+                  "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
+      ->allow_extra_args(false);
+  command.add_option_function<std::string>(
+      "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
+  command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
+  command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
+      ->check(whole_number(0, std::numeric_limits<int>::max()));
+  command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
+  command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
+  command.add_option_function<std::string>(
+      "--memory", [this](const std::string& word) { memory = parse_memory(word); },
+      "Memory that gradients of propagate, converge and ladder, or the converted weights of generate, may use, as in "
+      "8G "
+      "(K, M, G: powers of 1024): what is kept need not be computed again; results do not depend on it. Default: for "
+      "gradients with dense weights up to 2.8 GB, of what there is at most half");
+  command.add_option("--out", out, "Folder for result files");
+  command.add_flag("--json", json, "Print the result to stdout as one JSON object");
+  command.add_flag("--quiet", quiet, "No progress and no tables");
+  command.add_flag("--force", force, "Overwrite a model that is there; try what by the estimate does not fit");
+}
+
+void CommonOptions::add_theory_set_to(CLI::App& command) {
+  command
+      .add_option("--theory-set", theory_settings,
+                  "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void CommonOptions::add_skip_finished_to(CLI::App& command) {
+  command.add_flag("--skip-finished", skip_finished,
+                   "Compute nothing if --out has this program's result of the same configuration: print its table, "
+                   "return its exit code");
+}
+
+Config CommonOptions::load(Matrices matrices) const {
+  Config c = load_config(sections(), config, settings, theory_settings);
+  c.run.seed = seed.value_or(c.run.seed);
+  c.run.seeds = seeds.value_or(c.run.seeds);
+  c.run.threads = threads.value_or(c.run.threads);
+  c.run.device = device.value_or(c.run.device);
+  if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
+  c.run.out = out.value_or(c.run.out);
+  c.run.memory = memory.value_or(c.run.memory);
+  require_ranges(run_section, c.run);
+  if (c.run.device == "cuda-tf32" && c.run.dtype_choice.value_or(DType::f32) != DType::f32) {
+    throw ConfigError(
+        fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
+                    "to multiply such matrices; expected run.device \"cuda\"",
+                    name_of(*c.run.dtype_choice)));
+  }
+  const auto backend = make_backend(c.run.device);
+  c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
+  if (!backend->supports(c.run.dtype)) {
+    std::vector<std::string_view> known;
+    for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      if (backend->supports(one)) known.push_back(name_of(one));
+    }
+    throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(c.run.dtype),
+                                  c.run.device, fmt::join(known, " and ")));
+  }
+  if (matrices == Matrices::dense) {
+    if (c.run.weights == WeightsChoice::matrix_free) {
+      throw ConfigError(
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
+          "theory, converge and ladder, which read every matrix once");
+    }
+    c.run.weights = WeightsChoice::dense;
+  }
+  omp_set_num_threads(c.run.threads > 0 ? c.run.threads : omp_get_num_procs());
+  return c;
+}
+
+}  // namespace periscope

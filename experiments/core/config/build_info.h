@@ -1,0 +1,11 @@
+#pragma once
+
+/// What this binary was built from; build_info.cpp is written by CMake at every build.
+namespace periscope::build_info {
+
+extern const char* const version;
+extern const char* const commit;  ///< git commit, with "-dirty" if the tree differed; "unknown" outside git
+extern const char* const compiler;
+extern const char* const program;  ///< SHA-256 of the sources of what computes, the compiler and its flags
+
+}  // namespace periscope::build_info

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/core/config/power_limits.h"
+#include "experiments/core/config/section.h"
+#include "sim/core/tensor.h"
+#include "sim/spec/stack_keys.h"
+#include "theory/fault.h"
+
+namespace periscope {
+
+/// How random matrices are drawn: whole, or as what they do to the rows that they read (T21).
+enum class WeightsChoice { automatic, dense, matrix_free };
+inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
+
+/// How to run: [run] of the configuration, and the flags of the same names.
+struct RunOptions {
+  std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
+  int seeds = 8;
+  int threads = 0;  ///< 0: all cores
+  std::string device = "cpu";
+  std::optional<DType> dtype_choice;  ///< as given
+  DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
+  bool backward = false;              ///< measure gradients too
+  /// Commands that need a matrix whole have made this `dense`.
+  WeightsChoice weights = WeightsChoice::automatic;
+  std::string out;      ///< folder for results, "" for none
+  double memory = 0.0;  ///< bytes that a way back may use; 0: as tape_budget says
+};
+
+/// [agreement]: when measurement and theory agree (T19).
+struct AgreementOptions {
+  double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
+  double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
+  double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
+  double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms: times gradient_width_term
+  PowerLimits power_limits = {};       ///< what a verdict must be able to refuse (T22)
+};
+
+/// [theory]: precision of the prediction, and a mistake planted in it.
+struct TheoryOptions {
+  double tolerance = 0.01;
+  double gradient_tolerance = 0.03;
+  theory::Fault fault = theory::Fault::none;
+  /// Forward statistics at the stack's own widths (T25) instead of the limit; by default `propagate` does, `theory`
+  /// not.
+  std::optional<bool> finite_width;
+  int replicates = 0;  ///< of T25's chain; 0: from the number of seeds
+};
+
+extern const Section<RunOptions> run_section;
+extern const Section<TheoryOptions> theory_section;
+extern const Section<AgreementOptions> agreement_section;
+extern const Section<PowerLimits> power_limit_section;
+
+/// What a configuration file, --set and the flags say of stacks, and how they are measured and predicted. An experiment
+/// with a section of its own adds it by derivation, as converge does.
+struct Config {
+  StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
+  std::vector<Placement> placements;
+  std::vector<InputKind> inputs;
+  std::optional<bool> final_norm;  ///< the placement's default if not given
+  RunOptions run;
+  AgreementOptions agreement;
+  TheoryOptions theory;
+  std::vector<std::string> theory_settings;  ///< as given by --theory-set
+  std::vector<StackSpec> told;               ///< what theory is told of every stack; empty: the truth
+  std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
+
+  Config() = default;
+  Config(const Config&) = default;
+  Config(Config&&) = default;
+  Config& operator=(const Config&) = default;
+  Config& operator=(Config&&) = default;
+  virtual ~Config() = default;
+
+  /// Adds the experiment's own sections to the resolved configuration; for_hash as in section_json.
+  virtual void add_own_sections(nlohmann::ordered_json& /*resolved*/, bool /*for_hash*/) const {}
+  [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
+  /// The stacks of a run, inputs outermost, each valid.
+  [[nodiscard]] std::vector<StackSpec> stacks() const;
+  /// The same stacks as theory is told of them.
+  [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
+};
+
+/// `known` are the sections that a configuration may have, one within another behind it (known_sections).
+/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
+/// A relative input.path in a file is relative to that file; in a setting to the working directory.
+/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what theory is told instead: keys
+/// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
+/// the same stacks one by one, layers, tokens and inputs. One placement is told of all.
+Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& theory_settings = {});
+
+/// Reads one more section out of a configuration that load_config has accepted.
+template <class Own>
+void load_section(const Section<Own>& section, const std::string& file, const std::vector<std::string>& settings,
+                  Own& values) {
+  const toml::table table = read_table(file, settings);
+  TomlReader reader = TomlReader(&table, "", file).table(section.name);
+  read_keys(reader, section, values);
+}
+
+/// Parses a --dtype word. Throws ConfigError for an unknown one.
+DType parse_dtype(const std::string& word);
+
+/// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
+nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
+
+/// The placement's name, or its free form as JSON: how result files call it.
+std::string placement_label(const StackSpec& spec);
+
+}  // namespace periscope

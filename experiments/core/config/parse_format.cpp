@@ -1,0 +1,23 @@
+#include "experiments/core/config/parse_format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "sim/spec/error.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+
+NumberFormat parse_format(const std::string& word) {
+  const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
+  if (at != number_formats.end()) return *at;
+  std::vector<std::string_view> names;
+  for (const NumberFormat& f : number_formats) names.push_back(f.name);
+  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", shortened(word), fmt::join(names, ", ")));
+}
+
+}  // namespace periscope

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "sim/numerics/number_format.h"
+
+namespace periscope {
+
+/// The format of that name. Throws ConfigError, which lists them.
+NumberFormat parse_format(const std::string& word);
+
+}  // namespace periscope

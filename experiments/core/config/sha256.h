@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace periscope {
+
+class MappedFile;
+
+/// SHA-256 (FIPS 180-4) of bytes that come piece by piece.
+class Sha256 {
+ public:
+  void add(std::span<const std::byte> bytes);
+  void add(const void* bytes, std::size_t count) { add({static_cast<const std::byte*>(bytes), count}); }
+  /// The digest of all that was added, in hex.
+  [[nodiscard]] std::string hex() const;
+
+ private:
+  static constexpr std::size_t block_size = 64;
+  void take(const std::byte* block);
+
+  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<std::byte, block_size> rest_{};  // the beginning of a block
+  std::uint64_t count_ = 0;                   // bytes that were added
+};
+
+/// The SHA-256, in hex, of a text, and of a file's bytes. Throws InputError for a path of no regular file, and for a
+/// file that changes meanwhile.
+std::string sha256_hex(const std::string& text);
+std::string sha256_of(const MappedFile& file);
+std::string sha256_of_file(const std::string& path);
+
+}  // namespace periscope

@@ -1,0 +1,66 @@
+#include "experiments/core/config/theory_parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "sim/model/parameters.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+namespace {
+
+/// A norm hides what is not a number behind a finite bound, so such weights must not get that far.
+void require_finite(const std::vector<double>& values, const std::string& name) {
+  const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
+  if (bad == values.end()) return;
+  throw InputError(fmt::format("{}: entry {} is {}: expected finite weights, no others can be certified", name,
+                               bad - values.begin(), *bad));
+}
+
+theory::RowMatrix host_matrix(const Backend& backend, const Tensor& x, const ParameterId& id) {
+  const std::vector<double> values = backend.to_host(x);
+  require_finite(values, name_of(id));
+  return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
+}
+
+}  // namespace
+
+theory::RowMatrix TheoryParameters::matrix(int layer, Weight weight) const {
+  const ParameterId id = matrix_id(layer, weight);
+  return host_matrix(backend_, tensor(id), id);
+}
+
+void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
+  constexpr Tensor::Index block = 4096;
+  const ParameterId id = matrix_id(0, weight);
+  const Tensor table = tensor(id);
+  for (Tensor::Index at = 0; at < table.rows(); at += block) {
+    std::vector<int> rows(static_cast<std::size_t>(std::min(block, table.rows() - at)));
+    std::iota(rows.begin(), rows.end(), static_cast<int>(at));
+    visit(at, host_matrix(backend_, backend_.gather(table, rows), id));
+  }
+}
+
+Eigen::VectorXd TheoryParameters::bias(int layer, Weight weight) const {
+  const ParameterId id = bias_of(matrix_id(layer, weight));
+  return vector(tensor(id), id);
+}
+
+theory::NormParameters TheoryParameters::norm(int sublayer, Weight norm) const {
+  const ParameterId id = gain_id(sublayer, norm);
+  const NormWeights w = weights_.fetch(fetched_with(model_, id)).norm(norm);
+  return {vector(w.gain, id), vector(w.bias, bias_of(id)), w.plus};
+}
+
+Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const ParameterId& id) const {
+  if (x.empty()) return {};
+  const std::vector<double> values = backend_.to_host(x);
+  require_finite(values, name_of(id));
+  return Eigen::Map<const Eigen::VectorXd>(values.data(), x.size());
+}
+
+}  // namespace periscope

@@ -1,0 +1,98 @@
+#include "experiments/core/config/told.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/core/config/json_text.h"
+#include "sim/spec/error.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json differences(const StackSpec& measured, const StackSpec& told, bool for_hash) {
+  const Json a = resolved_json(measured, for_hash);
+  const Json b = resolved_json(told, for_hash);
+  Json all = Json::object();
+  for (const auto& [table, keys] : a.items()) {
+    for (const auto& [key, value] : keys.items()) {
+      if (value != b[table][key]) {
+        all[fmt::format("{}.{}", table, key)] = {{"measured", value}, {"told", b[table][key]}};
+      }
+    }
+  }
+  return all;
+}
+
+std::string_view fault_name(const Config& config) {
+  return theory::fault_names[static_cast<std::size_t>(config.theory.fault)];
+}
+
+}  // namespace
+
+bool theory_is_misled(const Config& config) {
+  return config.theory.fault != theory::Fault::none || !config.theory_settings.empty();
+}
+
+Json told_differences(const Config& config, bool for_hash) {
+  Json all = Json::array();
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < config.told.size(); ++i)
+    all.push_back(differences(measured[i], config.told[i], for_hash));
+  return all;
+}
+
+Json told_json(const Config& config) {
+  return {{"set", config.theory_settings},
+          {"fault", fault_name(config)},
+          {"meaning", meaning_of(config.theory.fault)},
+          {"differences", told_differences(config)}};
+}
+
+std::string told_lines(const Config& config) {
+  std::string lines;
+  if (config.theory.fault != theory::Fault::none) {
+    lines += fmt::format("PLANTED FAULT: theory is wrong on purpose (theory.fault = {}: {})\n", fault_name(config),
+                         meaning_of(config.theory.fault));
+  }
+  if (config.told.empty()) return lines;
+  Json all = Json::object();  // the same difference is stated once for all stacks
+  for (const Json& stack : told_differences(config)) all.update(stack);
+  std::string words;
+  for (const auto& [key, values] : all.items()) {
+    if (!words.empty()) words += ", ";
+    words += key == "model.placement" && config.placements.size() > 1
+                 ? "other placements"
+                 : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
+  }
+  return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);
+}
+
+void require_fault_acts(const Config& config) {
+  const theory::Fault fault = config.theory.fault;
+  if (fault == theory::Fault::none) return;
+  const std::vector<StackSpec> told = config.told_stacks();
+  const bool acts = std::ranges::any_of(
+      told, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
+  if (acts) return;
+  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config),
+                                fault == theory::Fault::depth_constant
+                                    ? "a placement with constants that depend on depth, as deepnorm or lns"
+                                    : "run.backward, as it acts on gradients alone"));
+}
+
+void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
+                               const std::function<double(const StackSpec&)>& value) {
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < config.told.size(); ++i) {
+    const double told = value(config.told[i]);
+    if (told == value(measured[i])) continue;
+    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key, told,
+                                  value(measured[i]), by));
+  }
+}
+
+}  // namespace periscope

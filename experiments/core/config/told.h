@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "experiments/core/config/config.h"
+
+namespace periscope {
+
+/// True if theory is told another specification than is measured (--theory-set), or carries a planted fault.
+bool theory_is_misled(const Config& config);
+
+/// Per stack, every key that theory is told otherwise: {"model.rope": {"measured": true, "told": false}, …}. Empty if
+/// it is told the truth. for_hash as in section_json.
+nlohmann::ordered_json told_differences(const Config& config, bool for_hash = false);
+
+/// {"set": […], "fault": …, "meaning": …, "differences": as told_differences}: for results, where it must not be
+/// overlooked.
+nlohmann::ordered_json told_json(const Config& config);
+
+/// The same for people, in lines; empty if theory is not misled.
+std::string told_lines(const Config& config);
+
+/// Throws ConfigError if a fault is planted that changes nothing in any stack.
+void require_fault_acts(const Config& config);
+
+/// Throws ConfigError if theory is told another value of a key that the experiment itself runs through, by the values
+/// of the key `by`: it would be overwritten.
+void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
+                               const std::function<double(const StackSpec&)>& value);
+
+}  // namespace periscope

@@ -1,0 +1,25 @@
+# Run at every build: writes build_info.cpp, and touches it only when something changed.
+find_package(Git QUIET)
+set(COMMIT "unknown")
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12 --exclude=*
+    WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE FOUND OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
+    RESULT_VARIABLE FAILED)
+  if(NOT FAILED)
+    set(COMMIT "${FOUND}")
+  endif()
+endif()
+
+# What computes: the sources of the program, the compiler and its flags.
+set(all "${COMPILER}\n${FLAGS}\n")
+file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
+  ${SOURCE_DIR}/cmake/*)
+list(FILTER sources INCLUDE REGEX "\\.(h|cpp|cu|cuh|cmake|in)$|CMakeLists\\.txt$")
+list(FILTER sources EXCLUDE REGEX "^experiments/bench/")
+list(SORT sources)
+foreach(source ${sources})
+  file(SHA256 ${SOURCE_DIR}/${source} hash)
+  string(APPEND all "${source} ${hash}\n")
+endforeach()
+string(SHA256 PROGRAM "${all}")
+configure_file(${SOURCE_DIR}/experiments/core/config/build_info.cpp.in ${OUTPUT} @ONLY)

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace periscope::dataset {
+
+/// What the values of a column are.
+enum class Type { real, integer, boolean, text };
+
+/// The values of a column, one after another; alternatives in the order of Type. What is not there is NaN, or one of
+/// these, or "".
+using Values =
+    std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::uint8_t>, std::vector<std::string>>;
+inline constexpr std::int64_t missing_integer = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::uint8_t missing_boolean = 255;  ///< beside 0 and 1
+
+/// The number at `i` of what is no text; NaN for what is not there.
+double number_at(const Values& values, std::size_t i);
+bool is_missing(const Values& values, std::size_t i);
+std::size_t size_of(const Values& values);
+
+struct Dimension {
+  std::string name;
+  std::size_t length;
+  bool free = false;  ///< other programs may make it longer
+
+  bool operator==(const Dimension&) const = default;
+};
+
+/// A variable on named dimensions, row-major.
+struct Column {
+  std::string name;
+  std::vector<std::string> dimensions;
+  Values values;
+  std::string units;    ///< "1" for a pure number or a flag, "nat", "s", …; "" for text
+  std::string meaning;  ///< long_name in files
+
+  [[nodiscard]] Type type() const { return static_cast<Type>(values.index()); }
+  [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }
+};
+
+/// Facts about a whole result, by name.
+using Fact = std::variant<std::string, double, std::int64_t>;
+using Facts = std::vector<std::pair<std::string, Fact>>;
+const Fact* find(const Facts& facts, std::string_view name);
+void set(Facts& facts, std::string_view name, Fact value);
+
+/// A result: what files, JSON and figures are made from, and what is read out of a file.
+struct Dataset {
+  std::vector<Dimension> dimensions;
+  std::vector<Column> columns;
+  Facts facts;
+
+  [[nodiscard]] const Column* find(std::string_view name) const;
+  /// The length of a dimension, which there has to be.
+  [[nodiscard]] std::size_t length(std::string_view dimension) const;
+};
+
+}  // namespace periscope::dataset

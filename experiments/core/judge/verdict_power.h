@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/power_limits.h"
+#include "experiments/core/judge/cell.h"
+
+namespace periscope {
+
+/// The limit of a statistic that verdicts compare; that of log_grad_sq for grad_sq, which stands in for it where it is
+/// zero.
+double limit_of(const PowerLimits& limits, Statistic statistic);
+/// The limit of a cell: two and a half times its statistic's for the size of one module's output, which fluctuates that
+/// much more than the stream that they add up to; its mean over depth is a contrast of its own.
+double limit_of(const PowerLimits& limits, const Cell& cell);
+
+/// What the cells of one statistic could have refused.
+struct StatisticPower {
+  Statistic statistic = Statistic::second_moment;
+  double worst = 0.0;
+  double median = 0.0;
+  double limit = 0.0;
+  int cell = -1;  ///< index of the worst cell, the one with the largest error in units of its limit
+};
+
+/// T22 of a verdict: over all single cells, contrasts left out, and for every statistic.
+struct Power {
+  double worst = 0.0;
+  double median = 0.0;
+  std::vector<StatisticPower> statistics;
+};
+
+Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits);
+
+/// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
+/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5"), an allowance as large as what it is granted to,
+/// a prediction that missed its precision.
+std::string shortcoming(std::span<const Cell> cells, const Power& power);
+
+}  // namespace periscope

@@ -1,0 +1,37 @@
+#include "experiments/core/stacks/confront.h"
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/told_effect.h"
+
+namespace periscope {
+
+ConfrontedStacks predict_alone(const Config& config, Progress& progress) {
+  ConfrontedStacks result;
+  result.stopped_early = until_stopped(
+      [&] { result.stacks = predict_stacks(config, config.theory.finite_width.value_or(false), progress); });
+  return result;
+}
+
+ConfrontedStacks confront(const Config& config, Progress& progress) {
+  ConfrontedStacks result;
+  MeasuredStacks measured;
+  const bool at_width = config.theory.finite_width.value_or(true);
+  require_fault_acts(config);
+  require_told_is_seen(config, "propagate", at_width, verdict_numbers);
+  result.stopped_early = until_stopped([&] {
+    result.stacks = predict_stacks(config, at_width, progress);
+    measured = measure_stacks(config, "propagate", progress);
+  });
+  if (result.stopped_early) return result;
+  std::vector<const theory::Prediction*> predictions;
+  for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
+  const std::vector<Agreement> agreements = judge_stacks(measured, predictions, config.agreement);
+  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
+    result.stacks[i].measurement = measured.measurements[i];
+    result.stacks[i].agreement = agreements[i];
+  }
+  return result;
+}
+
+}  // namespace periscope

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/stack_result.h"
+
+namespace periscope {
+
+struct ConfrontedStacks {
+  std::vector<StackResult> stacks;
+  bool stopped_early = false;  ///< stacks are predicted, some measured, none judged
+};
+
+/// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
+ConfrontedStacks predict_alone(const Config& config, Progress& progress);
+
+/// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over
+/// its seeds, and judges all of them together.
+ConfrontedStacks confront(const Config& config, Progress& progress);
+
+}  // namespace periscope

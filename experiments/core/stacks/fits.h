@@ -1,0 +1,36 @@
+#pragma once
+
+#include <new>
+#include <stdexcept>
+
+#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/progress.h"
+#include "sim/spec/error.h"
+
+namespace periscope {
+
+/// Bytes that this process may still use: the least of what the machine has available, what its control groups leave
+/// and what the limit of its address space leaves. Infinity where none of them can be read.
+double available_bytes(int threads);
+
+/// Throws ConfigError, which names the key to lower, if the estimate is more than there is, but not if `force`. Says
+/// how long the run will take if that is more than a minute.
+void require_fits(const Need& need, bool force, Progress& progress);
+
+/// "not enough memory: needed about 3 GB". To be thrown where memory ran out in spite of the estimate.
+Error out_of_memory(const Need& need);
+
+/// Runs what needs as much.
+template <class F>
+auto within_memory(const Need& need, bool force, Progress& progress, const F& f) {
+  require_fits(need, force, progress);
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory(need);
+  } catch (const std::length_error&) {  // more elements than a vector can have
+    throw out_of_memory(need);
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,350 @@
+#include "experiments/core/stacks/ladder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/core/config/at_width.h"
+#include "experiments/core/config/seed_range.h"
+#include "experiments/core/config/told.h"
+#include "experiments/core/judge/compared_cells.h"
+#include "experiments/core/judge/gradient_floor.h"
+#include "experiments/core/judge/remedy.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/core/stacks/told_effect.h"
+#include "sim/backends.h"
+#include "sim/numerics/allowances.h"
+#include "sim/spec/error.h"
+#include "sim/spec/weight.h"
+#include "theory/predict.h"
+
+namespace periscope::ladder {
+namespace {
+
+constexpr int fewest_widths = 4;
+/// Theory's "infinite" width is this many times the largest measured one, or half of that as often as shapes need, but
+/// never less than `fewest_times`: what is left of 1/D is then an eighth of what the widest stacks have.
+constexpr int infinite = 1 << 10;
+constexpr int fewest_times = 8;
+constexpr int widest = 1 << 20;
+
+StackSpec at_infinite_width(const StackSpec& told, int largest) {
+  const double hidden = static_cast<double>(told.model.mlp_width) / told.model.width;
+  int times = infinite;
+  while (times > 1 && largest * std::max(1.0, hidden) * times > widest) times /= 2;
+  if (times < fewest_times) {
+    throw ConfigError(
+        fmt::format("ladder.widths: the limit needs theory at {} times the width {}, where {} would be {}; "
+                    "expected at most {}",
+                    fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
+                    static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest));
+  }
+  return at_width(told, largest * times, "ladder.widths");
+}
+
+// clang-format off
+constexpr Key<LadderConfig> keys[] = {
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = seeds_from(8), .meaning = "seeds per width"},
+};
+// clang-format on
+
+constexpr std::pair<Statistic, Signal> followed[] = {
+    {Statistic::second_moment, Signal::x_out}, {Statistic::token_cosine, Signal::x_out},
+    {Statistic::second_moment, Signal::f_out}, {Statistic::token_cosine, Signal::f_out},
+    {Statistic::second_moment, Signal::r_out}, {Statistic::log_grad_sq, Signal::x_out},
+    {Statistic::score_share, Signal::A_out},
+};
+
+bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
+
+/// A quantity as Σ weights_i curve_i.
+struct Followed {
+  LadderQuantity quantity;
+  std::vector<double> weights;
+
+  [[nodiscard]] const Curve* curve(const Profile& profile) const {
+    return quantity.weight ? profile.find(quantity.statistic, *quantity.weight)
+                           : profile.find(quantity.statistic, quantity.signal);
+  }
+  /// `model` is the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the
+  /// logarithm is taken per input feature.
+  [[nodiscard]] double value(const Profile& profile, const ModelSpec& model) const {
+    const Curve* found = curve(profile);
+    if (found == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    const double offset = quantity.weight ? std::log(shape_of(model, *quantity.weight).fan_in) : 0.0;
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != 0.0) sum += weights[i] * (found->value[i] - offset);
+    }
+    return sum;
+  }
+  /// Standard error of the weighted sum, with the errors of all entries taken as fully correlated.
+  [[nodiscard]] double error(const Profile& profile) const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != 0.0) sum += std::abs(weights[i]) * curve(profile)->standard_error[i];
+    }
+    return sum;
+  }
+};
+
+/// The entries of a curve, and their mean over `group` (of moments that of m/t, so that no depth outweighs another).
+void follow_group(std::vector<Followed>& all, const LadderQuantity& prototype, const Curve& predicted,
+                  const std::vector<std::size_t>& group, const std::string& words) {
+  std::vector<std::size_t> entries;
+  for (const std::size_t i : group) {
+    const double t = predicted.value[i];
+    if (std::isfinite(t) && (!is_moment(prototype.statistic) || t > 0.0)) entries.push_back(i);
+  }
+  Followed mean{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+  mean.quantity.mean_over = words;
+  for (const std::size_t i : entries) {
+    Followed one{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+    one.quantity.index = static_cast<int>(i);
+    one.weights[i] = 1.0;
+    if (is_moment(prototype.statistic)) one.quantity.scale = predicted.value[i];
+    mean.weights[i] = 1.0 / (static_cast<double>(entries.size()) * one.quantity.scale);
+    all.push_back(std::move(one));
+  }
+  if (entries.size() > 1) all.push_back(std::move(mean));
+}
+
+std::vector<std::size_t> every(std::size_t from, std::size_t step, std::size_t end) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = from; i < end; i += step) all.push_back(i);
+  return all;
+}
+
+/// What is followed of a stack: whatever theory predicts of what verdicts compare.
+std::vector<Followed> follow(const Profile& predicted) {
+  std::vector<Followed> all;
+  for (const auto& [statistic, signal] : followed) {
+    const Curve* curve = predicted.find(statistic, signal);
+    if (curve == nullptr) continue;
+    const LadderQuantity prototype{.statistic = statistic, .signal = signal};
+    const std::size_t length = curve->value.size();
+    if (signal == Signal::f_out) {
+      follow_group(all, prototype, *curve, every(0, 2, length), "attention");
+      follow_group(all, prototype, *curve, every(1, 2, length), "mlp");
+    } else {
+      follow_group(all, prototype, *curve, every(0, 1, length), signal == Signal::A_out ? "attention" : "stream");
+    }
+  }
+  for (const auto& [key, curve] : predicted.weight_curves) {
+    if (key.first != Statistic::log_grad_sq) continue;
+    follow_group(all, {.statistic = key.first, .weight = key.second}, curve, every(0, 1, curve.value.size()), "layers");
+  }
+  return all;
+}
+
+/// Fresh random numbers at every width.
+RunOptions run_at(const LadderConfig& config, int width) {
+  RunOptions run = config.run;
+  run.seed += static_cast<std::uint64_t>(width) * 1'000'003;
+  return run;
+}
+
+/// The limit, for the token ids and labels of all widths.
+theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide) {
+  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
+                                    .gradient_tolerance = config.theory.gradient_tolerance,
+                                    .most_samples = 1 << 14,
+                                    .seed = config.run.seed,
+                                    .fault = config.theory.fault};
+  std::vector<std::vector<int>> ids;
+  for (const int width : config.widths) {
+    const std::uint64_t seed = run_at(config, width).seed;
+    for (auto& sequence : distinct_token_ids(measured, seed, config.width_seeds)) ids.push_back(std::move(sequence));
+    if (!config.run.backward) continue;
+    for (auto& labels : distinct_label_ids(measured, seed, config.width_seeds)) {
+      options.labels.push_back(std::move(labels));
+    }
+  }
+  return theory::predict(wide, ids, options);
+}
+
+LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
+                                 const StackSpec& told, Progress& progress) {
+  LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
+  const StackSpec wide = at_infinite_width(told, config.widths.back());
+  const theory::Prediction prediction = predict_limit(config, spec, wide);
+  stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
+  if (stack.refusal.empty()) stack.refusal = out_of_range(wide, prediction.profile, config.run.dtype);
+  std::vector<Followed> all = follow(prediction.profile);
+  for (const int width : config.widths) {
+    std::vector<RunningMoments> means(all.size());
+    const StackSpec here = at_width(spec, width, "ladder.widths");
+    measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
+      for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
+      progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
+    });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
+    }
+  }
+  for (Followed& f : all) {
+    f.quantity.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
+    f.quantity.replicates = prediction.replicates;
+    f.quantity.allowance = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, f.quantity.scale);
+    stack.quantities.push_back(std::move(f.quantity));
+  }
+  return stack;
+}
+
+void judge_quantity(LadderQuantity& q, double level, int seeds, const AgreementOptions& options) {
+  const double error = q.error();
+  if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
+    q.verdict = Verdict::inconclusive;
+    q.reason = "its limit is no number";
+    return;
+  }
+  if (error == 0.0 && q.fit.limit.value == q.predicted.value) {
+    q.verdict = Verdict::agrees;
+    return;
+  }
+  const double degrees = error > 0.0 ? q.degrees() : q.fit.degrees;
+  const double beyond = std::abs(q.fit.limit.value - q.predicted.value) - q.allowance;
+  q.excess = beyond <= 0.0 ? 0.0 : beyond / error;
+  q.critical = critical_excess(degrees, level);
+  q.power = (2.0 * q.allowance + (q.critical + critical_excess(degrees, 0.1)) * error) / q.scale;
+  const double limit = limit_of(options.power_limits, q.statistic);
+  if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
+    q.verdict = Verdict::inconclusive;
+    q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); wider ladder.widths would help",
+                           q.fit.lack_of_fit);
+  } else if (q.excess > q.critical) {
+    q.verdict = Verdict::disagrees;
+  } else if (q.power > limit) {
+    q.verdict = Verdict::inconclusive;
+    q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
+    const Cell cell{.statistic = q.statistic,
+                    .measured = q.fit.limit.value,
+                    .measured_error = q.fit.limit.error,
+                    .predicted = q.predicted.value,
+                    .predicted_error = q.predicted.error,
+                    .allowance = q.allowance,
+                    .scale = q.scale,
+                    .seeds = seeds,
+                    .replicates = q.replicates};
+    const std::string way_out = remedy({{cell, limit}}, level, seeds, 0);
+    if (!way_out.empty()) q.reason += fmt::format("; {} (ladder.seeds)", way_out);
+  } else {
+    q.verdict = Verdict::agrees;
+  }
+}
+
+void require_limit(const LadderConfig& config) {
+  if (config.widths.size() < fewest_widths) {
+    throw ConfigError(
+        fmt::format("ladder.widths: {} widths, expected at least {}", config.widths.size(), fewest_widths));
+  }
+  if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
+    throw ConfigError("ladder.widths: expected widths that grow from one to the next");
+  }
+  if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
+    throw ConfigError(
+        "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "
+        "allowance for the difference; expected gaussian or text");
+  }
+  if (config.base.init.scheme == InitScheme::normal) {
+    throw ConfigError(
+        "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
+        "expected lecun, he, xavier or scaled");
+  }
+  if (config.run.backward && !config.base.model.unembedding) {
+    throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
+  }
+}
+
+}  // namespace
+
+std::string LadderQuantity::family() const {
+  return fmt::format("{} {}", statistic_names[static_cast<std::size_t>(statistic)],
+                     weight ? weight_names[static_cast<std::size_t>(*weight)] : name_of(signal));
+}
+
+std::string LadderQuantity::name() const {
+  return mean_over.empty() ? fmt::format("{}[{}]", family(), index)
+                           : fmt::format("{} mean over {}", family(), mean_over);
+}
+
+double LadderQuantity::error() const { return std::hypot(fit.limit.error, predicted.error); }
+
+double LadderQuantity::degrees() const {
+  const double a = std::pow(fit.limit.error / error(), 4);  // shares of the variance, squared: they cannot overflow
+  const double b = std::pow(predicted.error / error(), 4);
+  return 1.0 / (a / fit.degrees + b / (replicates - 1));
+}
+
+const Section<LadderConfig> section{"ladder", keys};
+
+void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["ladder"] = section_json(section, *this, for_hash);
+}
+
+LadderResult run(const LadderConfig& config, Progress& progress) {
+  require_limit(config);
+  require_fault_acts(config);
+  require_told_is_seen(config, "ladder", false, verdict_numbers);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    for (const int width : config.widths) {
+      at_width(stacks[i], width, "ladder.widths");
+      at_width(told[i], width, "ladder.widths");
+    }
+  }
+  progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
+  LadderResult result{.stacks = {}, .widths = config.widths};
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (!result.stopped_early) judge(result, config.width_seeds, config.agreement);
+  return result;
+}
+
+void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
+  std::vector<LadderQuantity*> judged;
+  for (LadderStack& stack : result.stacks) {
+    for (LadderQuantity& q : stack.quantities) {
+      if (!stack.refusal.empty()) {
+        q.reason = stack.refusal;
+        continue;
+      }
+      const bool numbers = std::ranges::all_of(
+          q.measured, [](const Estimate& m) { return std::isfinite(m.value) && std::isfinite(m.error); });
+      if (!numbers || !std::isfinite(q.predicted.value) || !std::isfinite(q.predicted.error)) {
+        q.reason = "not finite";
+        continue;
+      }
+      q.fit = fit_width(result.widths, q.measured, seeds, q.allowance / 10.0);
+      judged.push_back(&q);
+    }
+  }
+  result.tests = judged.size();
+  const double level = sidak_level(options.familywise_error, judged.size());
+  for (LadderQuantity* q : judged) judge_quantity(*q, level, seeds, options);
+  for (LadderStack& stack : result.stacks) {
+    // A rejection outranks what is inconclusive, and that outranks agreement.
+    for (const Verdict verdict : {Verdict::agrees, Verdict::inconclusive, Verdict::disagrees}) {
+      if (std::ranges::find(stack.quantities, verdict, &LadderQuantity::verdict) != stack.quantities.end()) {
+        stack.verdict = verdict;
+      }
+    }
+  }
+}
+
+bool any_disagrees(const LadderResult& result) {
+  return std::ranges::find(result.stacks, Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
+}
+
+}  // namespace periscope::ladder

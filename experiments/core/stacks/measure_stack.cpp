@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <stdexcept>
+
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
+#include "experiments/core/config/weights_choice.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/kept_reading.h"
+#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/over_seeds.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "sim/measure/gradient_probe.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+
+namespace periscope {
+namespace {
+
+/// Tells how far a pass is, and ends it when the run is asked to stop.
+class PassProgress final : public SignalRecorder {
+ public:
+  /// `shown`: whether this is the only pass that runs now.
+  PassProgress(Progress& progress, int sublayers, bool backward, bool shown)
+      : progress_(progress), sublayers_(sublayers), backward_(backward), shown_(shown) {}
+
+  void on_signal(const Emission& at, const Tensor& /*x*/) override {
+    const bool forward = at.pass == Pass::forward && at.signal == Signal::x_out;
+    if (!forward && !(at.pass == Pass::backward && at.signal == Signal::x_in)) return;
+    progress_.throw_if_stop_requested();
+    if (!shown_ || at.sublayer < 0) return;
+    // the way back takes up to three products of every matrix for one of the way forward
+    const double ahead = (at.sublayer + 1.0) / sublayers_;
+    const double back = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
+    const double share = !backward_ ? ahead : forward ? 0.25 * ahead : 0.25 + 0.75 * back;
+    if (share < 1.0) progress_.part(share);
+  }
+
+ private:
+  Progress& progress_;
+  int sublayers_;
+  bool backward_, shown_;
+};
+
+Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOptions& run, std::uint64_t seed,
+                  std::size_t budget, Progress& progress) {
+  const std::unique_ptr<WeightSource> weights = random_weights(backend, spec, run, seed);
+  const StackContext context{.ops = backend, .model = spec.model, .weights = *weights};
+  const Tensor input = stack_input(context, spec, run.dtype, seed);
+  Probe probe(context);
+  PassProgress told(progress, spec.model.sublayers(), run.backward, omp_in_parallel() == 0);
+  if (!run.backward) {
+    stack_forward(context, input, {.recorders = {&probe, &told}});
+    return probe.take();
+  }
+  GradientProbe gradients(context);
+  backpropagate(context, input, label_ids(spec, seed),
+                {.recorders = {&probe, &gradients, &told}, .gradients = {&gradients}}, budget);
+  Reading reading = probe.take();
+  gradients.take_into(reading.profile);
+  return reading;
+}
+
+}  // namespace
+
+bool one_seed_per_thread(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
+  constexpr long largest = 4L << 20U;  // entries of a matrix, or of a signal
+  const long hidden = spec.model.mlp_width;
+  if (hidden * spec.model.width <= largest) return true;
+  return draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
+}
+
+std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run) {
+  if (spec.scales != nullptr) throw std::logic_error("a journal's keys do not know of scales");
+  const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
+                                   weights_used(spec, run)};
+  return fmt::format("{} {}", what, sha256_hex(json_text(all)).substr(0, 16));
+}
+
+Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
+  const std::vector<int> ids = token_ids(spec, seed);
+  return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);
+}
+
+SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
+                          Progress& progress, const std::function<void(const Reading&)>& on_seed) {
+  SeedAverage average;
+  const int threads = omp_get_max_threads();
+  const std::size_t budget = tape_budget(spec, run, seeds, threads, available_bytes(threads));
+  over_kept_seeds(
+      "reading", spec, run, seeds, progress,
+      [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); }, kept_json,
+      [&](const JournalPart& cell) { return kept_reading(cell, spec.model, run.backward); },
+      [&](const Reading& reading) {
+        average.add(reading);
+        on_seed(reading);
+      });
+  return average;
+}
+
+}  // namespace periscope

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace periscope {
+
+class CellJournal;
+
+/// Thrown from the depth of a function that was asked to stop; until_stopped catches it at the top.
+struct Stopped {};
+
+/// Calls f; true if it was stopped.
+template <class F>
+bool until_stopped(const F& f) {
+  try {
+    f();
+    return false;
+  } catch (const Stopped&) {
+    return true;
+  }
+}
+
+/// What a function that runs for long and its caller have to say to each other: how far it is, whether it should stop,
+/// and where it keeps what is finished. This one shows nothing, is never asked to stop and keeps nothing.
+class Progress {
+ public:
+  Progress() = default;
+  /// `journal`, if there is one, outlives this.
+  explicit Progress(CellJournal* journal) : journal_(journal) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  virtual ~Progress() = default;
+
+  /// Begins to count the `steps` of `what`; what was counted before is done.
+  virtual void begin(const std::string& /*what*/, std::int64_t /*steps*/) {}
+  /// `count` steps are done; `label` says what they belonged to.
+  virtual void step(const std::string& /*label*/, int /*count*/ = 1) {}
+  /// `count` steps had been done by an earlier run: they are behind, but say nothing about the rate.
+  virtual void kept(const std::string& /*label*/, int /*count*/) {}
+  /// This share of the next step is done, for steps that take long. One thread at a time.
+  virtual void part(double /*share*/) {}
+  /// Whole lines for people.
+  virtual void say(const std::string& /*lines*/) {}
+  /// While the returned token lives, a run that is stopped can be gone on from; `note` says where.
+  [[nodiscard]] virtual std::shared_ptr<const void> resumable(const std::string& /*note*/) { return {}; }
+
+  /// A function that sees this ends soon, with a result that is marked stopped_early. Any thread may ask.
+  [[nodiscard]] virtual bool stop_requested() const { return false; }
+  void throw_if_stop_requested() const {
+    if (stop_requested()) throw Stopped();
+  }
+  /// Finished cells, to be asked before a cell is computed and told after; null if none are kept.
+  [[nodiscard]] CellJournal* journal() const { return journal_; }
+
+ private:
+  CellJournal* journal_ = nullptr;
+};
+
+}  // namespace periscope

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/judge/agreement.h"
+#include "sim/measure/seed_average.h"
+#include "theory/predict.h"
+
+namespace periscope {
+
+/// What was measured on one stack.
+struct Measurement {
+  Profile profile;
+  TopMagnitudes top;
+  int seeds = 0;
+  int diverged_seeds = 0;
+  int diverged_at = -1;  ///< earliest sublayer, or −1
+};
+
+/// One cell of a run: a stack, its prediction and, unless only theory was asked for, its measurement.
+struct StackResult {
+  StackSpec spec;
+  theory::Prediction prediction;
+  std::optional<Measurement> measurement;
+  Agreement agreement;
+};
+
+/// True if a verdict is "disagrees".
+inline bool any_disagrees(const std::vector<StackResult>& results) {
+  return std::ranges::any_of(results, [](const StackResult& r) { return r.agreement.verdict == Verdict::disagrees; });
+}
+
+}  // namespace periscope

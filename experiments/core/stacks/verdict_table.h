@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/stack_result.h"
+
+namespace periscope {
+
+/// For people: one row per stack with its predicted and measured second moment at the top of the stack, its
+/// worst cell and its verdict; below, how the verdicts were reached. Coloured if `colour`.
+std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour);
+
+/// True if standard error is a terminal and NO_COLOR is not set.
+bool use_colour();
+
+}  // namespace periscope

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/core/config/sha256.h"
+#include "sim/checkpoint/tensor_files.h"
+#include "theory/parameters.h"
+
+namespace periscope {
+
+/// Name and SHA-256, in hex.
+using NamedHash = std::pair<std::string, std::string>;
+
+/// Of every file that holds a checkpoint's tensors, as sha256sum prints them; sorted by name. Of the files that are
+/// open, even if others have taken their names: to be asked before a run, which reads them.
+std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
+
+/// Another source's parameters, with the SHA-256 of everything that was read, as f64 in the order of reading.
+class HashedParameters final : public theory::Parameters {
+ public:
+  /// The parameters outlive this.
+  explicit HashedParameters(const theory::Parameters& parameters);
+  ~HashedParameters() override;
+
+  [[nodiscard]] theory::RowMatrix matrix(int layer, Weight weight) const override;
+  void visit_rows(Weight weight, const BlockVisitor& visit) const override;
+  [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
+  [[nodiscard]] theory::NormParameters norm(int sublayer, Weight norm) const override;
+
+  /// Once, at the end.
+  [[nodiscard]] std::string hash() const;
+
+ private:
+  const theory::Parameters& parameters_;
+  std::unique_ptr<Sha256> digest_;
+};
+
+}  // namespace periscope

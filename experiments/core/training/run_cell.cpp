@@ -1,0 +1,103 @@
+#include "experiments/core/training/run_cell.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/training/record.h"
+
+namespace periscope::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Writes a state when enough time has passed since the last one: ten seconds, or fifty times what writing took.
+class Keeper {
+ public:
+  Keeper(const Backend& ops, const StateFile* file, const std::function<void()>& on_state)
+      : ops_(ops), file_(file), on_state_(on_state) {}
+  void keep(const TrainingState& state, const CellHistory& history) {
+    if (file_ == nullptr) return;
+    const Clock::time_point begin = Clock::now();
+    file_->write(ops_, state, history);
+    if (on_state_) on_state_();
+    const Clock::time_point end = Clock::now();
+    next_ = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
+  }
+  void keep_if_due(const Trainer& trainer, const CellHistory& history) {
+    if (Clock::now() >= next_) keep(trainer.state(), history);
+  }
+
+ private:
+  const Backend& ops_;
+  const StateFile* file_;
+  const std::function<void()>& on_state_;
+  Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
+};
+
+/// While this lives, ops that this thread calls are all in it, if `small`: on a busy machine the many short ops of a
+/// small stack would wait for their teams far longer than they take.
+class OneThread {
+ public:
+  explicit OneThread(bool small) : threads_(omp_get_max_threads()) {
+    if (small) omp_set_num_threads(1);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() { omp_set_num_threads(threads_); }
+
+ private:
+  int threads_;
+};
+
+bool is_over(const TrainCell& cell, int steps, const CellHistory& history) {
+  return steps >= cell.train.steps || !history.is_finite();
+}
+
+}  // namespace
+
+TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus, const StateFile* state,
+                     const CellCallbacks& callbacks) {
+  Trainer trainer(ops, cell.spec, cell.train, corpus, cell.seed, cell.dtype);
+  CellHistory history;
+  if (auto kept = state != nullptr ? state->read(ops, trainer.state()) : std::nullopt) {
+    if (callbacks.on_state) callbacks.on_state();
+    history = std::move(kept->history);
+    if (callbacks.on_kept) callbacks.on_kept(kept->state.steps);
+    if (is_over(cell, kept->state.steps, history)) {
+      return {.cell = cell, .history = std::move(history), .parameters = std::move(kept->state.parameters)};
+    }
+    trainer.restore(std::move(kept->state));
+  }
+  Keeper keeper(ops, state, callbacks.on_state);
+  const Recorder recorder(ops, cell.spec, cell.train, corpus);
+  const bool small = parts_of_micro_batch(cell.spec, cell.train, cell.dtype) > 1;
+  const auto record_if_due = [&] {
+    const int step = trainer.steps();
+    if (!is_recorded(cell.train, step) || history.records.contains(step)) return;
+    const OneThread serial(small);
+    RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
+    if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
+      callbacks.at_end(trainer.weights(), values);
+  };
+  record_if_due();
+  while (!is_over(cell, trainer.steps(), history)) {
+    if (callbacks.stop_requested && callbacks.stop_requested()) {
+      keeper.keep(trainer.state(), history);
+      throw Stopped();
+    }
+    history.add(trainer.step());
+    record_if_due();
+    keeper.keep_if_due(trainer, history);
+    if (callbacks.on_step) callbacks.on_step();
+  }
+  TrainingState last = trainer.state();
+  last.optimizer.clear();  // nothing goes on from here
+  if (callbacks.forgets_weights) last.parameters.clear();
+  keeper.keep(last, history);
+  return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};
+}
+
+}  // namespace periscope::train

@@ -1,0 +1,162 @@
+#include "experiments/core/training/train.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/first_exception.h"
+
+namespace periscope::train {
+namespace {
+
+/// Letters, digits and dashes of a placement's label, for names of files.
+std::string file_word(const std::string& label) {
+  std::string word;
+  for (const char c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+';
+    if (plain) word += c;
+  }
+  return word;
+}
+
+/// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
+std::string identity_of(const TrainCell& cell) {
+  nlohmann::ordered_json json = resolved_json(cell.spec, true);
+  json["train"] = section_json(train_section, cell.train);
+  json["train"].erase("corpus");
+  json["seed"] = cell.seed;
+  json["dtype"] = name_of(cell.dtype);
+  return json_text(json);
+}
+
+/// Hands results on in the order of the list, whatever the order in which they come.
+class InOrder {
+ public:
+  explicit InOrder(const std::function<void(TrainedCell)>& use) : use_(use) {}
+  void put(std::size_t index, TrainedCell cell) {
+    waiting_.emplace(index, std::move(cell));
+    for (auto it = waiting_.find(next_); it != waiting_.end(); it = waiting_.find(next_)) {
+      use_(std::move(it->second));
+      waiting_.erase(it);
+      ++next_;
+    }
+  }
+
+ private:
+  const std::function<void(TrainedCell)>& use_;
+  std::map<std::size_t, TrainedCell> waiting_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved) {
+  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + program_sha256();
+}
+
+std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
+                                     const std::string& word) {
+  std::vector<TrainCell> cells;
+  for (int s = 0; s < run.seeds; ++s) {
+    const std::uint64_t seed = run.seed + static_cast<std::uint64_t>(s);
+    cells.push_back(
+        {.spec = spec, .train = train, .seed = seed, .dtype = run.dtype, .name = fmt::format("{}-seed{}", word, seed)});
+  }
+  return cells;
+}
+
+std::vector<TrainCell> cells_of(const TrainConfig& config) {
+  std::vector<TrainCell> cells;
+  std::map<std::string, int> seen;
+  for (const StackSpec& spec : config.stacks()) {
+    std::string word = file_word(placement_label(spec));
+    // Placements of one's own may differ in what a file's name does not show.
+    if (const int before = seen[word]++; before > 0) word += fmt::format("-{}", before + 1);
+    std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
+  }
+  return cells;
+}
+
+Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
+  const StackSpec spec = config.stacks().front();
+  double parameters = 0.0;
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    if (is_norm(id.weight)) continue;
+    const WeightShape shape = shape_of(spec.model, id.weight);
+    parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
+  }
+  const double at_once = cells < threads ? 1.0 : threads;
+  const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
+  Need one = pass_need(spec.model, tokens, config.run.dtype, true, threads, MatrixMemory::drawn_in_products,
+                       std::numeric_limits<double>::infinity());
+  // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
+  const double copies =
+      4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
+  one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
+  one.operations *= 0.75;  // nothing is computed again
+  Need all = one.times(at_once);
+  all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
+  all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
+  return all;
+}
+
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use) {
+  std::mutex mutex;
+  InOrder results(use);
+  bool told = false;
+  FirstException failure;
+  const auto run = [&](std::size_t i) {
+    const TrainCell& cell = cells[i];
+    std::optional<StateFile> state;
+    if (!states.folder.empty()) {
+      const std::string identity = sha256_hex(states.identity + identity_of(cell));
+      state.emplace(fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity);
+    }
+    // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.
+    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
+                            .on_step =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  progress.step(cell.name);
+                                },
+                            .on_kept =
+                                [&](int steps) {
+                                  const std::lock_guard lock(mutex);
+                                  progress.kept(cell.name, steps);
+                                },
+                            .on_state =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  if (!told && states.on_first) states.on_first();
+                                  told = true;
+                                }};
+    callbacks.forgets_weights = states.forgets_weights;
+    if (states.at_end) {
+      callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {
+        states.at_end(cell, weights, values);
+      };
+    }
+    TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
+    const std::lock_guard lock(mutex);
+    progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
+    results.put(i, std::move(trained));
+  };
+  const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+  const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < beside; ++i) failure.run([&] { run(i); });
+  failure.rethrow();
+  for (std::size_t i = beside; i < cells.size(); ++i) run(i);
+}
+
+}  // namespace periscope::train

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/training/config.h"
+#include "experiments/core/training/run_cell.h"
+
+namespace periscope::train {
+
+/// What `train` did: every placement with every seed, placements outermost.
+struct TrainResult {
+  std::vector<TrainedCell> cells;
+  std::optional<double> loss_floor;  ///< of the corpus, if it is known [nat]
+  bool stopped_early = false;
+};
+
+/// One run of a stack for every seed, named "<word>-seed<seed>".
+[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
+                                                   const std::string& word);
+/// The runs of a configuration.
+[[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
+
+/// Where the states of runs are kept, and who is told of the first one. `folder` "": nowhere.
+struct KeptStates {
+  std::string folder;
+  std::string identity;  ///< of all of them: what they depend on besides the run
+  std::function<void()> on_first = {};
+  /// As in CellCallbacks.
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
+  bool forgets_weights = false;
+};
+
+/// What all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the program.
+[[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved);
+
+/// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
+/// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use);
+
+/// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
+/// at one time; and the weights of `weights_kept` cells that are done.
+[[nodiscard]] Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
+
+[[nodiscard]] std::string table(const TrainResult& result);
+[[nodiscard]] const Schema& schema();
+[[nodiscard]] Columns columns(const TrainConfig& config, const TrainResult& result,
+                              const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope::train

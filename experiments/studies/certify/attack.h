@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/peak_gradient.h"
+#include "theory/certificate.h"
+
+namespace periscope::certify {
+
+struct AttackOptions {
+  int steps = 200;  ///< gradient steps, or greedy changes of one token, of every restart
+  int restarts = 4;
+  int tokens = 4;  ///< length of the sequences that are tried
+  std::uint64_t seed = 0;
+  DType dtype = DType::f64;  ///< of the weights, and so of the inputs
+};
+
+/// How near an attack came to a bound.
+struct AttackResult {
+  SignalPlace place;
+  double bound = 0.0;
+  double reached = 0.0;
+  std::vector<int> ids = {};  ///< the token ids that reached it
+  Tensor input = {};          ///< or the real vectors
+  [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
+};
+
+/// Tries to exceed the bound of one place with the input that the domain allows: real vectors by gradient ascent with
+/// a step that adapts, from random starts; token ids by changing the token that helps most of a random few, one at a
+/// time, from random sequences. All signals of the best inputs are added to `seen`.
+AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
+                    const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
+
+/// Every entry moved into [−largest, largest].
+Tensor clamped(const Backend& ops, const Tensor& x, double largest);
+
+/// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
+std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
+
+/// How what was seen compares with the bounds of the arithmetic that it was seen in.
+struct BoundsCheck {
+  std::optional<AttackResult> exceeded = {};   ///< by more than rounding, the farthest
+  std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
+};
+
+/// A bound holds as long as the arithmetic does not overflow. Where the certificate lets a signal, or a number upstream
+/// of it, pass the arithmetic's largest number, an infinite signal violates nothing: the check ends there, as what
+/// follows is computed from infinities.
+BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
+
+}  // namespace periscope::certify

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/token_input.h"
+#include "experiments/core/stacks/weights_hash.h"
+#include "experiments/studies/certify/attack.h"
+#include "experiments/studies/certify/headroom.h"
+#include "sim/numerics/number_format.h"
+
+namespace periscope::certify {
+
+/// What `certify` found out about a model with given weights.
+struct CertifyResult {
+  std::string model;   ///< what it is called
+  std::string family;  ///< "" for weights that are no checkpoint's
+  StackSpec spec;
+  theory::InputDomain domain;
+  Arithmetic arithmetic = Arithmetic::mixed;   ///< that verdicts are for
+  double seconds = 0.0;                        ///< that the certificates took, with reading or drawing the weights
+  theory::Certificate certificate = {};        ///< of exact arithmetic
+  std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
+  /// Of what was run here, pure arithmetic in f64 or f32; what is measured and attacked is held against this.
+  std::optional<theory::Certificate> own = {};
+  std::vector<NamedHash> weights = {};
+  std::optional<SignalMaxima> measured = {};
+  int tokens = 0;  ///< that were measured
+  std::vector<AttackResult> attacks = {};
+  BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
+  Headroom headroom = {};
+  nlohmann::ordered_json provenance = {};
+  bool stopped_early = false;  ///< some of it is missing
+};
+
+/// What --require demands: a format that must be certified for a class, or for all of them.
+struct Requirement {
+  std::optional<theory::SignalClass> kind;  ///< nothing: every class
+  NumberFormat format;
+};
+
+/// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
+Requirement parse_requirement(const std::string& word);
+
+/// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
+const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
+
+/// Whether no input can overflow the format in a class (or in all), in the result's arithmetic.
+theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
+
+/// Whether no bound was exceeded and every requirement is certified.
+bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
+
+/// What stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
+std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
+
+/// Flash attention divides by softmax's denominator after averaging: in blocks of so many tokens or more.
+constexpr int smallest_block = 64;
+
+/// The longest input of which a certificate of a run's arithmetic also covers attention that divides after averaging,
+/// in such blocks (theory/README.md, "Division after averaging"). 0: none.
+int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
+
+/// The inputs and the runs that the certificates of these formats do not speak of, in words.
+std::vector<std::string> not_covered(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+
+/// "x_out of sublayer 3, feature 17".
+std::string place_text(const SignalPlace& place, const ModelSpec& model);
+
+/// The forms of a result: a table for people, and columns.
+std::string table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
+const Schema& schema();
+Columns columns(const CertifyResult& result, const std::vector<NumberFormat>& formats,
+                const nlohmann::ordered_json& provenance);
+
+/// What is certified, and what is tried besides.
+struct CertifyConfig : Config {
+  std::string checkpoint;  ///< its folder; "": the random stack of the first seed
+  std::vector<NumberFormat> formats;
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
+  int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
+  std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
+  TokenSource source;                         ///< of a checkpoint: tokens to measure
+  bool measure = false;                       ///< of a random stack: measure its input
+  int attack = 0;                             ///< steps of every attack on a bound; 0: none
+  std::string headroom;                       ///< the format that the stack is scaled into; "": none
+  bool force = false;                         ///< --force
+
+  [[nodiscard]] bool measures() const { return measure || source.tokens || source.text; }
+};
+
+extern const Section<CertifyConfig> section;
+
+/// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
+/// against the bounds. Throws ConfigError for what does not go together, InputError for a bad checkpoint.
+CertifyResult run(const CertifyConfig& config, Progress& progress);
+
+}  // namespace periscope::certify

@@ -1,0 +1,118 @@
+#include "experiments/studies/certify/peak_gradient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "sim/model/loss.h"
+#include "sim/model/stack.h"
+
+namespace periscope::certify {
+namespace {
+
+/// The token where a feature is largest, and a tensor like x that is ±1 there, so that its product with x is |value|.
+struct Peak {
+  double value = -1.0;
+  Tensor seed;
+};
+
+Peak peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
+  const std::vector<double> values = ops.to_host(x);
+  Peak peak;
+  std::size_t at = 0;
+  for (auto i = static_cast<std::size_t>(channel); i < values.size(); i += static_cast<std::size_t>(x.cols())) {
+    if (std::abs(values[i]) <= peak.value) continue;
+    peak.value = std::abs(values[i]);
+    at = i;
+  }
+  std::vector<double> seed(values.size(), 0.0);
+  seed[at] = values[at] < 0.0 ? -1.0 : 1.0;
+  peak.seed = ops.from_host(x.rows(), x.cols(), x.dtype(), seed);
+  return peak;
+}
+
+/// Keeps one signal of the forward pass.
+class Keeper final : public SignalRecorder {
+ public:
+  Keeper(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
+  void on_signal(const Emission& at, const Tensor& x) override {
+    if (at.pass == Pass::forward && at.sublayer == sublayer_ && at.signal == signal_) kept = x;
+  }
+  Tensor kept;
+
+ private:
+  int sublayer_;
+  Signal signal_;
+};
+
+/// Begins the way back at one signal.
+class Seed final : public SignalReplacer {
+ public:
+  Seed(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
+  [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
+    const bool here = at.pass == Pass::backward && at.sublayer == sublayer_ && at.signal == signal_;
+    return here ? gradient : x;
+  }
+  Tensor gradient;
+
+ private:
+  int sublayer_;
+  Signal signal_;
+};
+
+Tensor zeros_like(const Backend& ops, const Tensor& x) {
+  return x.empty() ? Tensor{} : ops.constant(x.rows(), x.cols(), x.dtype(), 0.0);
+}
+
+/// The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
+Signal climbed(const ModelSpec& m, Signal signal) {
+  return signal == Signal::logits && m.head.soft_cap > 0.0 ? Signal::head_scores : signal;
+}
+
+}  // namespace
+
+bool can_climb(Signal signal) {
+  switch (signal) {
+    case Signal::A_out:
+    case Signal::q_projected:
+    case Signal::k_projected:
+    case Signal::v:
+    case Signal::gate:
+    case Signal::up:
+    case Signal::hidden:
+    case Signal::f_out:
+    case Signal::B_out:
+    case Signal::sum:
+    case Signal::x_out:
+    case Signal::output:
+    case Signal::head_scores:
+    case Signal::logits: return true;
+    default: return false;
+  }
+}
+
+PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
+  const int end = c.model.sublayers();
+  Keeper seen(place.sublayer, place.signal);
+  Seed seed(place.sublayer, climbed(c.model, place.signal));
+  const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};
+  StackTape tape;
+  tape.budget = std::numeric_limits<std::size_t>::max();
+  StackTape* kept = back ? &tape : nullptr;
+  Streams top =
+      pass_sublayers(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
+  SublayerPass head(c, hooks, end, Pass::forward, Keep::for_the_way_back);
+  if (place.sublayer == end) top = {head_forward(head, leave_stack(c, top, hooks, kept))};
+  if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
+  const Peak peak = peak_of(c.ops, seen.kept, place.channel);
+  if (!back) return {peak.value, {}};
+  seed.gradient = peak.seed;
+  Streams gradients{zeros_like(c.ops, top.x), zeros_like(c.ops, top.second)};
+  if (place.sublayer == end) gradients = back_into_stack(tape, head_backward(head, gradients.x));
+  return {peak.value, back_to_input(tape, back_through_sublayers(tape, gradients))};
+}
+
+}  // namespace periscope::certify

@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "experiments/core/config/parse_format.h"
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/sha256.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/certify/certify.h"
+#include "sim/backends.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/spec/error.h"
+
+namespace periscope::certify {
+namespace {
+
+/// The model under test, from a checkpoint or from a configuration.
+struct ModelToCertify {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<WeightSource> weights;
+  StackSpec spec;
+  std::string name, family;
+  DType dtype;
+
+  [[nodiscard]] StackContext context() const { return {.ops = *backend, .model = spec.model, .weights = *weights}; }
+};
+
+ModelToCertify open_checkpoint(const CertifyConfig& own) {
+  for (const std::string& key : own.given) {
+    if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
+  }
+  if (own.measure || own.input_maximum) {
+    throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
+                                  own.measure ? "--measure" : "--input-maximum"));
+  }
+  ModelToCertify s{
+      .backend = make_backend(own.run.device),
+      .checkpoint = std::make_unique<Checkpoint>(own.checkpoint),
+      .weights = nullptr,
+      .spec = {},
+      .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),
+      .family = {},
+      .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  s.family = s.checkpoint->family().name;
+  s.spec.model = s.checkpoint->model();
+  s.spec.input.kind = InputKind::tokens;
+  s.weights = std::make_unique<CheckpointWeights>(*s.backend, *s.checkpoint, s.dtype);
+  return s;
+}
+
+ModelToCertify draw_stack(const CertifyConfig& own) {
+  const std::vector<StackSpec> stacks = own.stacks();
+  if (stacks.size() != 1) {
+    throw ConfigError(
+        fmt::format("certify: expected one placement and one kind of input, not {} stacks", stacks.size()));
+  }
+  if (own.source.tokens || own.source.text) {
+    throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
+  }
+  ModelToCertify s{.backend = make_backend(own.run.device),
+                   .checkpoint = nullptr,
+                   .weights = nullptr,
+                   .spec = stacks.front(),
+                   .name = fmt::format("random {} stack of seed {}", stacks.front().model.placement.name, own.run.seed),
+                   .family = {},
+                   .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
+  return s;
+}
+
+theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own) {
+  if (s.spec.input.kind != InputKind::gaussian) return {};
+  if (!own.input_maximum && !s.spec.model.embedding_norm) {
+    throw ConfigError(
+        "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
+        "or input.kind = \"tokens\"");
+  }
+  return {.tokens = false, .largest = own.input_maximum.value_or(theory::infinity)};
+}
+
+/// What is run here of any real vectors: the squares of larger ones overflow.
+theory::InputDomain run_domain(theory::InputDomain domain) {
+  domain.largest = std::min(domain.largest, 1e6);
+  return domain;
+}
+
+/// The tokens to measure: those that were asked for, or 32 random ones to run scaled stacks on.
+std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
+  if (s.checkpoint != nullptr && own.measures()) return read_token_input(own.source, s.spec.model, own.checkpoint).ids;
+  StackSpec spec = s.spec;
+  if (s.checkpoint != nullptr) {
+    spec.input.tokens = 32;
+    const EmbeddingSpec& e = spec.model.embedding;
+    if (e.positions > 0) spec.input.tokens = std::min(spec.input.tokens, e.positions - e.position_offset);
+  }
+  return token_ids(spec, own.run.seed);
+}
+
+void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
+  SignalMaxima& seen = result.measured.emplace();
+  if (result.domain.tokens) {
+    const std::vector<int> ids = ids_of(s, own);
+    seen.add(s.context(), ids);
+    result.tokens = static_cast<int>(ids.size());
+    return;
+  }
+  const Tensor input = stack_input(s.context(), s.spec, s.dtype, own.run.seed);
+  seen.add(s.context(), clamped(*s.backend, input, run_domain(result.domain).largest));
+  result.tokens = static_cast<int>(input.rows());
+}
+
+void attack_all(const ModelToCertify& s, const CertifyConfig& own, Progress& progress, CertifyResult& result,
+                SignalMaxima& seen) {
+  const std::vector<SignalPlace> places = attack_places(*result.own);
+  const theory::InputDomain domain = run_domain(result.domain);
+  progress.begin("attack", static_cast<int>(places.size()));
+  for (const SignalPlace& place : places) {
+    progress.throw_if_stop_requested();
+    const AttackOptions options{.steps = own.attack, .seed = own.run.seed, .dtype = s.dtype};
+    result.attacks.push_back(attack(s.context(), *result.own, place, domain, options, seen));
+    progress.step(place_text(place, s.spec.model));
+  }
+}
+
+void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
+  result.headroom =
+      headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
+  if (own.headroom.empty()) return;
+  const NumberFormat format = parse_format(own.headroom);
+  if (!result.headroom.possible) {
+    throw ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
+  }
+  for (const FormatHeadroom& f : result.headroom.formats) {
+    if (f.format.name != format.name) continue;
+    if (!(f.stream > 0.0))
+      throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
+    const double c = std::clamp(power_of_two_below(f.stream), 0x1p-40, 0x1p40);
+    const double k = std::isnan(f.branch) ? 1.0 : std::min(1.0, power_of_two_below(f.branch));
+    result.headroom.run = run_scaled(s.context(), {.stream = c, .branch = k}, ids_of(s, own), result.runs);
+  }
+}
+
+/// What certify reads; a random stack's weights are hashed on the way.
+void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progress& progress, CertifyResult& result) {
+  const TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
+  const ModelSpec& m = s.spec.model;
+  const auto start = std::chrono::steady_clock::now();
+  if (s.checkpoint != nullptr) {
+    result.weights = hashes_of_files(s.checkpoint->files());  // before they are read for long
+    result.certificate = theory::certify(m, parameters, result.domain);
+  } else {
+    const HashedParameters hashed(parameters);
+    result.certificate = theory::certify(m, hashed, result.domain);
+    result.weights = {{"drawn", hashed.hash()}};
+  }
+  for (const NumberFormat& f : own.formats) {
+    progress.throw_if_stop_requested();
+    if (result.arithmetic == Arithmetic::exact) break;
+    const RunArithmetic run = run_arithmetic(result.arithmetic, f);
+    result.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
+  }
+  if (own.measures() || own.attack > 0) {
+    const NumberFormat& f = format_of(s.dtype);
+    result.own =
+        theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
+  Config config = own;
+  config.run.dtype = s.dtype;
+  Resolved all = resolved(config, {s.spec});
+  all.add(section, own);
+  nlohmann::ordered_json formats;
+  for (const NumberFormat& f : own.formats) formats.push_back(f.name);
+  nlohmann::ordered_json weights;
+  if (s.checkpoint != nullptr) weights["config.json"] = sha256_of(s.checkpoint->config_file());
+  for (const auto& [name, hash] : result.weights) weights[name] = hash;
+  for (auto* json : {&all.printed, &all.hashed}) {
+    (*json)["certify"].update(
+        {{"arithmetic", arithmetic_names[static_cast<std::size_t>(own.arithmetic)]}, {"formats", formats}});
+    if (s.checkpoint != nullptr) (*json)["checkpoint"] = weights;
+  }
+  if (s.checkpoint != nullptr && own.measures()) all.hashed["ids"] = ids_of(s, own);
+  return all;
+}
+
+}  // namespace
+
+// clang-format off
+constexpr Key<CertifyConfig> keys[] = {
+    {.name = "input_maximum", .field = &CertifyConfig::input_maximum, .meaning = "largest entry of real inputs"},
+    {.name = "measure", .field = &CertifyConfig::measure, .meaning = "a random stack's input is measured"},
+    {.name = "attack", .field = &CertifyConfig::attack, .meaning = "steps of every attack; 0: none"},
+    {.name = "headroom", .field = &CertifyConfig::headroom, .meaning = "format that the stack is scaled into"},
+    {.name = "length", .field = &CertifyConfig::length, .unit = "token", .meaning = "longest certified input"},
+};
+// clang-format on
+
+const Section<CertifyConfig> section{"certify", keys};
+
+CertifyResult run(const CertifyConfig& config, Progress& progress) {
+  const ModelToCertify s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
+  CertifyResult result{.model = s.name,
+                       .family = s.family,
+                       .spec = s.spec,
+                       .domain = domain_of(s, config),
+                       .arithmetic = config.arithmetic};
+  if (!config.headroom.empty() && !result.domain.tokens) {
+    throw ConfigError("--headroom: expected token input, to run both stacks on");
+  }
+  Need need = certify_need(s.spec.model);
+  need.operations *= 1.0 + static_cast<double>(config.formats.size());
+  if (config.measures()) {
+    need.then(pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
+  }
+  within_memory(need, config.force, progress, [&] {
+    result.stopped_early = until_stopped([&] {
+      certify_all(s, config, progress, result);
+      if (config.measures()) measure(s, config, result);
+      SignalMaxima seen = result.measured.value_or(SignalMaxima());
+      if (config.attack > 0) attack_all(s, config, progress, result, seen);
+      if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
+      advise(s, config, result);
+      result.provenance = provenance(config, resolved_of(config, s, result));
+      if (s.checkpoint != nullptr) result.provenance["checkpoint"] = config.checkpoint;
+    });
+  });
+  return result;
+}
+
+}  // namespace periscope::certify

@@ -1,0 +1,133 @@
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "experiments/studies/certify/soundness/specimen.h"
+
+namespace periscope::soundness {
+namespace {
+
+const std::array<std::string, 14> families{"llama", "mistral", "qwen2", "qwen3",    "gpt2",          "gemma2", "gemma3",
+                                           "olmo2", "bert",    "opt",   "opt-post", "opt-projected", "any",    "any"};
+
+Placement placed(const char* name) { return *find_placement(name); }
+
+void set_sizes(Draw& draw, ModelSpec& m) {
+  m.layers = draw.chance(0.6) ? 1 : draw.whole(2, 3);
+  m.width = draw.size(m.norm == NormKind::layer ? 2 : 1, 24);
+  m.heads = draw.whole(1, 4);
+  m.kv_heads = std::gcd(m.heads, draw.whole(1, 4));
+  m.head_dim = m.rope ? 2 * draw.size(1, 4) : draw.size(1, 8);
+  m.mlp_width = draw.size(1, 24);
+  m.vocab = draw.whole(2, 12);
+}
+
+void set_scores(Draw& draw, ModelSpec& m, double cap_chance, double window_chance) {
+  for (int l = 0; l < m.layers; ++l) {
+    AttentionRule rule;
+    if (draw.chance(0.4)) rule.scores.scale = draw.magnitude(-3.0, 2.0);
+    if (draw.chance(cap_chance)) rule.scores.soft_cap = draw.magnitude(-1.0, 2.5);
+    if (m.causal && draw.chance(window_chance)) rule.scores.window = draw.whole(1, 4);
+    if (m.rope && draw.chance(0.3)) rule.rope_frequencies = rope_frequencies(m.head_dim, draw.magnitude(0.5, 6.0));
+    m.attention.push_back(rule);
+  }
+}
+
+void set_positions(Draw& draw, ModelSpec& m, int offset, int tokens) {
+  m.embedding.position_offset = offset;
+  m.embedding.positions = offset + tokens + draw.whole(0, 2);
+}
+
+/// Llama, Mistral, Qwen: Pre-LN, RMSNorm, SwiGLU, RoPE.
+void like_llama(ModelSpec& m) {
+  m.placement = placed("pre");
+  m.norm = NormKind::rms;
+  m.mlp = MlpKind::swiglu;
+  m.rope = true;
+}
+
+/// GPT-2, BERT, OPT: LayerNorm and learned positions.
+void like_gpt(ModelSpec& m, const char* placement, MlpKind mlp) {
+  m.placement = placed(placement);
+  m.norm = NormKind::layer;
+  m.mlp = mlp;
+  m.rope = false;
+}
+
+void like_gemma(Draw& draw, ModelSpec& m) {
+  m.placement = placed("peri");
+  m.norm = NormKind::rms;
+  m.mlp = MlpKind::geglu_tanh;
+  m.rope = true;
+  m.embedding.scale = std::sqrt(draw.whole(1, 24));
+}
+
+void like_nothing(Draw& draw, ModelSpec& m) {
+  if (draw.chance(0.6)) {
+    const auto table = placement_table();
+    m.placement = table[static_cast<std::size_t>(draw.whole(0, static_cast<int>(table.size()) - 1))];
+  } else {
+    m.placement = custom_placement({.norm_a = draw.chance(0.5),
+                                    .norm_b = draw.chance(0.5),
+                                    .norm_c = draw.chance(0.5),
+                                    .alpha = draw.uniform(-2.0, 2.0),
+                                    .beta = draw.uniform(-2.0, 2.0)});
+  }
+  m.norm = draw.chance(0.5) ? NormKind::rms : NormKind::layer;
+  m.mlp = static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
+  m.rope = draw.chance(0.5);
+  m.causal = draw.chance(0.7);
+  m.qk_norm = draw.of({QkNorm::none, QkNorm::head, QkNorm::full});
+  m.embedding_norm = draw.chance(0.4);
+  m.embedding.scale = draw.chance(0.5) ? 1.0 : draw.uniform(-3.0, 3.0);
+}
+
+}  // namespace
+
+std::span<const std::string> specimen_families() { return families; }
+
+void draw_model(Draw& draw, Specimen& s) {
+  ModelSpec& m = s.model;
+  s.family = families[static_cast<std::size_t>(draw.whole(0, static_cast<int>(families.size()) - 1))];
+  // Long inputs, where softmax denominators stagnate in narrow formats, are rare: they take long.
+  s.tokens = draw.chance(0.02) ? draw.whole(20, 150) : draw.whole(1, 6);
+  const std::string& f = s.family;
+  if (f == "llama" || f == "mistral" || f == "qwen2" || f == "qwen3") like_llama(m);
+  if (f == "qwen3") m.qk_norm = QkNorm::head;
+  if (f == "gpt2") like_gpt(m, "pre", MlpKind::gelu_tanh);
+  if (f == "opt" || f == "opt-projected") like_gpt(m, "pre", MlpKind::relu);
+  if (f == "opt-post") like_gpt(m, "post", MlpKind::relu);
+  if (f == "bert") {
+    like_gpt(m, "post", MlpKind::gelu);
+    m.causal = false;
+    m.embedding_norm = true;
+    m.head.transform = true;
+  }
+  if (f == "gemma2" || f == "gemma3") like_gemma(draw, m);
+  if (f == "gemma3") m.qk_norm = QkNorm::head;
+  if (f == "olmo2") {
+    like_llama(m);
+    m.placement = placed("b-only");
+    m.qk_norm = QkNorm::full;
+  }
+  if (f == "any") like_nothing(draw, m);
+  m.final_norm = f == "any" && draw.chance(0.3) ? draw.chance(0.5) : m.placement.final_norm;
+  set_sizes(draw, m);
+  m.norm_eps = draw.of({0.0, 1e-300, 1e-12, 1e-6, 1e-5, 1e-5, 0.1});
+  set_scores(draw, m, f == "gemma2" || f == "any" ? 0.5 : 0.0,
+             f == "mistral" || f == "gemma3" || f == "any" ? 0.4 : 0.0);
+  if (f == "gemma2" || (f == "any" && draw.chance(0.3))) m.head.soft_cap = draw.magnitude(-1.0, 2.5);
+  if (f == "gpt2" || f == "bert" || (f == "any" && draw.chance(0.3))) set_positions(draw, m, 0, s.tokens);
+  if (f.starts_with("opt")) set_positions(draw, m, 2, s.tokens);
+  if (f == "bert") m.embedding.token_types = draw.whole(1, 2);
+  if (f == "opt-projected" || (f == "any" && draw.chance(0.2))) m.embedding.width = draw.whole(2, 12);
+  if (f == "any" && draw.chance(0.2) && m.embedding_width() >= 2) m.head.transform = true;
+  if (f == "any" && draw.chance(0.1)) m.unembedding = false;
+  if (f != "any" || !draw.chance(0.4)) return;
+  // Real vectors: any at all behind an embedding norm, or entries up to a largest one.
+  m.embedding.positions = m.embedding.token_types = m.embedding.position_offset = 0;
+  const bool bounded = !m.embedding_norm || draw.chance(0.3);
+  s.domain = {.tokens = false, .largest = bounded ? draw.magnitude(-2.0, 2.0) : theory::infinity};
+}
+
+}  // namespace periscope::soundness

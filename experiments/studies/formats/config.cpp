@@ -1,0 +1,113 @@
+#include "experiments/studies/formats/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "sim/spec/error.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::formats {
+namespace {
+
+// clang-format off
+constexpr Key<FormatsConfig> keys[] = {
+    {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4: a run in each, beside one in f64"},
+    {.name = "covers", .field = &FormatsConfig::covers, .meaning = "what the format holds: stream, norms, modules, inputs (of matrices), weights", .standard = "all; inputs, weights of 8 bits or fewer"},
+    {.name = "rest", .field = &FormatsConfig::rest, .meaning = "what holds the other tensors: fp32, bf16, fp16"},
+    {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): what shares a scale in formats of 8 bits or fewer; of FP8 inputs and weights alone"},
+    {.name = "accumulate", .field = word_field<&FormatsConfig::accumulate, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
+    {.name = "rounding", .field = word_field<&FormatsConfig::rounding, rounding_mode_names>(), .meaning = "nearest (ties to even), stochastic"},
+    {.name = "overflow", .field = word_field<&FormatsConfig::overflow, overflow_mode_names>(), .meaning = "infinity (E4M3: not a number), saturate"},
+    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss on the way back, taken off where gradients are compared"},
+    {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in runs of their own; 1: none"},
+    {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "how many features"},
+    {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating format (T24)"},
+};
+// clang-format on
+
+/// The format of that name. Throws ConfigError, which lists them, for another.
+TensorFormat format_called(std::string_view key, const std::string& word) {
+  if (const auto found = find_tensor_format(word)) return *found;
+  std::vector<std::string_view> names;
+  for (const TensorFormat& format : tensor_formats) names.push_back(format.name);
+  throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word), fmt::join(names, ", ")));
+}
+
+bool covers(const FormatsConfig& config, const TensorFormat& format, std::string_view part) {
+  if (!config.covers.empty()) return std::ranges::find(config.covers, part) != config.covers.end();
+  const auto standard = default_parts(format);
+  return std::ranges::find(standard, part) != standard.end();
+}
+
+void require_once(std::string_view key, std::vector<std::string> words) {
+  std::ranges::sort(words);
+  const auto twice = std::ranges::adjacent_find(words);
+  if (twice == words.end()) return;
+  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
+}
+
+}  // namespace
+
+const Section<FormatsConfig> section{"formats", keys};
+
+void FormatsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["formats"] = section_json(section, *this, for_hash);
+}
+
+std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
+  if (config.run.device != "cpu") {
+    throw ConfigError(
+        fmt::format("run.device = \"{}\": expected cpu, on which formats are emulated", shortened(config.run.device)));
+  }
+  if (config.run.dtype_choice) {
+    throw ConfigError(fmt::format("run.dtype = \"{}\": expected formats.format instead", name_of(config.run.dtype)));
+  }
+  if (config.format.empty()) throw ConfigError("formats.format = []: expected at least one format");
+  require_once("formats.format", config.format);
+  require_once("formats.covers", config.covers);
+  for (const std::string& part : config.covers) {
+    if (std::ranges::find(part_names, part) == part_names.end()) {
+      throw ConfigError(fmt::format("formats.covers: {}: expected {}", shortened(part), fmt::join(part_names, ", ")));
+    }
+  }
+  if (format_called("formats.rest", config.rest).is_narrow()) {
+    throw ConfigError(fmt::format("formats.rest = \"{}\": expected fp32, bf16 or fp16", config.rest));
+  }
+  if (config.massive_features > config.base.model.width) {
+    throw ConfigError(fmt::format("formats.massive_features = {}: expected at most model.width = {}",
+                                  config.massive_features, config.base.model.width));
+  }
+  std::vector<TensorFormat> all;
+  for (const std::string& word : config.format) {
+    all.push_back(format_called("formats.format", word));
+    if (all.back().is_integer() && config.scale == ScaleOver::nothing) {
+      throw ConfigError(fmt::format("formats.scale = \"none\": expected tensor, row or block, which {} needs", word));
+    }
+  }
+  return all;
+}
+
+Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed) {
+  const bool stochastic = config.rounding == RoundingMode::stochastic;
+  const auto overflow =
+      config.overflow == OverflowMode::saturate ? Rounding::Overflow::saturate : Rounding::Overflow::as_stored;
+  const TensorFormat rest = *find_tensor_format(config.rest);
+  Holding holding{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
+  for (std::size_t p = 0; p < part_names.size(); ++p) {
+    const bool covered = covers(config, format, part_names[p]);
+    const bool operand = p >= static_cast<std::size_t>(Part::inputs);
+    const bool scaled = covered && (format.is_integer() || (operand && format.is_narrow()));
+    holding.parts[p] = {.format = covered ? format : rest,
+                        .scale = scaled ? config.scale : ScaleOver::nothing,
+                        .overflow = overflow,
+                        .stochastic = stochastic};
+  }
+  if (config.accumulate == Accumulate::format && !format.is_integer() && format.floating.precision < 24) {
+    holding.sums = format.floating;
+  }
+  return holding;
+}
+
+}  // namespace periscope::formats

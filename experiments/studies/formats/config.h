@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/studies/formats/holding.h"
+
+namespace periscope::formats {
+
+/// In what the sums of products with weight matrices are accumulated.
+enum class Accumulate { f32, format };
+inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format"};
+
+enum class RoundingMode { nearest, stochastic };
+inline constexpr std::array<std::string_view, 2> rounding_mode_names{"nearest", "stochastic"};
+
+/// What numbers beyond the largest of a format become.
+enum class OverflowMode { infinity, saturate };
+inline constexpr std::array<std::string_view, 2> overflow_mode_names{"infinity", "saturate"};
+
+/// [formats]: in which formats a pass is run, and what of it is held in them.
+struct FormatsConfig : Config {
+  std::vector<std::string> format{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"};
+  std::vector<std::string> covers{};  ///< parts; empty: by format (default_parts)
+  std::string rest = "bf16";          ///< the format of the other parts
+  ScaleOver scale = ScaleOver::row;
+  Accumulate accumulate = Accumulate::f32;
+  RoundingMode rounding = RoundingMode::nearest;
+  OverflowMode overflow = OverflowMode::infinity;
+  double loss_scale = 1.0;   ///< factor of the loss's gradient, which is taken off again where gradients are compared
+  double massive = 1.0;      ///< factor of the first features of the input in runs of their own; 1: no such runs
+  int massive_features = 1;  ///< how many
+  bool certificates = true;
+
+  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
+};
+
+extern const Section<FormatsConfig> section;
+
+/// The formats of the list. Throws ConfigError for an unknown one, for one that is there twice, for a format of `rest`
+/// that is no floating one of at least 16 bits, for whole numbers without a scale, for unknown parts, and for a device
+/// or a dtype that was asked for: numbers of the formats are kept in f32 on the CPU.
+std::vector<TensorFormat> checked_formats(const FormatsConfig& config);
+
+/// How a pass of seed `seed` holds its tensors in `format`.
+Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
+
+}  // namespace periscope::formats

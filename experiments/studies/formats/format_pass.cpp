@@ -1,0 +1,168 @@
+#include "experiments/studies/formats/format_pass.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "sim/emulated/quantize.h"
+#include "sim/emulated/rounded_product.h"
+
+namespace periscope::formats {
+namespace {
+
+StreamKey key_of(const Holding& holding, int sublayer, Stream stream) {
+  return {holding.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
+}
+
+/// One product of a matrix that is held in a format.
+class FormatReading final : public LinearReading {
+ public:
+  FormatReading(const Backend& ops, std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log,
+                int sublayer, Weight weight, const Tensor& x)
+      : ops_(ops),
+        map_(std::move(map)),
+        holding_(holding),
+        log_(log),
+        sublayer_(sublayer),
+        weight_(weight),
+        x_(quantized(x, holding.of(Part::inputs), key_of(holding, sublayer, rounding_stream(weight, Rounded::input)))) {
+    if (log_ != nullptr) log_->add(Part::inputs, sublayer_, x, x_);
+  }
+
+  [[nodiscard]] const Tensor& input() const override { return x_; }
+  [[nodiscard]] Tensor output() override {
+    return holding_.sums ? rounded_linear(x_, w(), sums()) : ops_.linear(x_, w());
+  }
+  [[nodiscard]] Tensor pull(const Tensor& dy) override {
+    const Tensor read = held(dy);
+    return holding_.sums ? rounded_linear_backward_input(read, w(), sums()) : ops_.linear_backward_input(read, w());
+  }
+  [[nodiscard]] Tensor gradient(const Tensor& dy) const override {
+    const Tensor read = held(dy);
+    return holding_.sums ? rounded_linear_backward_weight(read, x_, sums()) : ops_.linear_backward_weight(read, x_);
+  }
+  [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
+    return ops_.measure(gradient(dy), {.squares = true});
+  }
+  void release() override { w_ = {}; }
+
+ private:
+  [[nodiscard]] Rounding sums() const { return Rounding(*holding_.sums, holding_.of(Part::inputs).overflow); }
+  /// The gradient of the output as both products of the way back read it.
+  [[nodiscard]] Tensor held(const Tensor& dy) const {
+    return quantized(dy, holding_.of(Part::inputs),
+                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::gradient)));
+  }
+  const Tensor& w() {
+    if (w_.empty()) {
+      const Tensor drawn = map_->dense();
+      w_ = quantized(drawn, holding_.of(Part::weights),
+                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::weight)));
+      if (log_ != nullptr) log_->add(Part::weights, sublayer_, drawn, w_);
+    }
+    return w_;
+  }
+
+  const Backend& ops_;
+  std::shared_ptr<const LinearMap> map_;
+  const Holding& holding_;
+  RoundingLog* log_;
+  int sublayer_;
+  Weight weight_;
+  Tensor x_;
+  Tensor w_;
+};
+
+class FormatMap final : public LinearMap {
+ public:
+  FormatMap(std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log, int sublayer, Weight weight)
+      : map_(std::move(map)), holding_(holding), log_(log), sublayer_(sublayer), weight_(weight) {}
+  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
+    return std::make_unique<FormatReading>(ops, map_, holding_, log_, sublayer_, weight_, x);
+  }
+  [[nodiscard]] Tensor dense() const override {
+    return quantized(map_->dense(), holding_.of(Part::weights),
+                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::weight)));
+  }
+
+ private:
+  std::shared_ptr<const LinearMap> map_;
+  const Holding& holding_;
+  RoundingLog* log_;
+  int sublayer_;
+  Weight weight_;
+};
+
+}  // namespace
+
+RoundingLog::RoundingLog(const Backend& ops, const ModelSpec& model)
+    : ops_(ops), places_(static_cast<std::size_t>(model.sublayers()) + 2), moments_(part_names.size() * places_) {}
+
+void RoundingLog::add(Part part, int sublayer, const Tensor& before, const Tensor& after) {
+  const std::vector<double> x = ops_.to_host(before);
+  const std::vector<double> y = ops_.to_host(after);
+  double signal = 0.0;
+  double noise = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    signal += x[i] * x[i];
+    noise += (y[i] - x[i]) * (y[i] - x[i]);
+  }
+  // A tensor that the part's rounding leaves as it is tells nothing: it was rounded before.
+  if (noise == 0.0) return;
+  moments_[static_cast<std::size_t>(part) * places_ + static_cast<std::size_t>(sublayer + 1)].add(
+      10.0 * std::log10(signal / noise));
+}
+
+std::vector<double> RoundingLog::decibels() const {
+  std::vector<double> means;
+  for (const RunningMoments& m : moments_) means.push_back(m.mean());
+  return means;
+}
+
+Tensor FormatSignals::replaced(const Emission& at, const Tensor& x) {
+  const bool back = at.pass == Pass::backward;
+  const bool first_of_the_way_back = back && at.signal == Signal::logits;
+  const Tensor y = first_of_the_way_back && holding_.loss_scale != 1.0 ? ops_.scale(holding_.loss_scale, x) : x;
+  const std::optional<Part> part = part_of(model_, at);
+  if (!part) return y;
+  const StreamKey key =
+      key_of(holding_, at.sublayer, rounding_stream(at.signal, back ? Rounded::gradient : Rounded::signal));
+  Tensor held = quantized(y, holding_.of(*part), key);
+  if (log_ != nullptr && at.pass == Pass::forward) log_->add(*part, at.sublayer, y, held);
+  return held;
+}
+
+SublayerWeights FormatWeights::fetch(int sublayer) const {
+  SublayerWeights weights = source_.fetch(sublayer);
+  const auto held = [&](Tensor& x, Part part, Stream stream) {
+    if (!x.empty()) x = quantized(x, holding_.of(part), key_of(holding_, sublayer, stream));
+  };
+  for (auto& [weight, linear] : weights.linear) {
+    linear.map = std::make_shared<FormatMap>(linear.map, holding_, log_, sublayer, weight);
+    held(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
+  }
+  for (auto& [weight, norm] : weights.norms) {
+    held(norm.gain, Part::norms, rounding_stream(weight, Rounded::weight));
+    held(norm.bias, Part::norms, rounding_stream(weight, Rounded::bias));
+  }
+  return weights;
+}
+
+Tensor FormatWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+  Quantization each = holding_.of(Part::weights);
+  if (each.scale == ScaleOver::tensor) each.scale = ScaleOver::row;
+  const Tensor drawn = source_.rows(ops, table, ids);
+  const StreamKey key = key_of(holding_, -1, rounding_stream(table, Rounded::weight));
+  // A token's row is rounded like the table's, wherever it stands.
+  Tensor held = ops.constant(drawn.rows(), drawn.cols(), DType::f32, 0.0);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::vector<int> at{static_cast<int>(i)};
+    const auto first = static_cast<std::uint64_t>(ids[i]) * static_cast<std::uint64_t>(drawn.cols());
+    held = ops.replace_rows(std::move(held), static_cast<Tensor::Index>(i),
+                            quantized(ops.gather(drawn, at), each, key, first));
+  }
+  if (log_ != nullptr) log_->add(Part::weights, -1, drawn, held);
+  return held;
+}
+
+}  // namespace periscope::formats

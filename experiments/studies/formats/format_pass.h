@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "experiments/studies/formats/holding.h"
+#include "sim/measure/running_moments.h"
+#include "sim/model/hooks.h"
+#include "sim/model/weights.h"
+
+/// What makes a pass one in a number format. Tensors are f32 and hold numbers of the formats; ops compute in f32 what
+/// lies between two of them, so that sums are accumulated in f32 unless Holding says otherwise. Attention is one op,
+/// whose scores and weights stay in f32, as in fused kernels.
+namespace periscope::formats {
+
+/// How much single roundings lose, those of signals on the way forward: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were
+/// rounded, by part and sublayer.
+class RoundingLog {
+ public:
+  RoundingLog(const Backend& ops, const ModelSpec& model);
+  void add(Part part, int sublayer, const Tensor& before, const Tensor& after);
+  /// Mean over the tensors of a part at a place (sublayer + 1), in dB [part, place]; NaN where nothing was rounded.
+  [[nodiscard]] std::vector<double> decibels() const;
+
+ private:
+  const Backend& ops_;
+  std::size_t places_;
+  std::vector<RunningMoments> moments_;
+};
+
+/// Rounds signals and their gradients as they arise, and multiplies the loss's gradient by the loss scale.
+class FormatSignals final : public SignalReplacer {
+ public:
+  /// All outlive this; `log` may be null.
+  FormatSignals(const Backend& ops, const ModelSpec& model, const Holding& holding, RoundingLog* log)
+      : ops_(ops), model_(model), holding_(holding), log_(log) {}
+  [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override;
+
+ private:
+  const Backend& ops_;
+  const ModelSpec& model_;
+  const Holding& holding_;
+  RoundingLog* log_;
+};
+
+/// Weights of `source`, which are f64, rounded once to the formats; products read their inputs and the gradients of
+/// their outputs rounded too.
+class FormatWeights final : public WeightSource {
+ public:
+  /// All outlive this; `log` may be null.
+  FormatWeights(const WeightSource& source, const Holding& holding, RoundingLog* log)
+      : source_(source), holding_(holding), log_(log) {}
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
+  /// Every row by itself where there is a scale, under ScaleOver::tensor too: the other rows are not drawn.
+  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
+
+ private:
+  const WeightSource& source_;
+  const Holding& holding_;
+  RoundingLog* log_;
+};
+
+}  // namespace periscope::formats

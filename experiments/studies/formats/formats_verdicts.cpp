@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/studies/formats/formats.h"
+#include "sim/numerics/allowances.h"
+
+namespace periscope::formats {
+namespace {
+
+/// The relative drifts of one stack in one format, at every depth.
+std::vector<Cell> drift_cells(const FormatsStack& stack, const FormatResult& format) {
+  const Variant& plain = format.variants.front();
+  const std::size_t first = stack.position({Pass::forward, Signal::x_out}) * places_of(stack.spec.model);
+  std::vector<Cell> cells;
+  for (const auto& [statistic, drifts] : {std::pair(Statistic::second_moment, &plain.second_moment_drift),
+                                          std::pair(Statistic::variance, &plain.variance_drift)}) {
+    for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
+      const RunningMoments& drift = (*drifts)[first + static_cast<std::size_t>(depth)];
+      // Less than f64's own rounding is no spread: a norm may fix the statistic.
+      cells.push_back({.statistic = statistic,
+                       .index = depth,
+                       .measured = drift.mean(),
+                       .measured_error = std::max(drift.standard_error(), fp64.spacing_at_1()),
+                       .allowance = format.stream_rounding + pass_allowance(fp32),
+                       .seeds = stack.seeds});
+    }
+  }
+  return cells;
+}
+
+void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
+  std::size_t tests = 0;
+  for (FormatsStack& stack : result.stacks) {
+    for (FormatResult& format : stack.formats) {
+      if (format.name == fp64.name) continue;
+      const int overflowed = format.variants.front().forward.seeds;
+      if (overflowed > 0) format.drift.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds);
+      if (stack.seeds < fewest_seeds) {
+        format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, stack.seeds);
+      }
+      if (!format.drift.reason.empty()) continue;
+      format.drift.cells = drift_cells(stack, format);
+      tests += format.drift.cells.size();
+    }
+  }
+  for (FormatsStack& stack : result.stacks) {
+    for (FormatResult& format : stack.formats) {
+      if (!format.drift.cells.empty()) judge_cells(format.drift, sidak_level(options.familywise_error, tests), options);
+    }
+  }
+}
+
+}  // namespace
+
+void judge_laws(FormatsResult& result, const AgreementOptions& options) {
+  std::vector<Profile> profiles;
+  for (const FormatsStack& stack : result.stacks) {
+    for (const FormatResult& format : stack.formats) profiles.push_back(stack.law_profile(format));
+  }
+  std::vector<Comparison> comparisons;
+  for (const FormatsStack& stack : result.stacks) {
+    for (const FormatResult& format : stack.formats) {
+      comparisons.push_back({.spec = stack.spec,
+                             .measured = profiles[comparisons.size()],
+                             .seeds = stack.seeds,
+                             .diverged_seeds = format.variants.front().forward.seeds,
+                             .dtype = format.name == fp64.name ? DType::f64 : DType::f32,
+                             .prediction = stack.prediction,
+                             .rounding = format.stream_rounding,
+                             .per_seed = &format.law_curves});
+    }
+  }
+  const std::vector<Agreement> agreements = judge(comparisons, options);
+  std::size_t next = 0;
+  for (FormatsStack& stack : result.stacks) {
+    for (FormatResult& format : stack.formats) format.law = agreements[next++];
+  }
+  judge_drifts(result, options);
+}
+
+std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error) {
+  if (effect.count() < 2) return "";
+  const double t = effect.mean() / effect.standard_error();
+  if (!std::isfinite(t)) return "not finite";
+  const double limit = critical_excess(static_cast<double>(effect.count() - 1), sidak_level(familywise_error, tests));
+  if (std::abs(t) < limit) return "no difference seen";
+  return t > 0.0 ? "hurts" : "helps";
+}
+
+bool check_failed(const FormatsResult& result) {
+  return std::ranges::any_of(result.stacks, [](const FormatsStack& stack) {
+    return stack.formats.front().law.verdict == Verdict::disagrees ||
+           std::ranges::any_of(stack.formats, [](const FormatResult& format) {
+             const bool overflowed = format.variants.front().forward.of_first_seed;
+             return format.certificate && format.certificate->certified && overflowed;
+           });
+  });
+}
+
+}  // namespace periscope::formats

@@ -1,0 +1,203 @@
+#include "experiments/studies/formats/noise_budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "sim/emulated/quantize.h"
+#include "sim/model/parameters.h"
+#include "theory/quantization.h"
+
+namespace periscope::formats {
+namespace {
+
+constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where nothing is rounded, or no law is known
+
+using Values = std::vector<double>;
+
+double square_of(const Values& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
+
+/// How many entries of a matrix share a scale.
+std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
+  const auto row = static_cast<std::size_t>(shape.fan_in);
+  if (scale == ScaleOver::tensor) return row * static_cast<std::size_t>(shape.fan_out);
+  return scale == ScaleOver::block ? std::min<std::size_t>(row, block_length) : row;
+}
+
+/// σ of numbers that are scaled into the range of a format, up to a factor of two, which changes nothing there.
+double sigma_in(const Quantization& q, double sigma) {
+  if (q.scale == ScaleOver::nothing) return sigma;
+  constexpr double about_the_largest = 8.0;  // in units of σ
+  return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (about_the_largest * sigma)));
+}
+
+/// T26 of a matrix: E(x̂ − x)²/σ².
+double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quantization& q) {
+  if (q.format.is_integer()) {
+    return theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale),
+                                 q.stochastic);
+  }
+  return theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, layer, weight)), q.stochastic);
+}
+
+/// Whether what is held like `first` stays as it is when it is held like `then` too.
+bool keeps(const Quantization& first, const Quantization& then) {
+  if (then.keeps_f32()) return true;
+  if (first.format.is_integer() || then.format.is_integer()) return false;
+  return first.format.floating.precision <= then.format.floating.precision &&
+         first.format.floating.largest <= then.format.floating.largest;
+}
+
+/// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there: Σ v_i g_i².
+class NoiseSum {
+ public:
+  NoiseSum(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
+           const Holding& holding)
+      : ops_(ops), spec_(spec), truth_(truth), weights_(weights), holding_(holding) {}
+
+  void add_input(const Entering& entering) {
+    const Quantization& stream = holding_.of(Part::stream);
+    if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
+    // Rows of a table, rounded like it, every row with a scale of its own (FormatWeights::rows).
+    Quantization table = holding_.of(Part::weights);
+    if (table.scale == ScaleOver::tensor) table.scale = ScaleOver::row;
+    rounded_rows(table, entering);
+    // A norm, a factor or planted features make other numbers of them.
+    const bool as_read =
+        entering.drawn == entering.planted && spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
+    if (!as_read || !keeps(table, stream)) rounded(stream, -1, Signal::x_out);
+  }
+  void add_sublayer(int l) {
+    const ModelSpec& m = spec_.model;
+    const SublayerRule rule = m.rule(l);
+    // Behind norm C the sum was rounded too: relative errors stay what they are through a norm.
+    rounded(Part::stream, l, Signal::x_out, rule.norm_c ? 2.0 : 1.0);
+    if (rule.norm_a) rounded(Part::norms, l, Signal::A_out);
+    if (rule.norm_b) rounded(Part::norms, l, Signal::B_out);
+    read(l, Signal::A_out);
+    if (ModelSpec::is_attention(l)) {
+      // A projection is rounded, turned (or normalised) and rounded again.
+      const double twice = m.rope || m.qk_norm != QkNorm::none ? 2.0 : 1.0;
+      rounded(Part::modules, l, Signal::q, twice);
+      rounded(Part::modules, l, Signal::k, twice);
+      for (const Signal s : {Signal::v, Signal::mixed, Signal::f_out}) rounded(Part::modules, l, s);
+      read(l, Signal::mixed);
+    } else {
+      if (is_gated(m.mlp)) rounded(Part::modules, l, Signal::gate);
+      for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) rounded(Part::modules, l, s);
+      read(l, Signal::hidden);
+    }
+    for (const Weight w : weights_in(m, l)) {
+      if (!is_norm(w)) matrix(l, w);
+    }
+  }
+  /// Σr²/E‖Jδ‖² of the stream behind sublayer l, in dB.
+  [[nodiscard]] double sqnr_behind(int l) const {
+    if (sum_ == 0.0) return no_ratio;
+    const double entries = static_cast<double>(spec_.input.tokens) * spec_.model.width;
+    const double gradient = square_of(truth_.at({Pass::backward, Signal::x_out}, l));
+    const double noise = sum_ * entries / gradient;
+    return 10.0 * std::log10(square_of(truth_.at({Pass::forward, Signal::x_out}, l)) / noise);
+  }
+
+ private:
+  void rounded(Part part, int l, Signal signal, double times = 1.0) { rounded(holding_.of(part), l, signal, times); }
+  void rounded(const Quantization& q, int l, Signal signal, double times = 1.0) {
+    if (q.keeps_f32()) return;
+    const Values& x = truth_.at({Pass::forward, signal}, l);
+    const Values& g = truth_.at({Pass::backward, signal}, l);
+    const Tensor::Index tokens = spec_.input.tokens;
+    const auto cols = static_cast<Tensor::Index>(x.size()) / tokens;
+    const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
+    for (std::size_t i = 0; i < v.size(); ++i) sum_ += times * v[i] * g[i] * g[i];
+  }
+  /// The rows of the table that were drawn, and what becomes of their errors until they are the stream.
+  void rounded_rows(const Quantization& q, const Entering& entering) {
+    if (q.keeps_f32()) return;
+    const Values& x = truth_.at({Pass::forward, Signal::x_out}, -1);
+    const Values& g = truth_.at({Pass::backward, Signal::x_out}, -1);
+    const Tensor::Index tokens = spec_.input.tokens;
+    const auto width = x.size() / static_cast<std::size_t>(tokens);
+    const double factor = spec_.model.embedding.scale;
+    Values rows = entering.drawn;
+    for (double& r : rows) r /= factor;
+    const Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
+    for (std::size_t first = 0; first < x.size(); first += width) {
+      const double norm = square_of_norm(x, entering.planted, first, width);
+      for (std::size_t i = first; i < first + width; ++i) {
+        if (rows[i] == 0.0) continue;  // rounded without error
+        const double times = entering.planted[i] / rows[i];
+        sum_ += v[i] * times * times * norm * g[i] * g[i];
+      }
+    }
+  }
+  /// The square of what an embedding norm multiplies one token's entries by, but for the error's part along the token.
+  [[nodiscard]] double square_of_norm(const Values& x, const Values& read, std::size_t first, std::size_t width) const {
+    if (!spec_.model.embedding_norm) return 1.0;
+    const auto begin = read.begin() + static_cast<long>(first);
+    const auto end = begin + static_cast<long>(width);
+    const bool centred = spec_.model.norm == NormKind::layer;
+    const double mean = centred ? std::accumulate(begin, end, 0.0) / static_cast<double>(width) : 0.0;
+    double out = 0.0;
+    double in = 0.0;
+    for (std::size_t i = first; i < first + width; ++i) {
+      out += x[i] * x[i];
+      in += (read[i] - mean) * (read[i] - mean);
+    }
+    return in > 0.0 ? out / in : 0.0;
+  }
+  /// A signal that a matrix reads, which something else holds already.
+  void read(int l, Signal signal) {
+    const std::optional<Part> held = part_of(spec_.model, {l, signal, Pass::forward});
+    if (held && keeps(holding_.of(*held), holding_.of(Part::inputs))) return;
+    rounded(Part::inputs, l, signal);
+  }
+  void matrix(int l, Weight weight) {
+    const Quantization& q = holding_.of(Part::weights);
+    if (q.keeps_f32()) return;
+    const double sigma = stddev_of(spec_, l / 2, weight);
+    sum_ += sigma * sigma * weight_noise(spec_, l / 2, weight, q) * weights_.of(matrix_id(l / 2, weight));
+  }
+
+  const Backend& ops_;
+  const StackSpec& spec_;
+  const TruthKeeper& truth_;
+  const WeightGradientSizes& weights_;
+  const Holding& holding_;
+  double sum_ = 0.0;
+};
+
+}  // namespace
+
+void WeightGradientSizes::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
+  if (parameter.part != ParameterId::Part::matrix || !is_layer_matrix(parameter.weight)) return;
+  const std::vector<double> squares = ops_.to_host(gradient.squares());
+  squares_[parameter] = std::accumulate(squares.begin(), squares.end(), 0.0);
+}
+
+double WeightGradientSizes::of(const ParameterId& parameter) const {
+  const auto it = squares_.find(parameter);
+  return it == squares_.end() ? 0.0 : it->second;
+}
+
+std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
+                                   const WeightGradientSizes& weights, const Holding& holding,
+                                   const Entering& entering) {
+  const int sublayers = spec.model.sublayers();
+  if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, no_ratio);
+  NoiseSum noise(ops, spec, truth, weights, holding);
+  noise.add_input(entering);
+  Values sqnr{noise.sqnr_behind(-1)};
+  for (int l = 0; l < sublayers; ++l) {
+    noise.add_sublayer(l);
+    sqnr.push_back(noise.sqnr_behind(l));
+  }
+  return sqnr;
+}
+
+double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) {
+  return q.keeps_f32() ? no_ratio : -10.0 * std::log10(weight_noise(spec, 0, weight, q));
+}
+
+}  // namespace periscope::formats

@@ -1,0 +1,127 @@
+#include "experiments/studies/formats/seed_reading.h"
+
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/formats/format_pass.h"
+#include "experiments/studies/formats/noise_budget.h"
+#include "sim/emulated/quantize.h"
+#include "sim/model/loss.h"
+#include "sim/model/stack.h"
+
+namespace periscope::formats {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void pass_through(const StackContext& context, const Tensor& input, const std::vector<int>& labels,
+                  const Hooks& hooks) {
+  if (labels.empty()) {
+    (void)logits_forward(context, stack_forward(context, input, hooks).output, hooks);
+  } else {
+    (void)backpropagate(context, input, labels, hooks);
+  }
+}
+
+/// The first features times a factor, in the dtype of x.
+Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, double factor) {
+  std::vector<double> values = ops.to_host(x);
+  for (Tensor::Index i = 0; i < x.size(); ++i) {
+    if (i % x.cols() < features) values[static_cast<std::size_t>(i)] *= factor;
+  }
+  return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
+}
+
+/// Whether the noise of the stream is predicted.
+bool predicts(const FormatsConfig& config, const ModelSpec& model) {
+  return config.run.backward && !model.placement.two_streams;
+}
+
+Json overflow_json(const FirstOverflow& first) { return {first.found, first.sublayer, static_cast<int>(first.signal)}; }
+
+FirstOverflow overflow_of(const JournalPart& part, const ModelSpec& model) {
+  return {part.at(std::size_t{0}).flag(), part.at(std::size_t{1}).whole(-1, model.sublayers()),
+          static_cast<Signal>(part.at(std::size_t{2}).whole(0, static_cast<int>(signal_names.size()) - 1))};
+}
+
+}  // namespace
+
+SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                      const StackSpec& spec, std::uint64_t seed) {
+  const bool backward = config.run.backward;
+  const GeneratedWeights weights(ops, spec, DType::f64, seed);
+  const StackContext exact{.ops = ops, .model = spec.model, .weights = weights};
+  const Tensor drawn = stack_input(exact, spec, DType::f64, seed);
+  const std::vector<int> labels = backward ? label_ids(spec, seed) : std::vector<int>{};
+  SeedReading reading;
+  for (std::size_t variant = 0; variant < variants_of(config); ++variant) {
+    const bool massive = variant == static_cast<std::size_t>(Features::massive);
+    const auto planted = [&](const Tensor& x) {
+      return massive ? with_massive_features(ops, x, config.massive_features, config.massive) : x;
+    };
+    const Tensor input = planted(drawn);
+    std::vector<PassReading>& passes = reading.passes.emplace_back();
+    TruthKeeper truth(ops, spec.model, backward);
+    DeviationProbe itself(ops, spec.model, backward, truth, 1.0);  // beside itself: its moments
+    WeightGradientSizes sizes(ops);
+    pass_through(exact, input, labels, {.recorders = {&truth, &itself}, .gradients = {&sizes}});
+    passes.push_back(itself.take());
+    for (const TensorFormat& format : formats) {
+      const Holding holding = holding_for(config, format, seed);
+      RoundingLog log(ops, spec.model);
+      const FormatWeights held(weights, holding, massive ? nullptr : &log);
+      const StackContext context{.ops = ops, .model = spec.model, .weights = held};
+      FormatSignals signals(ops, spec.model, holding, massive ? nullptr : &log);
+      DeviationProbe probe(ops, spec.model, backward, truth, holding.loss_scale);
+      // Drawn inputs are rounded once, from f64; those from a table are what its rows in the format give.
+      const Tensor start = spec.input.kind == InputKind::gaussian
+                               ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
+                               : planted(stack_input(context, spec, DType::f32, seed));
+      pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
+      passes.push_back(probe.take());
+      passes.back().rounding = log.decibels();
+      if (predicts(config, spec.model)) {
+        passes.back().predicted =
+            predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
+      }
+    }
+  }
+  return reading;
+}
+
+Json kept_json(const SeedReading& reading) {
+  Json json = Json::array();
+  for (const auto& variant : reading.passes) {
+    Json passes = Json::array();
+    for (const PassReading& pass : variant) {
+      passes.push_back({{"numbers", bits_of(pass.numbers)},
+                        {"rounding", bits_of(pass.rounding)},
+                        {"predicted", bits_of(pass.predicted)},
+                        {"forward", overflow_json(pass.forward)},
+                        {"backward", overflow_json(pass.backward)}});
+    }
+    json.push_back(std::move(passes));
+  }
+  return {{"passes", std::move(json)}};
+}
+
+SeedReading kept_reading(const JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+                         const ModelSpec& model) {
+  const std::size_t places = places_of(model);
+  const std::size_t numbers = compared_sites(model, config.run.backward).size() * measure_names.size() * places;
+  SeedReading reading;
+  for (const JournalPart& variant : cell.at("passes").entries(variants_of(config))) {
+    std::vector<PassReading>& passes = reading.passes.emplace_back();
+    for (const JournalPart& pass : variant.entries(formats + 1)) {
+      const bool exact = passes.empty();
+      passes.push_back({.numbers = pass.at("numbers").values(numbers),
+                        .rounding = pass.at("rounding").values(exact ? 0 : part_names.size() * places),
+                        .predicted = pass.at("predicted").values(exact || !predicts(config, model) ? 0 : places - 1),
+                        .forward = overflow_of(pass.at("forward"), model),
+                        .backward = overflow_of(pass.at("backward"), model)});
+    }
+  }
+  return reading;
+}
+
+}  // namespace periscope::formats

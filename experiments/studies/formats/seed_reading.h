@@ -1,0 +1,34 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "experiments/core/stacks/journal_part.h"
+#include "experiments/studies/formats/config.h"
+#include "experiments/studies/formats/deviation.h"
+
+namespace periscope::formats {
+
+/// What enters the stack: as configured, or with features made massive.
+enum class Features { plain, massive };
+inline constexpr std::array<std::string_view, 2> features_names{"plain", "massive"};
+
+/// The variants of a run: massive features only if their factor is not 1.
+[[nodiscard]] inline std::size_t variants_of(const FormatsConfig& config) { return config.massive == 1.0 ? 1 : 2; }
+
+/// One seed of a stack: a pass in f64, and one in every format, for every variant of the input.
+struct SeedReading {
+  std::vector<std::vector<PassReading>> passes;  ///< [variant][0: f64, then the formats]
+};
+
+/// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
+SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                      const StackSpec& spec, std::uint64_t seed);
+
+/// A seed's reading as a cell of a journal, to its last bit.
+nlohmann::ordered_json kept_json(const SeedReading& reading);
+/// Throws InputError for anything but the reading of a run like this.
+SeedReading kept_reading(const JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+                         const ModelSpec& model);
+
+}  // namespace periscope::formats

@@ -1,0 +1,212 @@
+#include "experiments/studies/gradients/attenuation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/told.h"
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/stacks.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope::gradients {
+namespace {
+
+/// Every other entry: a curve over sublayers at the layers' ends.
+template <class T>
+std::vector<T> every_layer(const std::vector<T>& depths) {
+  std::vector<T> layers;
+  for (std::size_t i = 0; i < depths.size(); i += 2) layers.push_back(depths[i]);
+  return layers;
+}
+
+std::vector<double> to_the_input(std::size_t points) {
+  std::vector<double> x;
+  for (std::size_t i = 0; i < points; ++i) x.push_back(static_cast<double>(points - 1 - i));
+  return x;
+}
+
+Finding rate_of(const Config& config, const StackSpec& spec, const theory::Prediction& prediction, const SeedRows& rows,
+                const Curve& predicted, const std::vector<bool>& precise) {
+  const Curve measured = rows.curve();
+  std::vector<double> bias;
+  for (std::size_t i = 0; i < measured.value.size(); ++i) {
+    const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
+    bias.push_back(log_norm_bias(config, spec, prediction, 2 * i, variance));
+  }
+  return finding_of(rows, predicted, precise, prediction.replicates, slope_weights(to_the_input(measured.value.size())),
+                    bias);
+}
+
+/// The rate alone, where there is no prediction.
+Finding unpredicted_rate(const SeedRows& rows) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  return {.measured = rows.sum(slope_weights(to_the_input(rows.curve().value.size()))),
+          .seeds = rows.seeds(),
+          .predicted = {nan, nan}};
+}
+
+/// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
+Claim claim_of(const StackSpec& spec) {
+  const std::string_view name = spec.model.placement.name;
+  if (name == "post") return {.id = "G10", .claimed = claimed_attenuation_rate()};
+  if (name == "pre") return {.id = "G9", .claimed = 0.0};
+  if (name == "peri") return {.id = "G7", .claimed = 0.0};
+  return {};
+}
+
+Attenuation measure_attenuation(const Config& config, const Backend& backend, const StackSpec& spec,
+                                const StackSpec& told, Progress& progress) {
+  Attenuation a{.spec = spec,
+                .refusal = {},
+                .stream = {},
+                .down = {},
+                .stream_predicted = {},
+                .down_predicted = {},
+                .stream_rate = {},
+                .down_rate = {},
+                .stream_claim = claim_of(spec),
+                .down_claim = claim_of(spec)};
+  measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+    a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
+    a.down.add(log_norm(reading.profile, Weight::down).value);
+    progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
+  });
+  const theory::Prediction prediction = predict_gradients(config, spec, told);
+  a.refusal = prediction.refusal;
+  if (!a.refusal.empty()) {
+    a.stream_rate = unpredicted_rate(a.stream);
+    a.down_rate = unpredicted_rate(a.down);
+    return a;
+  }
+  const Curve stream = log_norm(prediction.profile, Signal::x_out);
+  a.stream_predicted = {every_layer(stream.value), every_layer(stream.standard_error)};
+  a.down_predicted = log_norm(prediction.profile, Weight::down);
+  a.stream_rate = rate_of(config, spec, prediction, a.stream, a.stream_predicted,
+                          every_layer(log_norm_precise(prediction, Signal::x_out)));
+  a.down_rate = rate_of(config, spec, prediction, a.down, a.down_predicted, log_norm_precise(prediction, Weight::down));
+  return a;
+}
+
+bool is_claimed(const Attenuation& a) { return !a.stream_claim.id.empty() && a.refusal.empty(); }
+
+std::string table_of(const std::vector<Attenuation>& results) {
+  TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
+  for (const Attenuation& a : results) {
+    const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
+      table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
+                 plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
+                 a.refusal.empty() ? verdict_words(rate) : a.refusal,
+                 is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict)) : "-"});
+    };
+    row("the stream", a.stream_rate, a.stream_claim);
+    row("W_down", a.down_rate, a.down_claim);
+  }
+  return table.text() +
+         "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
+         "attenuation.\n"
+         "q·k: init.qk_factor; 0 is uniform attention.\n";
+}
+
+}  // namespace
+
+double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
+
+AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
+  require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
+                            [](const StackSpec& spec) { return spec.init.qk_factor; });
+  const auto swept = [&](const std::vector<StackSpec>& specs) {
+    std::vector<StackSpec> all;
+    for (const double factor : config.qk_factors) {
+      for (StackSpec spec : specs) {
+        spec.init.qk_factor = factor;
+        validate(spec);
+        all.push_back(spec);
+      }
+    }
+    return all;
+  };
+  const std::vector<StackSpec> stacks = swept(config.stacks());
+  const std::vector<StackSpec> told = swept(config.told_stacks());
+  progress.begin("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds);
+  AttenuationResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.cases.push_back(measure_attenuation(config, *backend, stacks[i], told[i], progress));
+    }
+  });
+  if (result.stopped_early) return result;
+  std::vector<Finding*> findings;
+  std::size_t claims = 0;
+  for (Attenuation& a : result.cases) {
+    if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
+    if (is_claimed(a)) claims += 2;
+  }
+  // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
+  for (Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  const double level = sidak_level(config.agreement.familywise_error, claims);
+  for (Attenuation& a : result.cases) {
+    if (!is_claimed(a)) continue;
+    a.stream_claim.verdict = test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
+    a.down_claim.verdict = test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
+  }
+  return result;
+}
+
+const Schema& attenuation_schema() {
+  using enum Declared;
+  static const Schema schema = outcome_schema(
+      "gradient_attenuation", "case", {{"layers_passed", "1", "whole layers below"}, {"layer", "1", "layer"}},
+      {{words, "placement", "", "normalization placement (T1)"},
+       {number, "qk_factor", "1", "init.qk_factor; 0: uniform attention"},
+       {words, "refusal", "", "why there is no prediction"},
+       {curve, "log_stream", "nat", "log norm of the stream's gradient", "layers_passed"},
+       {curve, "log_down", "nat", "log norm of W_down's gradient", "layer"},
+       {finding, "stream_rate", "nat", "slope per layer towards the input, stream"},
+       {finding, "down_rate", "nat", "slope per layer towards the input, W_down"},
+       {words, "claim", "", "claim about this placement"},
+       {number, "claimed_rate", "nat", "rate that it claims"},
+       {words, "stream_claim_verdict", "", "what the data say of the claim, stream"},
+       {words, "down_claim_verdict", "", "what the data say of the claim, W_down"}});
+  return schema;
+}
+
+GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
+  GradientOutcome outcome{.data = Columns(attenuation_schema(), provenance(config)), .table = table_of(results)};
+  Columns& data = *outcome.data;
+  std::vector<double> layers(static_cast<std::size_t>(config.base.model.layers) + 1);
+  std::iota(layers.begin(), layers.end(), 0.0);
+  data.put("layers_passed", layers);
+  data.put("layer", std::vector(layers.begin(), layers.end() - 1));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Attenuation& a = results[i];
+    const Columns::Row row = data.at("case", i);
+    const auto words = [&](const Claim& claim) { return is_claimed(a) ? name_of(claim.verdict) : ""; };
+    row.put("placement", placement_label(a.spec));
+    row.put("qk_factor", a.spec.init.qk_factor);
+    row.put("refusal", a.refusal);
+    put_curve(row, "log_stream", a.stream.curve(), a.stream_predicted);
+    put_curve(row, "log_down", a.down.curve(), a.down_predicted);
+    put_finding(row, "stream_rate", a.stream_rate);
+    put_finding(row, "down_rate", a.down_rate);
+    row.put("claim", a.stream_claim.id);
+    row.put("claimed_rate", is_claimed(a) ? a.stream_claim.claimed : NAN);
+    row.put("stream_claim_verdict", words(a.stream_claim));
+    row.put("down_claim_verdict", words(a.down_claim));
+    for (const Finding* f : {&a.stream_rate, &a.down_rate}) {
+      outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
+    }
+  }
+  return outcome;
+}
+
+}  // namespace periscope::gradients

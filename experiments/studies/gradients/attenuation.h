@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/studies/gradients/outcome.h"
+
+namespace periscope::gradients {
+
+/// How gradients change from the top of a stack to its bottom (G7, G9, G10), at one strength of attention.
+struct Attenuation {
+  StackSpec spec;  ///< with its init.qk_factor
+  std::string refusal;
+  SeedRows stream;  ///< log ‖∂loss/∂x‖ (root mean square over tokens) after 0 … L layers, a row per seed
+  SeedRows down;    ///< log ‖∂loss/∂W_down‖_F of every layer
+  Curve stream_predicted, down_predicted;
+  Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
+  Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
+};
+
+/// G10: a factor (2/3)^(1/2) per layer towards the input.
+double claimed_attenuation_rate();
+
+struct AttenuationResult {
+  std::vector<Attenuation> cases;
+  bool stopped_early = false;  ///< cases are those that were finished, and not judged
+};
+
+/// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
+AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress);
+
+const Schema& attenuation_schema();
+GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
+
+}  // namespace periscope::gradients

@@ -1,0 +1,83 @@
+#include "experiments/studies/gradients/decompose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "experiments/core/judge/findings.h"
+#include "sim/measure/signal_keeper.h"
+#include "sim/model/loss.h"
+#include "sim/numerics/larger.h"
+
+namespace periscope::gradients {
+namespace {
+
+double dot(const Backend& ops, const Tensor& x, const Tensor& y) {
+  const std::vector<double> rows = ops.row_dots(x, y);
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
+}
+
+double cosine(const Backend& ops, const Tensor& x, const Tensor& y) {
+  return dot(ops, x, y) / std::sqrt(dot(ops, x, x) * dot(ops, y, y));
+}
+
+}  // namespace
+
+Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tensor& dsum) {
+  SublayerRule rule = c.model.rule(l);
+  rule.alpha = 0.0;
+  rule.norm_c = false;
+  ModelSpec branch = c.model;
+  branch.placement = custom_placement(rule);
+  const StackContext alone{.ops = c.ops, .model = branch, .weights = c.weights, .sequences = c.sequences};
+  SublayerPass pass(alone, {}, l, Pass::forward, Keep::for_the_way_back);
+  (void)sublayer_forward(pass, {x});
+  return sublayer_backward(pass, {dsum}).x;
+}
+
+GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input, std::span<const int> labels) {
+  const ModelSpec& m = c.model;
+  SignalKeeper signals(Pass::forward);
+  SignalKeeper gradients(Pass::backward);
+  backpropagate(c, input, labels, {.recorders = {&signals, &gradients}});
+  // The stream and its gradient after i sublayers.
+  const auto stream = [&](std::size_t i) { return signals.at(static_cast<int>(i) - 1, Signal::x_out); };
+  const auto gradient = [&](std::size_t i) { return gradients.at(static_cast<int>(i) - 1, Signal::x_out); };
+  const auto depths = static_cast<std::size_t>(m.sublayers()) + 1;
+
+  GradientPathSizes sizes;
+  const Tensor top = gradient(depths - 1);
+  Tensor skip = top;
+  Tensor rest = c.ops.scale(0.0, skip);
+  const auto record = [&](std::size_t i) {
+    const Tensor whole = gradient(i);
+    sizes.total[i] = dot(c.ops, whole, whole);
+    sizes.skip[i] = dot(c.ops, skip, skip);
+    sizes.rest[i] = dot(c.ops, rest, rest);
+    sizes.cosine[i] = cosine(c.ops, skip, whole);
+    const Tensor missing = c.ops.axpby(1.0, whole, -1.0, c.ops.axpby(1.0, skip, 1.0, rest));
+    sizes.error = larger(sizes.error, std::sqrt(dot(c.ops, missing, missing) / sizes.total[i]));
+  };
+  for (auto* values : {&sizes.total, &sizes.skip, &sizes.rest, &sizes.cosine}) values->resize(depths);
+  for (auto* values : {&sizes.branch, &sizes.branch_cosine}) values->resize(depths - 1);
+  record(depths - 1);
+  for (int l = m.sublayers() - 1; l >= 0; --l) {
+    const auto i = static_cast<std::size_t>(l);
+    const SublayerRule rule = m.rule(l);
+    SublayerPass pass(c, {}, l, Pass::forward, Keep::for_the_way_back);
+    const auto through_c = [&](const Tensor& dx) {
+      if (!rule.norm_c) return dx;
+      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one way back, which uses it up
+      return pass.norm_back(Weight::norm_c, dx);
+    };
+    const Tensor branch = branch_gradient(c, l, stream(i), through_c(gradient(i + 1)));
+    skip = c.ops.scale(rule.alpha, through_c(skip));
+    rest = c.ops.axpby(rule.alpha, through_c(rest), 1.0, branch);
+    sizes.branch[i] = dot(c.ops, branch, branch);
+    sizes.branch_cosine[i] = cosine(c.ops, branch, top);
+    record(i);
+  }
+  return sizes;
+}
+
+}  // namespace periscope::gradients

@@ -1,0 +1,151 @@
+#include "experiments/studies/gradients/depth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope::gradients {
+namespace {
+
+constexpr std::size_t late_points = 3;
+constexpr int deeper[] = {2, 4, 8, 16};  // theory goes on to these multiples of the greatest measured depth
+
+StackSpec at_depth(StackSpec spec, double layers) {
+  spec.model.layers = static_cast<int>(layers);
+  return spec;
+}
+
+std::vector<double> logarithms(const std::vector<double>& x) {
+  std::vector<double> logs;
+  for (const double v : x) logs.push_back(std::log(v));
+  return logs;
+}
+
+/// What G8 says of a placement, if it says anything.
+std::optional<Claim> depth_claim_of(const StackSpec& spec) {
+  if (spec.model.placement.name == "post") return Claim{.id = "G8", .claimed = 0.0};
+  if (spec.model.placement.name == "pre") return Claim{.id = "G8", .claimed = -0.5};
+  return std::nullopt;
+}
+
+void append_last(DepthLaw& law, const theory::Prediction& prediction) {
+  const Curve curve = log_norm(prediction.profile, Weight::down);
+  law.predicted.value.push_back(curve.value.back());
+  law.predicted.standard_error.push_back(curve.standard_error.back());
+  law.precise.push_back(log_norm_precise(prediction, Weight::down).back());
+}
+
+/// Beyond the measured depths only the trend counts: fewer patterns will do.
+theory::Prediction predict_deep(const Config& config, const StackSpec& spec, const StackSpec& told) {
+  return theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+                         {.tolerance = config.theory.tolerance,
+                          .gradient_tolerance = config.theory.gradient_tolerance,
+                          .most_samples = 256,
+                          .seed = config.run.seed,
+                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
+                          .fault = config.theory.fault});
+}
+
+DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                     const DepthResult& result, Progress& progress) {
+  DepthLaw law{.spec = spec,
+               .refusal = {},
+               .gradient = {},
+               .predicted = {},
+               .precise = {},
+               .exponent = {},
+               .late_exponent = {},
+               .claim = depth_claim_of(spec)};
+  RunOptions run = config.run;
+  run.backward = true;
+  std::vector<std::vector<double>> rows(static_cast<std::size_t>(run.seeds));
+  std::vector<theory::Prediction> predictions;
+  for (const double layers : result.layers) {
+    const StackSpec stack = at_depth(spec, layers);
+    predictions.push_back(predict_gradients(config, stack, at_depth(told, layers)));
+    if (law.refusal.empty()) law.refusal = predictions.back().refusal;
+    std::size_t seed = 0;
+    measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
+      rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
+      progress.step(fmt::format("{}, {} layers", spec.model.placement.name, layers));
+    });
+  }
+  for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
+  if (!law.refusal.empty()) return law;
+  for (const theory::Prediction& p : predictions) append_last(law, p);
+  for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
+    const double layers = result.theory_layers[i];
+    const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers));
+    if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
+      break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+    append_last(law, deep);
+  }
+  const Curve measured = law.gradient.curve();
+  std::vector<double> bias;
+  for (std::size_t i = 0; i < result.layers.size(); ++i) {
+    const double variance = run.seeds * measured.standard_error[i] * measured.standard_error[i];
+    const auto last_layer = static_cast<std::size_t>(2 * (result.layers[i] - 1));
+    bias.push_back(log_norm_bias(config, at_depth(spec, result.layers[i]), predictions[i], last_layer, variance));
+  }
+  const int replicates = predictions.front().replicates;
+  const std::vector<double> x = logarithms(result.layers);
+  law.exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x), bias);
+  const std::size_t from = x.size() - std::min(x.size(), late_points);
+  law.late_exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x, from), bias);
+  if (law.predicted.value.size() < result.theory_layers.size()) return law;
+  const std::size_t last = result.theory_layers.size() - 1;
+  law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
+              std::log(result.theory_layers[last] / result.theory_layers[last - 1]);
+  return law;
+}
+
+}  // namespace
+
+DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  DepthResult result;
+  result.layers.assign(config.layers.begin(), config.layers.end());
+  if (result.layers.size() < late_points || !std::ranges::is_sorted(result.layers, std::ranges::less_equal())) {
+    throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
+  }
+  result.theory_layers = result.layers;
+  for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (const auto* all : {&stacks, &told}) {
+    for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
+  }
+  progress.begin("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds);
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
+    }
+  });
+  if (result.stopped_early) return result;
+  std::vector<Finding*> findings;
+  std::size_t claims = 0;
+  for (DepthLaw& law : result.laws) {
+    if (!law.refusal.empty()) continue;
+    findings.insert(findings.end(), {&law.exponent, &law.late_exponent});
+    claims += law.claim ? 1 : 0;
+  }
+  for (Finding* f : findings) f->power_limit = exponent_power_limit;
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  for (DepthLaw& law : result.laws) {
+    if (!law.claim || !law.refusal.empty()) continue;
+    law.claim->verdict = test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,
+                                    law.late_exponent.predicted.value - law.limit,
+                                    sidak_level(config.agreement.familywise_error, claims));
+  }
+  return result;
+}
+
+}  // namespace periscope::gradients

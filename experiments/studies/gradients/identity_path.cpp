@@ -1,0 +1,163 @@
+#include "experiments/studies/gradients/identity_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "experiments/core/stacks/over_seeds.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/gradients/decompose.h"
+#include "sim/backends.h"
+#include "sim/numerics/larger.h"
+#include "sim/spec/error.h"
+
+namespace periscope::gradients {
+namespace {
+
+/// Each side of g = s + r rounds by itself: per sublayer a chain of at most six matrix products or norms, each a sum
+/// over `longest` terms with a relative error of at most longest·ε, and 2L sublayers below one another.
+double rounding_bound(const StackSpec& spec, DType dtype) {
+  const ModelSpec& m = spec.model;
+  const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
+  return 2.0 * 6.0 * m.sublayers() * longest * format_of(dtype).spacing_at_1();
+}
+
+GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec,
+                                 std::uint64_t seed) {
+  const GeneratedWeights weights(backend, spec, config.run.dtype, seed);
+  const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
+  return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed), label_ids(spec, seed));
+}
+
+/// The lists of sizes, for a journal.
+constexpr std::array lists{&GradientPathSizes::total,  &GradientPathSizes::skip,   &GradientPathSizes::rest,
+                           &GradientPathSizes::cosine, &GradientPathSizes::branch, &GradientPathSizes::branch_cosine};
+
+nlohmann::ordered_json json_of(const GradientPathSizes& sizes) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  json.push_back(bits_of(std::span(&sizes.error, 1)));
+  for (const auto list : lists) json.push_back(bits_of(sizes.*list));
+  return json;
+}
+
+GradientPathSizes sizes_of(const JournalPart& cell, const ModelSpec& model) {
+  GradientPathSizes sizes;
+  const std::vector<JournalPart> parts = cell.entries(lists.size() + 1);
+  sizes.error = parts[0].values(1).front();
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const bool of_branches = lists[i] == &GradientPathSizes::branch || lists[i] == &GradientPathSizes::branch_cosine;
+    sizes.*lists[i] = parts[i + 1].values(static_cast<std::size_t>(model.sublayers() + (of_branches ? 0 : 1)));
+  }
+  return sizes;
+}
+
+void add(IdentityPath& path, const GradientPathSizes& sizes) {
+  std::vector<double> share, log_skip, branch;
+  const double top = sizes.total.back();
+  for (std::size_t i = 0; i < sizes.total.size(); ++i) {
+    share.push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
+    log_skip.push_back(0.5 * std::log(sizes.skip[i] / top));
+    path.skip_change = larger(path.skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
+    if (!(sizes.total[i] > 0.0) || !std::isfinite(sizes.total[i])) path.has_gradient = false;
+  }
+  for (const double b : sizes.branch) branch.push_back(std::sqrt(b / top));
+  path.share.add(share);
+  path.log_skip.add(log_skip);
+  path.cosine.add(sizes.cosine);
+  path.branch.add(branch);
+  path.branch_cosine.add(sizes.branch_cosine);
+  path.error = larger(path.error, sizes.error);
+}
+
+/// Predicted share and skip path, from two predictions that share their patterns.
+void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
+  const theory::Prediction all = predict_gradients(config, path.spec, told);
+  path.refusal = all.refusal;
+  if (!path.refusal.empty()) return;
+  const theory::Prediction skip = predict_gradients(config, path.spec, told, theory::GradientPaths::skip_only);
+  const Curve total_log = log_norm(all.profile, Signal::x_out);
+  const Curve skip_log = log_norm(skip.profile, Signal::x_out);
+  const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
+  const std::vector<bool> skip_precise = log_norm_precise(skip, Signal::x_out);
+  const Curve measured = path.share.curve();
+  for (std::size_t i = 0; i < total_log.value.size(); ++i) {
+    const double p = std::exp(2.0 * (skip_log.value[i] - total_log.value[i]));
+    const double p_error = 2.0 * p * std::hypot(skip_log.standard_error[i], total_log.standard_error[i]);
+    path.share_predicted.value.push_back(p);
+    path.share_predicted.standard_error.push_back(p_error);
+    path.log_skip_predicted.value.push_back(skip_log.value[i] - skip_log.value.back());
+    path.log_skip_predicted.standard_error.push_back(skip_log.standard_error[i]);
+    if (i + 1 == total_log.value.size()) continue;  // at the top the share is 1
+    // As `judge` does with the score path's share: allowances are those of log(S/R), times p(1−p).
+    const double derivative = p * (1.0 - p);
+    const double variance = config.run.seeds * measured.standard_error[i] * measured.standard_error[i];
+    const double bias = 2.0 * log_norm_bias(config, path.spec, all, i, 0.0);
+    path.shares.push_back({.measured = {measured.value[i], measured.standard_error[i]},
+                           .seeds = path.share.seeds(),
+                           .predicted = {p, p_error},
+                           .replicates = all.replicates,
+                           .allowance = derivative * bias + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0),
+                           .precise = total_precise[i] && skip_precise[i],
+                           .power_limit = config.agreement.power_limits.score_share});
+  }
+}
+
+}  // namespace
+
+IdentityPathResult identity_path(const Config& config, Progress& progress) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (const auto* all : {&stacks, &told}) {
+    for (const StackSpec& spec : *all) {
+      if (!spec.model.placement.two_streams) continue;
+      throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
+                                    spec.model.placement.name));
+    }
+  }
+  progress.begin("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds);
+  IdentityPathResult result;
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t j = 0; j < stacks.size(); ++j) {
+      const StackSpec& spec = stacks[j];
+      IdentityPath path;
+      path.spec = spec;
+      over_kept_seeds(
+          "paths", spec, config.run, config.run.seeds, progress,
+          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of,
+          [&](const JournalPart& cell) { return sizes_of(cell, spec.model); },
+          [&](const GradientPathSizes& sizes) {
+            add(path, sizes);
+            progress.step(std::string(spec.model.placement.name));
+          });
+      predict(config, told[j], path);
+      path.error_bound = rounding_bound(spec, config.run.dtype);
+      result.stacks.push_back(std::move(path));
+    }
+  });
+  if (result.stopped_early) return result;
+  std::vector<Finding*> findings;
+  for (IdentityPath& path : result.stacks) {
+    for (Finding& f : path.shares) findings.push_back(&f);
+  }
+  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  for (IdentityPath& path : result.stacks) {
+    if (const Finding* worst = telling(path.shares)) path.worst = static_cast<int>(worst - path.shares.data());
+    // G11: with norms in front the skip path is the identity; with a norm behind it is not.
+    const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
+    const bool identity = path.skip_change == 0.0;
+    const bool expected = !rule.norm_c && rule.alpha == 1.0;
+    path.claim = {.id = "G11", .claimed = expected ? 1.0 : 0.0};
+    const bool differs = path.spec.model.rule(0).norm_c != rule.norm_c;
+    if (differs || !path.has_gradient) continue;  // Mix-LN: the claim speaks of neither
+    path.claim.verdict =
+        path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
+  }
+  return result;
+}
+
+}  // namespace periscope::gradients

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/studies/gradients/outcome.h"
+
+namespace periscope::gradients {
+
+/// What attention's score path (queries and keys) carries of one stack's gradient, and what a theory that leaves it
+/// out gets wrong (T9).
+struct ScorePath {
+  StackSpec spec;
+  std::string refusal;
+  Curve share_measured, share_predicted;  ///< S/(S+V) at every layer's attention
+  Curve log_measured;                     ///< log grad_sq of the stream at depths 0 … 2L
+  Curve log_with, log_without;            ///< predicted, whole and with the value path alone
+  std::vector<Finding> shares;            ///< per layer
+  std::vector<Finding> with, without;     ///< the stream's logarithm per depth, against either prediction
+};
+
+struct ScorePathResult {
+  std::vector<ScorePath> stacks;
+  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
+};
+
+ScorePathResult score_path(const Config& config, Progress& progress);
+
+const Schema& score_path_schema();
+/// `rejected` is about the whole theory; one without the score path is expected to be wrong.
+GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
+
+}  // namespace periscope::gradients

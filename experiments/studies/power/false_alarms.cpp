@@ -1,0 +1,186 @@
+#include "experiments/studies/power/false_alarms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/math/distributions/binomial.hpp>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/core/stacks/confront.h"
+#include "experiments/core/stacks/journal.h"
+#include "experiments/core/stacks/progress.h"
+#include "sim/spec/error.h"
+
+namespace periscope::power {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Of a part of a run: it is not shown, and it stops when the run is asked to.
+class Hidden : public Progress {
+ public:
+  explicit Hidden(const Progress& whole) : whole_(whole) {}
+  [[nodiscard]] bool stop_requested() const override { return whole_.stop_requested(); }
+
+ private:
+  const Progress& whole_;
+};
+
+/// One run of one configuration under the right theory. Throws Stopped.
+Json run_once(const Config& base, const std::string& name, int master_seed, const Progress& progress) {
+  Config config = base;
+  config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
+  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
+  bool inconclusive = false;
+  Hidden own(progress);
+  const ConfrontedStacks run = confront(config, own);
+  if (run.stopped_early) throw Stopped();
+  for (const StackResult& result : run.stacks) {
+    row.stacks.push_back(confrontation_of(result.spec, result.agreement));
+    const Verdict verdict = result.agreement.verdict;
+    inconclusive = inconclusive || (verdict != Verdict::agrees && verdict != Verdict::disagrees);
+  }
+  const Confrontation& worst = row.clearest();
+  return {{"config", name},
+          {"master_seed", master_seed},
+          {"seed", config.run.seed},
+          {"rejected", row.rejected()},
+          {"inconclusive", inconclusive},
+          {"worst", worst.by},
+          {"excess", worst.excess},
+          {"critical", worst.critical}};
+}
+
+/// The configurations that are marked for it.
+std::vector<std::size_t> marked(const PowerRun& run) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (run.list.configs[i].master_seeds) all.push_back(i);
+  }
+  if (all.empty()) {
+    throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", run.list.file));
+  }
+  return all;
+}
+
+/// What a journal of these runs begins with: everything that a record depends on, but for the number of runs.
+Json header_of(const PowerRun& run) {
+  Json all = Json::array();
+  for (const std::size_t i : marked(run)) {
+    const ladder::LadderConfig& config = run.configs[i];
+    const Json p = provenance(static_cast<const Config&>(config).run, resolved(config));
+    all.push_back({{"name", run.list.configs[i].name},
+                   {"config_sha256", p["config_sha256"]},
+                   {"version", p["version"]},
+                   {"commit", p["commit"]},
+                   {"device", config.run.device}});
+  }
+  return {{"journal", "periscope power --master-seeds"}, {"program_sha256", program_sha256()}, {"configs", all}};
+}
+
+/// What a run gave, as run_once has it in JSON.
+struct Alarm {
+  Json record;
+  bool rejected, inconclusive;
+};
+
+/// By name of the configuration and master seed. Throws InputError for a record that is no such run.
+using Alarms = std::map<std::pair<std::string, int>, Alarm>;
+Alarms alarms_of(const Journal& journal) {
+  Alarms alarms;
+  for (std::size_t i = 0; i < journal.records().size(); ++i) {
+    const JournalPart record = journal.part(i);
+    constexpr std::array keys{"config",       "master_seed", "seed",   "rejected",
+                              "inconclusive", "worst",       "excess", "critical"};
+    if (record.json().size() != keys.size()) record.refuse(fmt::format("an object of {}", fmt::join(keys, ", ")));
+    if (!record.at("seed").json().is_number_unsigned()) record.at("seed").refuse("a whole number");
+    (void)record.at("worst").text();
+    (void)record.at("excess").number();
+    (void)record.at("critical").number();
+    alarms.try_emplace({record.at("config").text(), record.at("master_seed").whole(0, std::numeric_limits<int>::max())},
+                       Alarm{journal.records()[i], record.at("rejected").flag(), record.at("inconclusive").flag()});
+  }
+  return alarms;
+}
+
+std::string journal_path(const PowerRun& run) {
+  const std::string out = run.configs[marked(run).front()].run.out;
+  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
+}
+
+}  // namespace
+
+int allowed_rejections(int runs, double error) {
+  const boost::math::binomial law(runs, error);
+  int most = 0;
+  while (most < runs && boost::math::cdf(boost::math::complement(law, most)) >= 0.01) ++most;
+  return most;
+}
+
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
+  Journal journal(journal_path(run), header_of(run));
+  Alarms alarms_kept = alarms_of(journal);
+  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
+  progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
+  const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
+    for (int m = 0; m < master_seeds; ++m) {
+      auto kept = alarms_kept.find({name, m});
+      if (kept == alarms_kept.end()) {
+        progress.throw_if_stop_requested();
+        const Json record = run_once(config, name, m, progress);
+        journal.append(record);
+        kept = alarms_kept.try_emplace({name, m}, Alarm{record, record["rejected"], record["inconclusive"]}).first;
+      }
+      if (result.resumable == nullptr) {
+        const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal.path());
+        result.resumable = progress.resumable(note);
+      }
+      const Alarm& alarm = kept->second;
+      ++alarms.runs;
+      alarms.rejected += alarm.rejected ? 1 : 0;
+      alarms.inconclusive += alarm.inconclusive ? 1 : 0;
+      result.records.push_back(alarm.record);
+      progress.step(name);
+    }
+  };
+  for (const std::size_t i : marked(run)) {
+    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
+    if (until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
+    alarms.allowed = allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
+  }
+  return result;
+}
+
+bool too_many(const FalseAlarmResult& result) {
+  return std::ranges::any_of(result.configs, [](const FalseAlarms& a) { return a.rejected > a.allowed; });
+}
+
+std::string false_alarm_table(const FalseAlarmResult& result) {
+  TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
+  for (const FalseAlarms& a : result.configs) {
+    table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
+               fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
+  }
+  return table.text() +
+         fmt::format("Rejections of the right theory, one chance per run; journal: {}\n", result.journal);
+}
+
+Json false_alarm_json(const FalseAlarmResult& result) {
+  Json configs = Json::array();
+  for (const FalseAlarms& a : result.configs) {
+    configs.push_back({{"config", a.config},
+                       {"runs", a.runs},
+                       {"rejected", a.rejected},
+                       {"allowed", a.allowed},
+                       {"inconclusive", a.inconclusive}});
+  }
+  return {{"master_seeds", configs}, {"complete", !result.stopped_early}, {"runs", result.records}};
+}
+
+}  // namespace periscope::power

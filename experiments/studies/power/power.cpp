@@ -1,0 +1,262 @@
+#include "experiments/studies/power/power.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/stacks/ladder.h"
+#include "experiments/core/stacks/stacks.h"
+#include "sim/spec/error.h"
+
+namespace periscope::power {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
+
+bool is_meant(const std::vector<std::string>& words, std::string_view word) {
+  return words.empty() || std::ranges::find(words, word) != words.end();
+}
+
+/// `config` with its stack `index` alone.
+Config alone(const Config& config, std::size_t index) {
+  Config one = config;
+  const std::size_t placements = config.placements.size();
+  one.inputs = {config.inputs[index / placements]};
+  one.placements = {config.placements[index % placements]};
+  one.told.clear();
+  if (!config.told.empty()) one.told = {config.told[index]};
+  one.base = one.stacks().front();
+  return one;
+}
+
+/// A measured configuration and what the right theory says of it.
+struct Stage {
+  Config config;
+  MeasuredStacks measured;
+  std::vector<StackResult> truth;
+
+  [[nodiscard]] std::vector<const theory::Prediction*> predictions() const {
+    std::vector<const theory::Prediction*> all;
+    for (const StackResult& result : truth) all.push_back(&result.prediction);
+    return all;
+  }
+};
+
+PowerRow confront_with_truth(const Stage& stage, const std::string& name, double seconds) {
+  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}, .seconds = seconds};
+  const std::vector<Agreement> agreements = judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
+  for (std::size_t i = 0; i < agreements.size(); ++i) {
+    row.stacks.push_back(confrontation_of(stage.measured.specs[i], agreements[i]));
+  }
+  return row;
+}
+
+PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage, const Progress& progress) {
+  const Clock::time_point start = Clock::now();
+  PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
+  const std::vector<const theory::Prediction*> truth = stage.predictions();
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    const StackSpec& spec = stage.measured.specs[i];
+    const Config one = alone(told, i);
+    const bool acts = told.theory.fault == theory::Fault::none ||
+                      acts_on(told.theory.fault, one.told_stacks().front(), told.run.backward);
+    if (!acts || !is_meant(theory.placements, spec.model.placement.name) || !is_meant(theory.inputs, input_of(spec))) {
+      continue;
+    }
+    const std::vector<StackResult> wrong = predict_stacks(one, one.theory.finite_width.value_or(true), progress);
+    std::vector<const theory::Prediction*> predictions = truth;
+    predictions[i] = &wrong.front().prediction;
+    const Agreement agreement = judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
+    row.stacks.push_back(confrontation_of(spec, agreement));
+  }
+  if (row.stacks.empty()) {
+    row.stacks.push_back(
+        {.placement = {}, .input = {}, .reason = "the fault acts on no stack that is meant", .by = {}});
+  }
+  row.seconds = seconds_since(start);
+  return row;
+}
+
+/// Throws ConfigError unless a stack of the configuration is meant.
+void require_meant(const WrongTheory& theory, const Config& config) {
+  const bool meant = std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) {
+    return is_meant(theory.placements, spec.model.placement.name) && is_meant(theory.inputs, input_of(spec));
+  });
+  if (meant) return;
+  throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
+                                theory.name, theory.config));
+}
+
+/// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
+PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
+                         const ladder::LadderConfig& told, Progress& progress) {
+  const Clock::time_point start = Clock::now();
+  PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
+  const ladder::LadderResult measured = ladder::run(told, progress);
+  if (measured.stopped_early) throw Stopped();
+  for (const ladder::LadderStack& stack : measured.stacks) {
+    Confrontation c{.placement = placement_label(stack.spec),
+                    .input = std::string(input_of(stack.spec)),
+                    .verdict = stack.verdict,
+                    .reason = stack.refusal,
+                    .by = {}};
+    for (const ladder::LadderQuantity& q : stack.quantities) {
+      const bool counts = q.verdict == Verdict::agrees || q.verdict == stack.verdict;
+      if (!counts || (!c.by.empty() && q.excess / q.critical <= c.margin())) continue;
+      c.by = fmt::format("{} {}: {}", c.placement, c.input, q.name());
+      c.excess = q.excess;
+      c.critical = q.critical;
+    }
+    row.stacks.push_back(c);
+  }
+  row.seconds = seconds_since(start);
+  return row;
+}
+
+nlohmann::ordered_json json_of(const PowerRow& row) {
+  nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
+  for (const Confrontation& c : row.stacks) {
+    stacks.push_back({c.placement, c.input, static_cast<int>(c.verdict), c.reason, c.by,
+                      bits_of(std::vector{c.excess, c.critical})});
+  }
+  return {{"stacks", stacks}, {"seconds", row.seconds}};
+}
+
+void read_row(const JournalPart& cell, PowerRow& row) {
+  for (const JournalPart& stack : cell.at("stacks").entries()) {
+    const std::vector<JournalPart> parts = stack.entries(6);
+    const std::vector<double> numbers = parts[5].values(2);
+    row.stacks.push_back({.placement = parts[0].text(),
+                          .input = parts[1].text(),
+                          .verdict = static_cast<Verdict>(parts[2].whole(0, static_cast<int>(Verdict::not_checked))),
+                          .reason = parts[3].text(),
+                          .by = parts[4].text(),
+                          .excess = numbers[0],
+                          .critical = numbers[1]});
+  }
+  if (row.stacks.empty()) cell.at("stacks").refuse("a list of 1 or more");
+  row.seconds = cell.at("seconds").number();
+}
+
+/// The row of the journal, or else that of `confront`.
+template <class Confront>
+PowerRow kept_or(PowerRow row, const Progress& progress, const Confront& confront) {
+  const std::string key = fmt::format("{}: {}", row.config, row.theory);
+  const std::optional<JournalPart> cell = progress.journal() == nullptr ? std::nullopt : progress.journal()->find(key);
+  if (cell) {
+    read_row(*cell, row);
+    return row;
+  }
+  progress.throw_if_stop_requested();
+  row = confront();
+  if (progress.journal() != nullptr) progress.journal()->keep(key, json_of(row));
+  return row;
+}
+
+}  // namespace
+
+bool PowerRow::rejected() const {
+  return std::ranges::any_of(stacks, [](const Confrontation& c) { return c.verdict == Verdict::disagrees; });
+}
+
+const Confrontation& PowerRow::clearest() const {
+  return *std::ranges::max_element(
+      stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == Verdict::disagrees, c.margin()); });
+}
+
+Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement) {
+  Confrontation c{.placement = placement_label(spec),
+                  .input = std::string(input_of(spec)),
+                  .verdict = agreement.verdict,
+                  .reason = agreement.reason,
+                  .by = {}};
+  if (agreement.worst < 0) return c;
+  const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  c.by = fmt::format("{} {}: {}", c.placement, c.input, worst.name());
+  c.excess = worst.excess();
+  c.critical = agreement.critical;
+  return c;
+}
+
+PowerRun load_power(const std::string& file, const LoadListed& load) {
+  PowerRun run{.list = read_power_list(file), .configs = {}, .told = {}};
+  for (const PowerConfig& config : run.list.configs) run.configs.push_back(load(config, {}));
+  for (const WrongTheory& theory : run.list.theories) {
+    const auto config = std::ranges::find(run.list.configs, theory.config, &PowerConfig::name);
+    run.told.push_back(load(*config, theory.settings));
+    require_fault_acts(run.told.back());
+    const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
+    if (!config->ladder) require_meant(theory, run.configs[index]);
+  }
+  return run;
+}
+
+Resolved resolved(const PowerRun& run) {
+  Resolved all = resolved(static_cast<const Config&>(run.configs.front()));
+  for (const auto* configs : {&run.configs, &run.told}) {
+    for (const ladder::LadderConfig& config : *configs) all.hashed["power"].push_back(resolved(config).hashed);
+  }
+  for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
+  for (const WrongTheory& t : run.list.theories) {
+    all.hashed["power"].push_back({t.name, t.config, t.placements, t.inputs});
+  }
+  return all;
+}
+
+PowerResult run(const PowerRun& run, Progress& progress) {
+  const PowerList& list = run.list;
+  PowerResult result{.list = list,
+                     .provenance = provenance(run.configs.front().run, resolved(run)),
+                     .familywise_error = run.configs.front().agreement.familywise_error,
+                     .rows = {}};
+  const auto measure_config = [&](std::size_t index) {
+    const PowerConfig& listed = list.configs[index];
+    const ladder::LadderConfig& config = run.configs[index];
+    // Nothing is measured before a row comes that is not in the journal.
+    std::optional<Stage> measured;
+    double seconds = 0.0;
+    const auto stage = [&]() -> const Stage& {
+      if (measured) return *measured;
+      const Clock::time_point start = Clock::now();
+      measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
+      measured->truth = predict_stacks(config, config.theory.finite_width.value_or(true), progress);
+      seconds = seconds_since(start);
+      measured->measured = measure_stacks(config, listed.name, progress);
+      return *measured;
+    };
+    const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
+    result.rows.push_back(kept_or(truth, progress, [&] {
+      if (listed.ladder) return confront_ladder("true", {}, listed.name, config, progress);
+      const Stage& now = stage();
+      return confront_with_truth(now, listed.name, seconds);
+    }));
+    for (std::size_t i = 0; i < list.theories.size(); ++i) {
+      const WrongTheory& wrong = list.theories[i];
+      if (wrong.config != listed.name) continue;
+      const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
+      result.rows.push_back(kept_or(row, progress, [&] {
+        return listed.ladder ? confront_ladder(wrong.name, wrong.settings, listed.name, run.told[i], progress)
+                             : confront_with(wrong, run.told[i], stage(), progress);
+      }));
+      progress.say(fmt::format("{}: {} {}\n", listed.name, wrong.name,
+                               result.rows.back().rejected() ? "is rejected" : "PASSES"));
+    }
+  };
+  result.stopped_early = until_stopped([&] {
+    for (std::size_t i = 0; i < list.configs.size(); ++i) measure_config(i);
+  });
+  return result;
+}
+
+bool all_as_they_should_be(const PowerResult& result) {
+  return std::ranges::all_of(result.rows, &PowerRow::as_it_should_be);
+}
+
+}  // namespace periscope::power

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/judge/agreement.h"
+#include "experiments/core/stacks/ladder.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/studies/power/power_list.h"
+
+namespace periscope::power {
+
+/// One stack of a configuration against one theory.
+struct Confrontation {
+  std::string placement;
+  std::string input;
+  Verdict verdict = Verdict::not_checked;
+  std::string reason;
+  std::string by;         ///< the worst cell or contrast
+  double excess = 0.0;    ///< its excess
+  double critical = 0.0;  ///< and the excess at which it is rejected
+
+  /// Above 1 a stack is rejected, by this factor.
+  [[nodiscard]] double margin() const { return critical > 0.0 ? excess / critical : 0.0; }
+};
+
+/// A theory against a configuration. The right theory is rejected if any stack rejects it, and so is a wrong one that
+/// is told to all stacks or to some.
+struct PowerRow {
+  std::string theory;
+  bool is_true = false;
+  std::vector<std::string> settings;  ///< what theory was told
+  std::string config;
+  std::vector<Confrontation> stacks;
+  double seconds = 0.0;  ///< that the predictions took
+
+  [[nodiscard]] bool rejected() const;
+  /// A right theory that is not rejected, or a wrong one that is.
+  [[nodiscard]] bool as_it_should_be() const { return rejected() != is_true; }
+  /// The stack with the largest margin.
+  [[nodiscard]] const Confrontation& clearest() const;
+};
+
+/// A list with all that it names, read and checked before hours may be spent on the first of it.
+struct PowerRun {
+  PowerList list;
+  std::vector<ladder::LadderConfig> configs;  ///< [list.configs]
+  std::vector<ladder::LadderConfig> told;     ///< [list.theories]: the configuration, its wrong theory told
+};
+
+struct PowerResult {
+  PowerList list;
+  nlohmann::ordered_json provenance;
+  double familywise_error = 0.0;  ///< of the first configuration
+  std::vector<PowerRow> rows;
+  bool stopped_early = false;  ///< rows are those that were finished
+};
+
+/// A configuration of the list with what theory is told instead, as the common flags change it. Throws ConfigError.
+using LoadListed = std::function<ladder::LadderConfig(const PowerConfig&, const std::vector<std::string>& told)>;
+
+/// Reads the list in `file` and its configurations. Throws ConfigError.
+PowerRun load_power(const std::string& file, const LoadListed& load);
+
+/// What the rows come from: the first configuration as it is printed; the hash covers all of them, and what is told.
+Resolved resolved(const PowerRun& run);
+
+/// The stack of a judgement as a confrontation.
+Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement);
+
+/// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
+/// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the
+/// same familywise error as in a run of its own.
+PowerResult run(const PowerRun& run, Progress& progress);
+
+bool all_as_they_should_be(const PowerResult& result);
+std::string table(const PowerResult& result);
+const Schema& schema();
+Columns columns(const PowerResult& result);
+
+}  // namespace periscope::power

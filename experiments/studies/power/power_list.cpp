@@ -1,0 +1,93 @@
+#include "experiments/studies/power/power_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "experiments/core/config/toml_reader.h"
+#include "sim/spec/error.h"
+
+namespace periscope::power {
+namespace {
+
+/// Calls `read` with every table of the list [[key]].
+template <class Read>
+void each_table(TomlReader& root, std::string_view key, const std::string& file, const Read& read) {
+  const toml::node* node = root.find(key);
+  if (node == nullptr) return;
+  const toml::array* list = node->as_array();
+  if (list == nullptr || !list->is_homogeneous(toml::node_type::table)) {
+    root.fail(key, *node, fmt::format("tables, as in [[{}]]", key));
+  }
+  for (const toml::node& item : *list) {
+    TomlReader reader(item.as_table(), std::string(key), file);
+    read(reader);
+    reader.finish();
+  }
+}
+
+void require(TomlReader& reader, std::string_view key, std::string& target, const std::string& file) {
+  if (!reader.read(key, target)) throw ConfigError(fmt::format("{}: a table without the key \"{}\"", file, key));
+}
+
+}  // namespace
+
+PowerList read_power_list(const std::string& file) {
+  const toml::table table = read_table(file);
+  PowerList list{.file = file, .configs = {}, .theories = {}};
+  TomlReader root(&table, "", file);
+  each_table(root, "config", file, [&](TomlReader& reader) {
+    PowerConfig config;
+    require(reader, "name", config.name, file);
+    require(reader, "file", config.file, file);
+    config.file = (std::filesystem::path(file).parent_path() / config.file).lexically_normal().string();
+    reader.read("set", config.settings);
+    reader.read("ladder", config.ladder);
+    reader.read("master_seeds", config.master_seeds);
+    if (std::ranges::find(list.configs, config.name, &PowerConfig::name) != list.configs.end()) {
+      throw ConfigError(
+          fmt::format("{}: two [[config]] are named \"{}\": expected different names", file, config.name));
+    }
+    list.configs.push_back(config);
+  });
+  each_table(root, "theory", file, [&](TomlReader& reader) {
+    WrongTheory theory;
+    require(reader, "name", theory.name, file);
+    require(reader, "config", theory.config, file);
+    reader.read("set", theory.settings);
+    reader.read("placements", theory.placements);
+    reader.read("inputs", theory.inputs);
+    if (theory.settings.empty()) {
+      throw ConfigError(fmt::format("{}: theory \"{}\" has no set: expected what it is told", file, theory.name));
+    }
+    if (std::ranges::find(list.configs, theory.config, &PowerConfig::name) == list.configs.end()) {
+      throw ConfigError(fmt::format("{}: theory \"{}\" names the config \"{}\": expected the name of a [[config]]",
+                                    file, theory.name, theory.config));
+    }
+    const auto same = [&](const WrongTheory& t) { return t.name == theory.name && t.config == theory.config; };
+    if (theory.name == "true" || std::ranges::any_of(list.theories, same)) {
+      throw ConfigError(fmt::format("{}: theory \"{}\" of config \"{}\": expected a name of its own, and not \"true\"",
+                                    file, theory.name, theory.config));
+    }
+    list.theories.push_back(theory);
+  });
+  root.finish();
+  if (list.configs.empty()) throw ConfigError(fmt::format("{}: no [[config]]: expected at least one", file));
+  return list;
+}
+
+std::string shipped_power_list() {
+  const std::filesystem::path relative = "experiments/configs/power.toml";
+  if (std::filesystem::is_regular_file(relative)) return relative.string();
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = program.parent_path().parent_path() / relative;
+  if (!error && std::filesystem::is_regular_file(beside)) return beside.string();
+  throw ConfigError(
+      fmt::format("--config: {} is neither in the working directory nor beside the program's folder; "
+                  "expected the list of wrong theories",
+                  relative.string()));
+}
+
+}  // namespace periscope::power

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/size_nulls.h"
+#include "experiments/core/stacks/token_input.h"
+#include "sim/measure/model_reading.h"
+#include "sim/measure/signal_peaks.h"
+#include "theory/predict.h"
+
+namespace periscope::probe {
+
+/// What is known of random models that have something of a model's sizes (size_nulls), on its tokens.
+struct NullReading {
+  theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a refusal
+  NullDraws drawn = {};               ///< models of the model's own width
+};
+
+/// What `probe` found out about a model with given weights on given tokens.
+struct ProbeResult {
+  std::string model;   ///< what it is called
+  std::string family;  ///< "" for weights that are no checkpoint's
+  StackSpec at_init;   ///< the model, and the initialisation that theory is asked about
+  DType dtype = DType::f64;
+  bool backward = false;
+  TokenInput input;
+  ModelReading measured;
+  std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
+  AgreementOptions agreement;               ///< T19's finite-width terms
+  theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
+  std::array<NullReading, size_nulls.size()> nulls = {};  ///< in size_nulls' order
+  std::vector<std::string> notes;
+  nlohmann::ordered_json provenance = {};
+  bool stopped_early = false;  ///< some of it is missing
+};
+
+/// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
+/// and tables with the second moment that the configuration gives, else that of an unembedding.
+[[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens);
+
+/// T2–T11 for the tokens of `input`; refuses what it does not model.
+[[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
+                                                 bool backward);
+
+/// What the stream's second moment at a depth is over that at initialisation, in logarithms, in three parts (T29): what
+/// the sizes of whole matrices and the gains make of it, what the sizes inside matrices add, and what is left, which is
+/// how the weights are aligned with each other and with the tokens. NaN where theory has no number.
+struct GrowthSplit {
+  double from_scales;        ///< log(q of random weights of these matrices' root mean squares / q at initialisation)
+  double from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the line before)
+  double from_alignment;     ///< log(q measured / q of random weights of these profiles)
+  double alignment_error;    ///< of the last: what random weights of these profiles have for it, root mean square
+};
+
+/// At depths 0 … 2L.
+[[nodiscard]] std::vector<GrowthSplit> growth_split(const ProbeResult& result);
+
+/// What a measured log q has beyond a null's.
+struct LeftOver {
+  double value;  ///< log(q measured / q of the null): theory's, or the draws' geometric mean where there is no theory
+  double error;  ///< what models of the null have for `value`, root mean square over the draws; NaN without draws
+};
+
+/// At depths 0 … 2L, for null number `null` of size_nulls.
+[[nodiscard]] std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null);
+
+/// True if the growth identity T15 is violated beyond rounding in some sublayer.
+[[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
+
+/// Remembers the first signal of a pass, or gradient of one, whose mean square is not finite: what `propagate` calls
+/// diverged too.
+class FiniteRecorder final : public SignalRecorder {
+ public:
+  explicit FiniteRecorder(const Backend& ops) : ops_(ops) {}
+  void on_signal(const Emission& at, const Tensor& x) override;
+  [[nodiscard]] const std::optional<Emission>& first() const { return first_; }
+
+ private:
+  const Backend& ops_;
+  std::optional<Emission> first_;
+};
+
+/// What is not finite, the first signal, gradient or the loss: "logits", "x_out of sublayer 3", "gradient of q of
+/// sublayer 2". "" if everything is finite.
+[[nodiscard]] std::string not_finite(const ProbeResult& result);
+
+/// The forms of a result: a table for people, and columns.
+[[nodiscard]] std::string table(const ProbeResult& result);
+[[nodiscard]] const Schema& schema();
+[[nodiscard]] Columns columns(const ProbeResult& result, const nlohmann::ordered_json& provenance);
+
+/// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
+struct ProbeConfig : Config {
+  std::string checkpoint;  ///< its folder
+  TokenSource source;
+  bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
+  int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over
+  int top = 10;             ///< largest entries of the stream per depth
+  std::string dump;         ///< folder for activations and gradients; "": none
+  bool force = false;       ///< --force: over a dump that is there, beyond the estimated memory
+};
+
+extern const Section<ProbeConfig> section;
+
+/// Runs the checkpoint, in config.run.dtype, and measures all that theory speaks of. Throws InputError for a bad
+/// checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
+ProbeResult run(const ProbeConfig& config, Progress& progress);
+
+}  // namespace periscope::probe

@@ -1,0 +1,187 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/sha256.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/profiled_need.h"
+#include "experiments/core/stacks/weights_hash.h"
+#include "experiments/studies/probe/probe.h"
+#include "experiments/studies/probe/probe_dump.h"
+#include "sim/backends.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/files/output_folder.h"
+#include "sim/spec/error.h"
+
+namespace periscope::probe {
+namespace {
+
+/// Steps once per sublayer, forward and back. Throws Stopped.
+class ProgressRecorder final : public SignalRecorder {
+ public:
+  explicit ProgressRecorder(Progress& progress) : progress_(progress) {}
+  void on_signal(const Emission& at, const Tensor& /*x*/) override {
+    if (at.sublayer < 0) return;
+    progress_.throw_if_stop_requested();
+    if (at.pass == Pass::forward && at.signal == Signal::x_out) progress_.step(fmt::format("sublayer {}", at.sublayer));
+    if (at.pass == Pass::backward && at.signal == Signal::x_in) {
+      progress_.step(fmt::format("back, sublayer {}", at.sublayer));
+    }
+  }
+
+ private:
+  Progress& progress_;
+};
+
+std::string name_of(const Checkpoint& checkpoint) {
+  return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
+}
+
+ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
+                     const ProbeConfig& own, Progress& progress, std::optional<Emission>& not_finite) {
+  progress.begin("probe", context.model.sublayers() * (own.run.backward ? 2 : 1));
+  ProgressRecorder steps(progress);
+  FiniteRecorder finite(context.ops);
+  const ModelPass pass{.ids = input.ids,
+                       .labels = input.labels,
+                       .backward = own.run.backward,
+                       .top = own.top,
+                       .hooks = {.recorders = {&steps, &finite}}};
+  ModelReading reading;
+  if (own.dump.empty()) {
+    reading = read_model(context, pass);
+  } else {
+    OutputFolder files(own.dump, {"activations.safetensors"}, own.force);
+    reading = dump_model(context, checkpoint, pass, files.file(0));
+    files.commit();
+  }
+  not_finite = finite.first();
+  return reading;
+}
+
+std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput& input) {
+  std::vector<std::string> notes = input.notes;
+  for (const auto* warnings : {&checkpoint.warnings(), &checkpoint.files().warnings()}) {
+    notes.insert(notes.end(), warnings->begin(), warnings->end());
+  }
+  if (checkpoint.tied()) {
+    notes.emplace_back("embedding and head are one matrix; theory at initialisation takes them for independent");
+  }
+  const auto positions = checkpoint.config().find("max_position_embeddings");
+  if (positions != checkpoint.config().end() && positions->is_number_integer() &&
+      positions->get<std::int64_t>() < static_cast<std::int64_t>(input.ids.size())) {
+    notes.push_back(fmt::format("{} tokens, more than max_position_embeddings = {}", input.ids.size(),
+                                positions->get<std::int64_t>()));
+  }
+  return notes;
+}
+
+/// Theory at the sizes that every null keeps, and its random models.
+void hold_against_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config, Progress& progress,
+                        ProbeResult& result) {
+  progress.begin("random models of the weights' sizes", static_cast<std::int64_t>(size_nulls.size()) * config.draws);
+  for (std::size_t i = 0; i < size_nulls.size(); ++i) {
+    const SizeNull& null = size_nulls[i];
+    progress.throw_if_stop_requested();
+    if (null.kept) {
+      const StackSpec sized = at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
+      result.nulls[i].predicted = predict_initial(sized, result.input, config, false);
+    } else {
+      result.nulls[i].predicted.refusal = "by simulation alone";
+    }
+    const auto step = [&] {
+      progress.throw_if_stop_requested();
+      progress.step(std::string(null.name));
+    };
+    result.nulls[i].drawn = draw_null(ops, result.at_init, weights, result.input.ids, 1, null, config.run.dtype,
+                                      config.run.seed, config.draws, step);
+  }
+}
+
+/// Theory at the sizes of every null, and passes through its models.
+Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
+  Need all = scaled_limit_need(spec, threads);
+  for (int profiles = 0; profiles < 2; ++profiles) all.then(profiled_limit_need(spec, threads));
+  Need draws = pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
+  draws.operations *= static_cast<double>(size_nulls.size()) * config.draws;
+  if (config.draws > 0) all.then(draws);
+  return all;
+}
+
+/// What is computed from: the hashes of config.json and of the tensors' files.
+nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
+  nlohmann::ordered_json files{{"config.json", sha256_of(checkpoint.config_file())}};
+  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
+  return files;
+}
+
+Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& files, const ProbeResult& result) {
+  Resolved all = resolved(config, {result.at_init});
+  all.add(section, config);
+  for (auto* json : {&all.printed, &all.hashed}) (*json)["checkpoint"] = files;
+  all.hashed["ids"] = result.input.ids;
+  all.hashed["labels"] = result.input.labels;
+  return all;
+}
+
+// clang-format off
+constexpr Key<ProbeConfig> keys[] = {
+    {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' sizes beside it"},
+    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "random models of each null of the weights' sizes"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<ProbeConfig> section{"probe", keys};
+
+ProbeResult run(const ProbeConfig& config, Progress& progress) {
+  const Checkpoint checkpoint(config.checkpoint);
+  const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
+  const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
+  TokenInput input = read_token_input(config.source, checkpoint.model(), config.checkpoint);
+  if (config.run.backward && !input.has_labels()) {
+    throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
+  }
+  ProbeResult result{.model = name_of(checkpoint),
+                     .family = std::string(checkpoint.family().name),
+                     .at_init = initial_stack(checkpoint.model(), config, static_cast<int>(input.ids.size())),
+                     .dtype = config.run.dtype,
+                     .backward = config.run.backward,
+                     .input = std::move(input),
+                     .measured = {},
+                     .agreement = config.agreement,
+                     .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
+                     .notes = {}};
+  for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
+  const int threads = omp_get_max_threads();
+  Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
+  if (config.with_theory) {
+    need.then(limit_need(result.at_init, config.run.backward, 1, threads));
+    need.then(null_need(result.at_init, config, threads));
+  }
+  need.key = "--max-tokens";
+  within_memory(need, config.force, progress, [&] {
+    result.stopped_early = until_stopped([&] {
+      result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
+      progress.throw_if_stop_requested();
+      if (config.with_theory) {
+        result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
+        progress.throw_if_stop_requested();
+        hold_against_nulls(*backend, weights, config, progress, result);
+      }
+      result.notes = notes_of(checkpoint, result.input);
+      result.provenance = provenance(config, resolved_of(config, files, result));
+      result.provenance["checkpoint"] = config.checkpoint;
+    });
+  });
+  return result;
+}
+
+}  // namespace periscope::probe

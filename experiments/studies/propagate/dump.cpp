@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/weights_choice.h"
+#include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/tensor_dump.h"
+#include "experiments/core/stacks/token_ids.h"
+#include "experiments/studies/propagate/propagate.h"
+#include "sim/backends.h"
+#include "sim/files/output_folder.h"
+#include "sim/model/input.h"
+#include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/error.h"
+
+namespace periscope::propagate {
+namespace {
+
+using Entries = std::vector<SafetensorsEntry>;
+
+/// Gains and biases are vectors.
+std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
+  if (is_norm(id.weight)) return {norm_width(model, id.weight)};
+  const auto [rows, cols] = shape_of(model, id.weight);
+  return {rows, cols};
+}
+
+/// Writes every gradient that the file has room for.
+class GradientDump final : public GradientRecorder {
+ public:
+  explicit GradientDump(TensorFile& file) : file_(file) {}
+  void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
+    file_.put("grad.weight." + name_of(parameter), gradient.whole());
+  }
+
+ private:
+  TensorFile& file_;
+};
+
+void write_model(const StackContext& c, const StackSpec& spec, OutputFile& output) {
+  Entries entries;
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
+  }
+  TensorFile file(c.ops, output, entries);
+  for (const ParameterId& id : all_parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
+  file.close();
+}
+
+Entries activation_entries(const StackSpec& spec, bool backward) {
+  const ModelSpec& m = spec.model;
+  const std::int64_t tokens = spec.input.tokens;
+  Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
+  if (spec.input.kind != InputKind::gaussian) entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
+  entries.push_back({"labels", SafetensorsType::i64, {tokens}});
+  add_stream_entries(m, tokens, "", entries);
+  entries.push_back({"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}});
+  entries.push_back({"loss", SafetensorsType::f64, {1}});
+  if (!backward) return entries;
+  add_stream_entries(m, tokens, "grad.", entries);
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
+  }
+  return entries;
+}
+
+void write_activations(const StackContext& c, const StackSpec& spec, const RunOptions& run, OutputFile& output) {
+  TensorFile file(c.ops, output, activation_entries(spec, run.backward));
+  StreamDump streams(file);
+  GradientDump gradients(file);
+  const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
+  const Tensor input = stack_input(c, spec, run.dtype, run.seed);
+  const std::vector<int> ids = token_ids(spec, run.seed);
+  const std::vector<int> labels = label_ids(spec, run.seed);
+  file.put("input", input);
+  if (!ids.empty()) file.put("tokens", ids);
+  file.put("labels", labels);
+  if (run.backward) {
+    const Backpropagated pass = backpropagate(c, input, labels, hooks);
+    if (!ids.empty()) embedding_backward(c, ids, pass.dinput, hooks);
+    file.put("logits", pass.logits);
+    file.put("loss", pass.loss);
+  } else {
+    const Tensor logits = logits_forward(c, stack_forward(c, input, hooks).output);
+    file.put("logits", logits);
+    file.put("loss", c.ops.cross_entropy(logits, labels).loss);
+  }
+  file.close();
+}
+
+}  // namespace
+
+void dump(const Config& config, const std::string& folder, bool overwrite) {
+  const std::vector<StackSpec> stacks = config.stacks();
+  if (stacks.size() != 1) {
+    throw ConfigError(
+        fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks.size()));
+  }
+  const StackSpec& spec = stacks.front();
+  OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const DType dtype = config.run.dtype_choice.value_or(DType::f64);
+  RunOptions run = config.run;
+  run.dtype = dtype;
+  const std::unique_ptr<WeightSource> weights = random_weights(*backend, spec, run, run.seed, Remember::readings);
+  const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
+  write_activations(context, spec, run, files.file(1));
+  write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass
+  files.file(2).write_at(0, json_text(resolved_json(spec), 2) + "\n");
+  files.commit();
+}
+
+}  // namespace periscope::propagate

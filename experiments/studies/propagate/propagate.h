@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/stacks/stack_result.h"
+
+namespace periscope::propagate {
+
+/// Writes what an outside program needs to check every number of one pass, the run's first seed, into `folder`:
+/// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
+/// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
+/// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
+/// Throws ConfigError if the configuration has more than one stack, and for files that are there already unless
+/// `overwrite`.
+void dump(const Config& config, const std::string& folder, bool overwrite);
+
+/// The result of propagate and theory as columns on the dimensions (input, placement, …).
+const Schema& schema();
+Columns columns(const Config& config, const std::vector<StackResult>& results);
+
+}  // namespace periscope::propagate

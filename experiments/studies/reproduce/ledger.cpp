@@ -1,0 +1,84 @@
+#include "experiments/studies/reproduce/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace periscope::reproduce {
+namespace {
+
+/// Names the runs that did not come to their end.
+void name_unfinished(const std::vector<const GroupRuns*>& groups, Claim& claim) {
+  for (const GroupRuns* group : groups) {
+    const auto lost = std::ranges::count_if(group->cells, [](const train::TrainedCell& cell) {
+      return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
+    });
+    if (lost == 0) continue;
+    add_reason(claim,
+               fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as far as "
+                           "they came",
+                           lost, group->cells.size(), group->group.name));
+  }
+}
+
+}  // namespace
+
+void Ledger::add_judged(const Words& words, const std::vector<std::string>& needed, const Judge& judge) {
+  Claim claim{.id = words.id,
+              .exhibit = words.exhibit,
+              .statement = words.statement,
+              .quantity = words.quantity,
+              .values = {},
+              .reason = ""};
+  std::vector<const GroupRuns*> groups;
+  for (const std::string& name : needed) {
+    const auto it = std::ranges::find(runs_, name, [](const GroupRuns& r) { return r.group.name; });
+    if (it == runs_.end())
+      add_reason(claim, "no runs of " + name);
+    else
+      groups.push_back(&*it);
+  }
+  if (groups.size() == needed.size()) {
+    name_unfinished(groups, claim);
+    judge(groups, claim);
+  }
+  claims_.push_back(std::move(claim));
+}
+
+void Ledger::alike(const Words& words, const std::vector<std::string>& needed, const DifferencesReading& differences) {
+  add_judged(words, needed, [&](const auto& groups, Claim& claim) {
+    const Differences found = differences(groups);
+    test_alike(claim, found.large, found.small);
+  });
+}
+
+void Ledger::add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value) {
+  add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, Claim& claim) {
+    for (std::size_t seed = 0; seed < groups.front()->cells.size(); ++seed) {
+      std::vector<const train::TrainedCell*> twins;
+      for (const GroupRuns* group : groups) twins.push_back(&group->cells[seed]);
+      claim.values.push_back(value(twins));
+    }
+    test_positive(claim);
+  });
+}
+
+void Ledger::some_row(const Words& words, const std::vector<std::string>& needed, const TableReading& table) {
+  add_judged(words, needed, [&](const auto& groups, Claim& claim) { test_some_row_positive(claim, table(groups)); });
+}
+
+void Ledger::spreads(const Words& words, const std::string& first, const std::string& second, double factor,
+                     const Reading& reading) {
+  add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, Claim& claim) {
+    std::vector<double> large, small;
+    for (const train::TrainedCell& cell : groups[0]->cells) large.push_back(reading(cell));
+    for (const train::TrainedCell& cell : groups[1]->cells) small.push_back(factor * reading(cell));
+    test_spreads_more(claim, large, small);
+  });
+}
+
+void Ledger::larger(const Words& words, const std::string& first, const std::string& second, const Reading& reading) {
+  add(words, {first, second}, [&](const auto& twins) { return reading(*twins[0]) - reading(*twins[1]); });
+}
+
+}  // namespace periscope::reproduce

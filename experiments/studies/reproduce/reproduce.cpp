@@ -1,0 +1,136 @@
+#include "experiments/studies/reproduce/reproduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "experiments/core/stacks/profiled_need.h"
+#include "experiments/core/stacks/size_nulls.h"
+#include "sim/backends.h"
+#include "theory/predict_batch.h"
+
+namespace periscope::reproduce {
+namespace {
+
+std::vector<train::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
+  std::vector<train::TrainCell> cells;
+  for (const Group& group : groups) {
+    std::ranges::move(
+        train::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(cells));
+  }
+  return cells;
+}
+
+/// The windows that every record reads, as sequences of inputs.
+std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
+  const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
+  std::vector<std::vector<int>> ids;
+  for (int w = 0; w < windows.count(); ++w) ids.push_back(windows.inputs(w, 1));
+  return ids;
+}
+
+/// Models of each null whose spread is the error of what is left over.
+constexpr int null_draws = 16;
+
+/// Adds to the last record what random weights of the trained ones' sizes would have, by depth: `scaled_second_moment`
+/// of the stream, theory with every matrix's root mean square, and `profiled_second_moment`, with profiles of rank one
+/// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
+/// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. The same
+/// of models that keep every |W_ij| (RandomSigns), about their own mean: `signs_log_moment` and `signs_deviation`.
+void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& corpus, const ResidentWeights& weights,
+                train::RecordedValues& values) {
+  const std::vector<std::vector<int>> ids = recorded_ids(corpus, cell.spec, cell.train);
+  std::vector<int> all;
+  for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
+  train::RecordedValues added;
+  const auto predict = [&](SizesKept kept, const std::string& name) {
+    const theory::Prediction prediction =
+        theory::predict(at_sizes(ops, cell.spec, weights, all, kept), ids,
+                        {.tolerance = 0.02, .most_samples = 1 << 11, .seed = cell.seed});
+    if (!prediction.refusal.empty()) return false;
+    const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
+    added[name] = q->value;
+    added[name + "_stderr"] = q->standard_error;
+    return true;
+  };
+  if (!predict(SizesKept::matrices, "scaled_second_moment") ||
+      !predict(SizesKept::rows_and_columns, "profiled_second_moment")) {
+    return;
+  }
+  const auto sequences = static_cast<int>(ids.size());
+  const std::uint64_t first = cell.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
+  for (const SizeNull& null : {size_nulls[rank_one_null], size_nulls[signs_null]}) {
+    const NullDraws drawn = draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, first, null_draws);
+    for (std::size_t depth = 0; depth < added["profiled_second_moment"].size(); ++depth) {
+      if (null.kept) {
+        const double centre = std::log(added["profiled_second_moment"][depth]);
+        added["profiled_deviation"].push_back(drawn.deviation_from(centre, depth));
+      } else {
+        added["signs_log_moment"].push_back(drawn.mean(depth));
+        added["signs_deviation"].push_back(drawn.deviation_from_mean(depth));
+      }
+    }
+  }
+  values.merge(added);
+}
+
+/// Theory for random weights, on the same windows, over which the recorded loss is a mean: T2–T11.
+theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
+  const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
+  const theory::PredictionOptions options{
+      .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
+  std::vector<std::vector<int>> labels;
+  for (int w = 0; w < windows.count(); ++w) labels.push_back(windows.labels(w, 1));
+  return theory::predict_batch(group.spec, recorded_ids(corpus, group.spec, group.train), labels, options);
+}
+
+}  // namespace
+
+std::vector<Group> groups_of(const ReproduceConfig& config) {
+  return groups_of(chosen(config.figures, config.quick), config, config.quick);
+}
+
+Need reproduce_need(const ReproduceConfig& config, int threads) {
+  const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
+  const StackSpec spec = config.stacks().front();
+  Need need = train::train_need(config, cells, 0.0, threads);
+  const Need at_scales = profiled_limit_need(spec, threads);  // beside the runs that are not at their end
+  need.add(at_scales.bytes, "input.tokens");
+  need.operations += cells * 2.0 * at_scales.operations;
+  const Need draw =
+      pass_need(spec.model, spec.input.tokens * config.train.record_sequences, DType::f64, false, threads);
+  need.operations += cells * 2.0 * null_draws * draw.operations;
+  StackSpec pair = spec;  // theory before training is of pairs of windows
+  if (config.train.record_sequences > 1) pair.input.tokens *= 2;
+  need.then(limit_need(pair, true, config.train.record_sequences, threads));
+  return need;
+}
+
+ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states, Progress& progress) {
+  const std::vector<Group> groups = groups_of(config);
+  const std::vector<train::TrainCell> cells = cells_of(config, groups);
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  ReproduceResult result;
+  result.loss_floor = corpus.loss_floor(config.base.input.tokens);
+  for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
+  progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
+  states.forgets_weights = true;
+  states.at_end = [&](const train::TrainCell& cell, const ResidentWeights& weights, train::RecordedValues& values) {
+    add_scaled(*ops, cell, corpus, weights, values);
+  };
+  std::size_t next = 0;
+  result.stopped_early = until_stopped([&] {
+    train::train_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
+      result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
+    });
+    for (const Group& group : groups) {
+      progress.throw_if_stop_requested();
+      if (group.study == "base") result.initial[group.name] = initial_prediction(group, corpus, config.run.seed);
+    }
+  });
+  if (!result.stopped_early) result.claims = judge_claims(result.groups);
+  return result;
+}
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/core/dataset/columns.h"
+#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/training/train.h"
+#include "experiments/studies/reproduce/claims.h"
+#include "theory/predict.h"
+
+namespace periscope::reproduce {
+
+/// What `reproduce` runs: training, and which exhibits.
+struct ReproduceConfig : train::TrainConfig {
+  std::vector<std::string> figures;  ///< names of exhibits; empty: all
+  bool quick = false;                ///< fewer and shorter runs
+};
+
+struct ReproduceResult {
+  std::vector<GroupRuns> groups;
+  std::map<std::string, theory::Prediction> initial;  ///< of the groups of the base study: theory before training
+  std::vector<Claim> claims;
+  std::optional<double> loss_floor;
+  bool stopped_early = false;
+};
+
+/// The groups of the exhibits of `config`.
+[[nodiscard]] std::vector<Group> groups_of(const ReproduceConfig& config);
+
+/// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
+/// that needs them.
+[[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states,
+                                  Progress& progress);
+
+/// Time and memory of all runs.
+[[nodiscard]] Need reproduce_need(const ReproduceConfig& config, int threads);
+
+[[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
+[[nodiscard]] const Schema& schema();
+[[nodiscard]] Columns columns(const ReproduceConfig& config, const ReproduceResult& result,
+                              const nlohmann::ordered_json& provenance);
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/core/training/config.h"
+
+namespace periscope::reproduce {
+
+/// One way to train one placement; its seeds are twins of those of every other group.
+struct Group {
+  std::string name;   ///< "pre, rate x 3": the placement, and what differs from the shared setting
+  std::string study;  ///< what it belongs to: "base", "rates", …
+  StackSpec spec;
+  TrainSpec train;
+};
+
+/// A figure or table of the paper, or a claim of its sources, and the studies that show it.
+struct Exhibit {
+  std::string_view name;  ///< as on the command line: "1", "table5", "growth"
+  std::string_view title;
+  std::vector<std::string_view> studies;
+  bool quick;  ///< part of --quick
+};
+
+/// All of them, in the paper's order.
+[[nodiscard]] std::span<const Exhibit> exhibits();
+
+/// Those of these names; without names all, or with `quick` all that are part of it. Throws ConfigError for a name that
+/// there is not, with the nearest.
+[[nodiscard]] std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick);
+
+/// The groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is the setting
+/// that all have in common.
+[[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
+                                           const train::TrainConfig& shared, bool quick);
+
+/// The keys that a study's groups have values of their own for, whatever the shared setting has, as "train.frozen".
+[[nodiscard]] std::vector<std::string_view> keys_set_by(std::string_view study);
+
+/// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would not
+/// have what was asked for, and if it is what the study sets, it would be compared with itself.
+void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const train::TrainConfig& shared);
+
+/// Throws ConfigError if two groups have the same stack and training, however that came: no claim may compare a run
+/// with itself.
+void refuse_equal_groups(const std::vector<Group>& groups);
+
+/// Fills what the user has not given: the proxy model, and how it is trained.
+void set_proxy(train::TrainConfig& config, bool quick);
+
+}  // namespace periscope::reproduce

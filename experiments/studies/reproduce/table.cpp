@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/reproduce.h"
+#include "sim/measure/running_moments.h"
+
+namespace periscope::reproduce {
+namespace {
+
+/// Which law describes the seeds' variance over depth, and how closely.
+class GrowthCounts {
+ public:
+  void add(const GrowthFit& fit) {
+    const std::optional<GrowthLaw> law = best_law(fit);
+    double misfit = std::numeric_limits<double>::infinity();
+    for (const DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
+    if (law) misfit = fit.laws[static_cast<std::size_t>(*law)].rms_residual;
+    if (!std::isfinite(misfit)) return;  // too few depths
+    Seeds& seeds = by_law_[std::string(law ? growth_law_names[static_cast<std::size_t>(*law)] : no_growth_law)];
+    ++seeds.count;
+    seeds.misfit = std::max(seeds.misfit, misfit);
+  }
+  /// "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": how many seeds, and the largest rms of the logarithm among
+  /// them.
+  [[nodiscard]] std::string words() const {
+    std::string all;
+    for (const auto& [law, seeds] : by_law_)
+      all += fmt::format("{}{} ({}, rms {:.2g} %)", all.empty() ? "" : ", ", law, seeds.count, 100.0 * seeds.misfit);
+    return all;
+  }
+
+ private:
+  struct Seeds {
+    int count = 0;
+    double misfit = 0.0;
+  };
+  std::map<std::string, Seeds> by_law_;
+};
+
+/// How many claims are decided, how many would be by chance, and which are beside all others.
+std::string number_of_claims(const std::vector<Claim>& claims) {
+  std::size_t tested = 0, decided = 0;
+  std::string together;
+  for (const Claim& claim : claims) {
+    if (std::isnan(claim.p) || claim.verdict == ClaimVerdict::not_run) continue;
+    ++tested;
+    if (claim.verdict == ClaimVerdict::not_shown) continue;
+    ++decided;
+    if (claim.holm <= claim_level) together += (together.empty() ? "" : ", ") + claim.id;
+  }
+  if (tested == 0) return "";
+  return fmt::format(
+      "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
+      "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
+      tested, decided, 2.0 * claim_level * static_cast<double>(tested), together.empty() ? "none" : together);
+}
+
+}  // namespace
+
+std::string table(const ReproduceConfig& config, const ReproduceResult& result) {
+  TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
+  for (const GroupRuns& runs : result.groups) {
+    RunningMoments loss, variance, spike;
+    GrowthCounts growth;
+    int diverged = 0;
+    for (const TrainedCell& cell : runs.cells) {
+      loss.add(final_loss(cell));
+      variance.add(final_variance(cell));
+      spike.add(spikes(cell));
+      growth.add(fit_growth(at_end(cell, "variance.x_out")));
+      if (train::divergence_step(cell.history)) ++diverged;
+    }
+    groups.add({runs.group.name, fmt::format("{:.4f} ± {:.4f}", loss.mean(), loss.standard_error()),
+                fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),
+                fmt::format("{} of {}", diverged, runs.cells.size())});
+  }
+  TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
+  std::size_t not_run = 0;
+  for (const Claim& claim : result.claims) {
+    if (claim.verdict == ClaimVerdict::not_run) {
+      ++not_run;
+      continue;
+    }
+    claims.add({claim.id, std::string(claim_verdict_names[static_cast<std::size_t>(claim.verdict)]),
+                fmt::format("{:.3g} ± {:.2g}", claim.mean, claim.standard_error), fmt::format("{:.3f}", claim.p),
+                fmt::format("{:.3f}", claim.holm), fmt::format("{:.2g}", claim.detectable), claim.statement});
+  }
+  std::string text = groups.text() + "\n" + claims.text();
+  text += fmt::format(
+      "each claim is one number that it says is positive, over {} seeds (twins): one-sided tests at 5 %; fails: the "
+      "opposite is significant; would be found: the true mean that so many further seeds show with 95 %.\n",
+      config.run.seeds);
+  text += number_of_claims(result.claims);
+  if (not_run > 0)
+    text += fmt::format("{} claims not run{}.\n", not_run,
+                        !config.figures.empty() ? ": they need the runs of other figures"
+                        : config.quick          ? " in --quick"
+                                                : "");
+  return text;
+}
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/studies/verify/adversary.h"
+#include "experiments/studies/verify/aligned_growth.h"
+#include "experiments/studies/verify/massive.h"
+#include "experiments/studies/verify/tally.h"
+#include "sim/spec/key.h"
+
+namespace periscope::verify {
+
+struct VerifyConfig {
+  std::uint64_t seed = 0;
+  std::uint64_t cases = 20000;
+  double scale = 1.0;  ///< on every bound that should hold
+  int starts = 8;      ///< of every attack
+};
+
+extern const Section<VerifyConfig> section;
+
+/// A case that breaks a statement, and the simplest one that still does.
+struct Counterexample {
+  std::size_t statement = 0;
+  std::string origin;  ///< "SEED:ID" of a random case, the attack's name, or the file that was replayed
+  BoundCase found;
+  BoundCase shrunk;
+};
+
+/// A statement that is false, and whether this run could show it.
+struct Refutation {
+  std::string id;
+  std::string claim;
+  bool refuted = false;
+  std::string evidence;                          ///< in words, with the numbers
+  std::optional<Counterexample> counterexample;  ///< where one case suffices
+};
+
+struct VerifyResult {
+  VerifyConfig config;
+  std::vector<Tally> tallies;                ///< [statement]
+  std::vector<std::vector<Tally>> by_width;  ///< [statement][D − 1]
+  std::vector<BoundAttackResult> attacks;
+  AlignedGrowth growth;
+  MassiveSweep massive;
+  std::vector<Counterexample> violations;  ///< of statements that should hold: the first of each
+  std::vector<Refutation> refutations;
+  double seconds = 0.0;        ///< for the random cases
+  bool stopped_early = false;  ///< some of it is missing
+
+  [[nodiscard]] bool passed() const;
+};
+
+/// Random cases, attacks, the massive-activation sweep and the refutations; see experiments/README.md.
+VerifyResult run(const VerifyConfig& config, Progress& progress);
+
+/// One case against every statement that applies.
+struct Replay {
+  std::string origin;
+  BoundCase found;
+  std::vector<std::size_t> checked;        ///< statements
+  std::vector<StatementOutcome> outcomes;  ///< [checked]
+  std::vector<Counterexample> violations;  ///< shrunk, of statements that should hold
+};
+
+/// `which` is SEED:ID, or a JSON file that holds a case. Throws ConfigError for neither, InputError for a bad file.
+Replay replay(const std::string& which, double scale);
+
+}  // namespace periscope::verify

@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+
+#include "experiments/core/judge/compared_cells.h"
+#include "experiments/core/judge/remedy.h"
+#include "experiments/studies/widths/converge.h"
+
+namespace periscope::converge {
+namespace {
+
+/// Below this many standard errors a bias counts as not seen, and no exponent is judged.
+constexpr double clearly_seen = 5.0;
+
+/// Exponents so far from theory's must be rejected for an agreement to count: of a bias the next orders in 1/width, a
+/// limit that is wrong (0) and no term of first order (−2); of noise the same number for all seeds (0), and −1.
+constexpr double next_bias = 1.0;
+constexpr double next_noise = 0.5;
+
+/// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
+Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                   const PowerLaw& fit, double exponent, double next, double critical) {
+  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
+  if (!agrees(exponent)) return Verdict::disagrees;
+  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
+}
+
+/// √Δχ² by which `next` beside `exponent` is to be told from it, for values a·x^exponent with the best a of (x, y) and
+/// errors of `error`: what a test of 95 % power needs is `limit`.
+bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                   double exponent, double next, double limit) {
+  const double amplitude = amplitude_of(x, y, error, exponent);
+  std::vector<double> law;
+  law.reserve(x.size());
+  for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
+  return std::ranges::all_of(std::array{exponent - next, exponent + next},
+                             [&](double other) { return chi_squared_of(x, law, error, other) >= limit * limit; });
+}
+
+/// True if `n` seeds of a width, instead of `seeds`, would tell the bias's exponent from the next ones, with
+/// predictions of `sharper` times their error.
+bool bias_decides(const Convergence& c, int seeds, int n, double sharper, double limit) {
+  std::vector<double> error;
+  for (std::size_t i = 0; i < c.width.size(); ++i) {
+    const double of_theory = c.prediction_error[i];
+    const double of_seeds = std::sqrt(std::max(0.0, c.bias_error[i] * c.bias_error[i] - of_theory * of_theory));
+    error.push_back(std::hypot(of_seeds * std::sqrt(static_cast<double>(seeds) / n), sharper * of_theory));
+  }
+  return is_told_apart(c.width, c.bias, error, -1.0, next_bias, limit);
+}
+
+/// The same of the noise: its error at means of g seeds follows from the number of groups alone.
+bool noise_decides(int n, double limit) {
+  std::vector<double> group, spread, error;
+  for (int g = 1; n / g >= fewest_groups; g *= 2) {
+    group.push_back(g);
+    spread.push_back(1.0 / std::sqrt(g));
+    error.push_back(spread_error(spread.back(), n / g));
+  }
+  return is_told_apart(group, spread, error, -0.5, next_noise, limit);
+}
+
+/// What would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are T20's; at least
+/// twice the seeds where the ones that are there should have been enough, and were not.
+std::string remedy_of(const Convergence& c, int seeds, double critical) {
+  const double limit = critical + boost::math::quantile(boost::math::normal(), wanted_power);
+  const bool bias = c.bias_verdict == Verdict::inconclusive;
+  const bool noise = c.noise_verdict == Verdict::inconclusive;
+  if (seeds == 0 || (!bias && !noise)) return {};
+  constexpr double sharpest = 1.0 / 64.0;
+  for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
+    const int n = seeds_that_decide(2 * seeds, [&](int more) {
+      return (!bias || bias_decides(c, seeds, more, sharper, limit)) && (!noise || noise_decides(more, limit));
+    });
+    if (n == 0) continue;
+    const std::string words = fmt::format("about {} seeds per width would decide", rounded_up(n));
+    return sharper == 1.0
+               ? words
+               : fmt::format("{}, with predictions {:g} times as precise (theory.tolerance)", words, 1.0 / sharper);
+  }
+  return std::string(nothing_within_reach);
+}
+
+void judge_fit(Convergence& c, double critical) {
+  if (!c.bias_reason.empty()) return;
+  const auto finite = [](const std::vector<double>& values) {
+    return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
+  };
+  if (!finite(c.noise) || !finite(c.bias)) {
+    c.bias_reason = "not finite";
+    return;
+  }
+  // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
+  const bool constant = c.noise.empty() || c.noise[0] <= 1e-6;
+  if (constant) {
+    c.bias_reason = "fixed by the placement: no noise to fit";
+    return;
+  }
+  c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
+  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
+  c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
+  if (c.bias_fit.significance < clearly_seen) {
+    c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
+    return;
+  }
+  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
+}
+
+}  // namespace
+
+void judge(ConvergeResult& result, int seeds, double familywise_error) {
+  const double each = sidak_level(familywise_error, 2 * result.fits.size());
+  result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
+  for (Convergence& c : result.fits) {
+    judge_fit(c, result.critical);
+    c.remedy = remedy_of(c, seeds, result.critical);
+  }
+}
+
+bool any_disagrees(const ConvergeResult& result) {
+  return std::ranges::any_of(result.fits, [](const Convergence& c) {
+    return c.bias_verdict == Verdict::disagrees || c.noise_verdict == Verdict::disagrees;
+  });
+}
+
+}  // namespace periscope::converge
