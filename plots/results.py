@@ -21,7 +21,7 @@ class ResultError(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """One result file: its variables by name, and what its attributes say about the run."""
+    """One result file: its variables by name, and what is said about the whole of it."""
 
     path: Path
     variables: dict[str, np.ndarray]
@@ -79,7 +79,9 @@ TEXTS = ("version", "commit", "config")  # attributes that captions need
 
 
 def _plain(values: Any) -> np.ndarray:
-    return np.asarray(np.ma.filled(values, np.nan) if np.ma.isMaskedArray(values) else values)
+    """Numbers and flags as floats, NaN where there is none; text as it is."""
+    values = np.ma.asarray(values)
+    return np.asarray(np.ma.filled(values.astype(float), np.nan) if values.dtype.kind in "fiub" else np.ma.getdata(values))
 
 
 def _require_file(path: Path) -> None:
@@ -118,6 +120,11 @@ def read(path: Path) -> Result:
                     found = f"is {attributes[name]!r}" if name in attributes else "is missing"
                     raise ResultError(f"{path}: its attribute {name!r} {found}; expected a text")
             variables = {name: _values(path, name, variable) for name, variable in data.variables.items()}
+            # One value for the whole result is a variable on no dimension.
+            for name, variable in data.variables.items():
+                if variable.ndim == 0 and not np.ma.is_masked(variable[...]):
+                    attributes[name] = np.asarray(variable[...]).item()
+            variables = {name: values for name, values in variables.items() if values.ndim > 0}
         config = json.loads(attributes["config"])
     except (OSError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, MemoryError) as error:
         reason = " ".join(str(error).split()).removesuffix(f": '{path}'")

@@ -17,20 +17,7 @@
 namespace periscope {
 namespace {
 
-constexpr const char* seal = "content_sha256";
-
-/// The table without the terminal's escape sequences for colours: ESC [ digits and semicolons m.
-std::string without_colours(const std::string& table) {
-  std::string plain;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table.compare(i, 2, "\033[") == 0) {
-      i = std::min(table.find('m', i), table.size());
-    } else {
-      plain += table[i];
-    }
-  }
-  return plain;
-}
+constexpr const char* content_seal = "content_sha256";
 
 using dataset::Column;
 using dataset::Dataset;
@@ -41,17 +28,18 @@ std::string text_of_fact(const dataset::Fact& value) {
   if (const auto* number = std::get_if<double>(&value)) {
     return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(*number));
   }
+  if (const auto* json = std::get_if<dataset::JsonText>(&value)) return valid_utf8(json->text);
   return valid_utf8(std::get<std::string>(value));
 }
 
-/// The SHA-256 of dimensions, attributes and variables, the same before a file is written and after it is read. Every
-/// text stands behind its length, so that no two contents give one sequence of bytes.
+/// The SHA-256 of dimensions, attributes and variables, circumstances apart, the same before a file is written and
+/// after it is read. Every text stands behind its length, so that no two contents give one sequence of bytes.
 std::string content_hash(const Dataset& data) {
   std::string all;
   const auto add = [&](const std::string& text) { all += fmt::format("{}:{}", text.size(), text); };
   for (const auto& [name, length, free] : data.dimensions) add(fmt::format("{} {}", name, length));
   for (const auto& [name, value] : data.facts) {
-    if (name == seal) continue;
+    if (name == content_seal || name == "circumstances") continue;
     add(name);
     add(text_of_fact(value));
   }
@@ -59,7 +47,7 @@ std::string content_hash(const Dataset& data) {
     for (const std::string& text : {v.name, v.units, v.meaning}) add(text);
     for (const std::string& dimension : v.dimensions) add(dimension);
     if (const auto* words = std::get_if<std::vector<std::string>>(&v.values)) {
-      for (const std::string& word : *words) add(word);
+      for (const std::string& word : *words) add(valid_utf8(word));
       continue;
     }
     for (std::size_t i = 0; i < dataset::size_of(v.values); ++i) {
@@ -84,9 +72,9 @@ std::optional<int> exit_code_in(const Dataset& data) {
 
 /// Why the result in a file does not count; "" if it does.
 std::string objection(const Dataset& data, const Resolved& resolved) {
-  if (text_of(data, "config_sha256") != sha256_hex(json_text(resolved.hashed))) return "it has another configuration";
-  if (text_of(data, seal).empty()) return "it does not say how its run ended";
-  if (text_of(data, seal) != content_hash(data)) return "it was changed after it was written";
+  if (text_of(data, "config_sha256") != config_sha256(resolved)) return "it has another configuration";
+  if (text_of(data, content_seal).empty()) return "it does not say how its run ended";
+  if (text_of(data, content_seal) != content_hash(data)) return "it was changed after it was written";
   if (text_of(data, "program_sha256") != program_sha256()) return "another build of the program made it";
   const std::optional<int> code = exit_code_in(data);
   const bool kept = code == static_cast<int>(ExitCode::ok) || code == static_cast<int>(ExitCode::check_failed);
@@ -95,11 +83,10 @@ std::string objection(const Dataset& data, const Resolved& resolved) {
 
 }  // namespace
 
-void add_outcome(Dataset& result, ExitCode code, const std::string& table) {
-  dataset::set(result.facts, "program_sha256", program_sha256());
+void seal(Dataset& result, ExitCode code, const std::string& table) {
   dataset::set(result.facts, "exit_code", std::int64_t{static_cast<int>(code)});
-  dataset::set(result.facts, "table", without_colours(table));
-  dataset::set(result.facts, seal, content_hash(result));
+  dataset::set(result.facts, "table", table);
+  dataset::set(result.facts, content_seal, content_hash(result));
 }
 
 std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,

@@ -5,15 +5,15 @@
 
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/options.h"
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "sim/spec/error.h"
 
 namespace periscope {
 
 /// A result file says how its run ended, so that --skip-finished need not compute again what is there: the attributes
-/// program_sha256, of the program's file; exit_code; table, what people were shown, without colours; content_sha256, of
-/// everything in the file but itself, by which a damaged file is known.
-void add_outcome(dataset::Dataset& result, ExitCode code, const std::string& table);
+/// exit_code; table, what people were shown; content_sha256, of everything in the file but itself and the
+/// circumstances, by which a damaged file is known and which is the same for every run with this result.
+void seal(dataset::Dataset& result, ExitCode code, const std::string& table);
 
 /// With --skip-finished, the exit code of the run whose complete result is NAME.nc in the folder `out`, made by this
 /// very program from the same configuration; its table is printed, unless --quiet. Nothing if there is none: standard

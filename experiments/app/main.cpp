@@ -8,11 +8,11 @@
 #include <malloc.h>
 #endif
 
-#include "experiments/app/commands.h"
+#include "experiments/app/all_commands.h"
+#include "experiments/app/circumstances.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/core/config/build_info.h"
-#include "experiments/core/config/provenance.h"
 #include "sim/spec/error.h"
 #include "sim/spec/printable.h"
 

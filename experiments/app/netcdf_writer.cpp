@@ -11,6 +11,7 @@
 
 #include "experiments/app/netcdf_file.h"
 #include "experiments/core/config/json_text.h"
+#include "experiments/core/dataset/json_image.h"
 #include "sim/files/output_file.h"
 #include "sim/spec/error.h"
 
@@ -90,7 +91,9 @@ void put_attributes(const MemoryFile& file, const dataset::Facts& facts) {
     } else if (const auto* number = std::get_if<double>(&value)) {
       file.check(nc_put_att_double(file.id(), NC_GLOBAL, name.c_str(), NC_DOUBLE, 1, number));
     } else {
-      put_text(file, NC_GLOBAL, name.c_str(), valid_utf8(std::get<std::string>(value)));
+      const auto* json = std::get_if<dataset::JsonText>(&value);
+      const std::string& text = json != nullptr ? json->text : std::get<std::string>(value);
+      put_text(file, NC_GLOBAL, name.c_str(), valid_utf8(text));
     }
   }
 }
@@ -131,8 +134,10 @@ void put_values(const MemoryFile& file, int id, const dataset::Column& column, c
     file.check(nc_put_vara_uchar(file.id(), id, start.data(), shape.data(), flags->data()));
     return;
   }
+  std::vector<std::string> valid;
+  for (const std::string& word : std::get<std::vector<std::string>>(column.values)) valid.push_back(valid_utf8(word));
   std::vector<const char*> words;
-  for (const std::string& word : std::get<std::vector<std::string>>(column.values)) words.push_back(word.c_str());
+  for (const std::string& word : valid) words.push_back(word.c_str());
   file.check(nc_put_vara_string(file.id(), id, start.data(), shape.data(), words.data()));
 }
 
@@ -144,6 +149,9 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
     length_of[name] = length;
   }
   put_attributes(file, data.facts);
+  if (!data.circumstances.empty()) {
+    put_attributes(file, {{"circumstances", json_text(dataset::json_image(data.circumstances))}});
+  }
   std::vector<int> ids;
   for (const dataset::Column& v : data.columns) {
     std::vector<int> dims;

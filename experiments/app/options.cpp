@@ -1,18 +1,14 @@
 #include "experiments/app/options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <omp.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "experiments/app/whole_number.h"
-#include "experiments/studies/sections.h"
-#include "sim/backends.h"
+#include "experiments/studies/studies.h"
 #include "sim/spec/error.h"
 #include "sim/spec/printable.h"
 
@@ -89,42 +85,20 @@ void CommonOptions::add_skip_finished_to(CLI::App& command) {
                    "return its exit code");
 }
 
-Config CommonOptions::load(Matrices matrices) const {
-  Config c = load_config(sections(), config, settings, theory_settings);
-  c.run.seed = seed.value_or(c.run.seed);
-  c.run.seeds = seeds.value_or(c.run.seeds);
-  c.run.threads = threads.value_or(c.run.threads);
-  c.run.device = device.value_or(c.run.device);
-  if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
-  c.run.out = out.value_or(c.run.out);
-  c.run.memory = memory.value_or(c.run.memory);
-  require_ranges(run_section, c.run);
-  if (c.run.device == "cuda-tf32" && c.run.dtype_choice.value_or(DType::f32) != DType::f32) {
-    throw ConfigError(
-        fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
-                    "to multiply such matrices; expected run.device \"cuda\"",
-                    name_of(*c.run.dtype_choice)));
-  }
-  const auto backend = make_backend(c.run.device);
-  c.run.dtype = c.run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
-  if (!backend->supports(c.run.dtype)) {
-    std::vector<std::string_view> known;
-    for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-      if (backend->supports(one)) known.push_back(name_of(one));
-    }
-    throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(c.run.dtype),
-                                  c.run.device, fmt::join(known, " and ")));
-  }
-  if (matrices == Matrices::dense) {
-    if (c.run.weights == WeightsChoice::matrix_free) {
-      throw ConfigError(
-          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
-          "theory, converge and ladder, which read every matrix once");
-    }
-    c.run.weights = WeightsChoice::dense;
-  }
-  omp_set_num_threads(c.run.threads > 0 ? c.run.threads : omp_get_num_procs());
-  return c;
+study::Request CommonOptions::request(const study::FlagValues& flags) const {
+  return {.known = sections(),
+          .file = config,
+          .settings = settings,
+          .theory_settings = theory_settings,
+          .seed = seed,
+          .seeds = seeds,
+          .threads = threads,
+          .device = device,
+          .dtype = dtype,
+          .out = out,
+          .memory = memory,
+          .force = force,
+          .flags = flags};
 }
 
 }  // namespace periscope

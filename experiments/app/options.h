@@ -5,13 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "sim/numerics/number_format.h"
+#include "experiments/core/study/request.h"
 
 namespace periscope {
-
-/// Which matrices a command can do with: dense alone, or whatever run.weights says.
-enum class Matrices { dense, any };
 
 /// The flags that every command takes, and what they were set to.
 struct CommonOptions {
@@ -35,17 +31,8 @@ struct CommonOptions {
   void add_theory_set_to(CLI::App& command);
   /// --skip-finished, of commands that ask finished_run.
   void add_skip_finished_to(CLI::App& command);
-  /// The configuration with the flags on top, checked. Sets the number of OpenMP threads. A command that reads a
-  /// matrix more than once, or by its entries, or pairs stacks by their weights has them dense.
-  [[nodiscard]] Config load(Matrices matrices = Matrices::dense) const;
-  /// The same with the experiment's own section.
-  template <class Own>
-  [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
-    Own own;
-    static_cast<Config&>(own) = load(matrices);
-    load_section(section, config, settings, own);
-    return own;
-  }
+  /// What they ask for, with a command's own flags.
+  [[nodiscard]] study::Request request(const study::FlagValues& flags = {}) const;
 };
 
 }  // namespace periscope

@@ -1,5 +1,7 @@
 #include "experiments/app/standard_streams.h"
 
+#include <cstdlib>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -27,5 +29,7 @@ void print_result(std::string_view text) {
 void print_message(std::string_view text) noexcept {
   [[maybe_unused]] const int error = write_all(STDERR_FILENO, text);
 }
+
+bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_FILENO) == 1; }
 
 }  // namespace periscope

@@ -15,4 +15,7 @@ void print_result(std::string_view text);
 /// Writes to standard error: progress, tables, messages. What it does not take is lost, and harms nothing.
 void print_message(std::string_view text) noexcept;
 
+/// True if standard error is a terminal and NO_COLOR is not set.
+bool use_colour();
+
 }  // namespace periscope

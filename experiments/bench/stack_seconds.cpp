@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "experiments/app/circumstances.h"
 #include "experiments/bench/measure.h"
 #include "experiments/core/config/at_width.h"
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/build_info.h"
 #include "experiments/core/config/weights_choice.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
@@ -165,8 +166,10 @@ ordered_json measured(const StackSpec& spec, const Work& work) {
                     {"peak_bytes", peak_memory()},
                     {"gflop_per_layer", 1e-9 * operations(spec.model, work.tokens, run.backward)}};
   if (parts) line.update(parts->json());
-  const ordered_json made_by = provenance(run, {});
-  for (const char* key : {"version", "commit", "compiler", "cpu"}) line[key] = made_by[key];
+  line.update({{"version", build_info::version},
+               {"commit", build_info::commit},
+               {"compiler", build_info::compiler},
+               {"cpu", cpu_name()}});
   return line;
 }
 

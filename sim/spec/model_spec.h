@@ -94,6 +94,7 @@ struct ModelSpec {
   /// As in AttentionRule, never empty; without RoPE there are none.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
   [[nodiscard]] static bool is_attention(int sublayer) { return sublayer % 2 == 0; }
+  [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
 };
 
 inline constexpr double rope_base = 10000.0;

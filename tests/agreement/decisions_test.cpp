@@ -258,9 +258,6 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
 }
 
 TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number is shown as none") {
-  gradients::GradientConfig config;
-  config.inputs = {InputKind::gaussian};
-  config.placements = {*find_placement("pre"), *find_placement("none")};
   gradients::Crossover c;
   c.spec.model.placement = *find_placement("none");
   for (const double seed : {0.0, 0.1}) {
@@ -275,16 +272,16 @@ TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number 
   c.ratios[1].reason = "weak";
   const auto outcome = [&] {
     gradients::CrossoverResult result{.factors = {0.1, 1.0}, .placements = {c}, .order = {}, .condition = {}};
-    return gradients::crossover_outcome(config, result);
+    return gradients::crossover_outcome(result);
   };
-  CHECK_FALSE(outcome().rejected);
+  CHECK(outcome().code == ExitCode::ok);
   CHECK(outcome().table.find("no number") != std::string::npos);
   CHECK(outcome().table.find("nan") == std::string::npos);
   c.crossing.verdict = Verdict::disagrees;
-  CHECK(outcome().rejected);
+  CHECK(outcome().code == ExitCode::check_failed);
   c.crossing.verdict = Verdict::agrees;
   c.ratios[1].verdict = Verdict::disagrees;
-  CHECK(outcome().rejected);
+  CHECK(outcome().code == ExitCode::check_failed);
 }
 
 TEST_CASE("probe: any signal, gradient or loss that is not finite counts as divergence") {

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
@@ -42,12 +43,12 @@ Verdict judged_again(Finding& finding, double error = 0.01) {
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
   const gradients::GradientConfig config = small({"pre"});
   gradients::DepthResult result = gradients::gradient_depth(config, progress);
-  CHECK_FALSE(gradients::depth_outcome(config, result).rejected);
+  CHECK(gradients::depth_outcome(result).code == ExitCode::ok);
   Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == Verdict::disagrees);
-  CHECK(gradients::depth_outcome(config, result).rejected);
+  CHECK(gradients::depth_outcome(result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and the measured exponents are judged") {
@@ -64,8 +65,9 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   CHECK(law.predicted.value.size() >= 3);
   CHECK(law.predicted.value.size() < result.theory_layers.size());
   CHECK(law.exponent.verdict != Verdict::not_checked);
-  const gradients::GradientOutcome outcome = gradients::depth_outcome(config, result);
-  CHECK(outcome.data->json()["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
+  const study::Outcome outcome = gradients::depth_outcome(result);
+  const auto json = dataset::json_image(gradients::depth_schema(), outcome.data.value());
+  CHECK(json["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
 }
 
 TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {
@@ -81,23 +83,23 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.run.seeds = 4;
   const std::vector<gradients::ScorePath> paths = gradients::score_path(config, progress).stacks;
   CHECK(paths.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
-  CHECK_FALSE(gradients::score_path_outcome(config, paths).rejected);
+  CHECK(gradients::score_path_outcome(config, paths).code == ExitCode::ok);
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const gradients::GradientConfig config = small({"post"});
   std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
-  CHECK_FALSE(gradients::attenuation_outcome(config, results).rejected);
+  CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::ok);
   CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
   results[0].down_rate.predicted.value = gradients::claimed_attenuation_rate();
   CHECK(judged_again(results[0].down_rate) == Verdict::disagrees);
-  CHECK(gradients::attenuation_outcome(config, results).rejected);
+  CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::check_failed);
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
   const gradients::GradientConfig config = small({"peri", "post"});
   std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
-  CHECK_FALSE(gradients::identity_path_outcome(config, results).rejected);
+  CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   for (gradients::IdentityPath& path : results) {
     CHECK(path.claim.verdict == ClaimVerdict::holds);
     Finding planted = path.shares[2];
@@ -106,7 +108,7 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
   }
   for (const double broken : {1e-6, std::nan("")}) {
     results[0].error = broken;
-    CHECK(gradients::identity_path_outcome(config, results).rejected);
+    CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::check_failed);
   }
 }
 
@@ -118,28 +120,28 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
     config.run.seeds = 4;
     const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
     for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == ClaimVerdict::not_testable);
-    CHECK_FALSE(gradients::identity_path_outcome(config, results).rejected);
+    CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   }
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const gradients::GradientConfig config = small({"b-only"});
   const std::vector<gradients::ScorePath> results = gradients::score_path(config, progress).stacks;
-  CHECK_FALSE(gradients::score_path_outcome(config, results).rejected);
+  CHECK(gradients::score_path_outcome(config, results).code == ExitCode::ok);
   CHECK(results[0].without.front().verdict == Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
   const gradients::GradientConfig config = small({"post", "pre", "peri"});
   gradients::CrossoverResult result = gradients::gradient_crossover(config, progress);
-  CHECK_FALSE(gradients::crossover_outcome(config, result).rejected);
+  CHECK(gradients::crossover_outcome(result).code == ExitCode::ok);
   gradients::Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
   CHECK_FALSE(result.placements[0].crosses);
   CHECK(result.order.verdict == ClaimVerdict::holds_with_condition);
   peri.crossing.predicted.value += std::log(2.0);
   CHECK(judged_again(peri.crossing) == Verdict::disagrees);
-  CHECK(gradients::crossover_outcome(config, result).rejected);
+  CHECK(gradients::crossover_outcome(result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
@@ -154,10 +156,10 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   config.layers = {1, 2, 3};
   config.qk_factors = {1.0};
   config.down_factors = {0.5, 2.5};
-  const auto check = [](const gradients::GradientOutcome& outcome) {
+  const auto check = [](const study::Outcome& outcome) {
     CAPTURE(outcome.table);
     bool said = false;
-    for (const dataset::Column& v : outcome.data->dataset().columns) {
+    for (const dataset::Column& v : outcome.data.value().columns) {
       const auto* words = std::get_if<std::vector<std::string>>(&v.values);
       if (words == nullptr) continue;
       CAPTURE(v.name);
@@ -169,7 +171,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
     CHECK(said);
     CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
   };
-  SUBCASE("depth") { check(gradients::depth_outcome(config, gradients::gradient_depth(config, progress))); }
+  SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, progress))); }
   SUBCASE("attenuation") {
     check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, progress).cases));
   }
@@ -181,7 +183,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
   }
   SUBCASE("crossover") {
     config.placements.push_back(*find_placement("peri"));
-    check(gradients::crossover_outcome(config, gradients::gradient_crossover(config, progress)));
+    check(gradients::crossover_outcome(gradients::gradient_crossover(config, progress)));
   }
 }
 

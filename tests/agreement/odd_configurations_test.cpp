@@ -3,11 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/core/stacks/confront.h"
 #include "experiments/core/stacks/stack_result.h"
 #include "experiments/core/stacks/verdict_table.h"
 #include "experiments/studies/propagate/propagate.h"
-#include "experiments/studies/sections.h"
+#include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"
 
 /// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
@@ -102,12 +103,12 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
       CHECK_FALSE(std::isnan(a.power.median));
       CHECK_FALSE(std::isnan(a.critical));
     }
-    const nlohmann::ordered_json json = propagate::columns(config, results).json()["cells"];
+    const nlohmann::ordered_json json =
+        dataset::json_image(propagate::schema(), propagate::dataset_of(config, results))["cells"];
     check_finite_or_null(json);
     const std::set<std::string> words{"agrees", "disagrees", "inconclusive", "not-checked"};
     for (const auto& cell : json) CHECK(words.contains(cell["verdict"].get<std::string>()));
     CHECK_FALSE(verdict_table(results, config.agreement, false).empty());
-    CHECK_NOTHROW(static_cast<void>(propagate::columns(config, results).dataset()));
   }
 }
 

@@ -50,7 +50,7 @@ class AnyBytes(unittest.TestCase):
             with self.subTest(command=command):
                 out = os.path.join(self.folder, b"out", NAME)
                 r = self.run_json(*command, "--config", self.config, *flags, "--out", out, codes=(0, 4))
-                self.assertIn(SHOWN + ".toml", " ".join(r["provenance"]["argv"]))
+                self.assertIn(SHOWN + ".toml", " ".join(r["circumstances"]["argv"]))
 
     def test_the_list_of_wrong_theories(self):
         listed = os.path.join(self.folder, NAME + b"-list.toml")
@@ -60,7 +60,7 @@ class AnyBytes(unittest.TestCase):
         os.rename(self.config, os.path.join(self.folder, b"small.toml"))
         out = os.path.join(self.folder, b"power", NAME)
         r = self.run_json("power", "--config", listed, "--out", out, codes=(0, 4))
-        self.assertIn(SHOWN + "-list.toml", " ".join(r["provenance"]["argv"]))
+        self.assertIn(SHOWN + "-list.toml", " ".join(r["circumstances"]["argv"]))
         self.run_json("power", "--config", listed, "--master-seeds", 2, "--out", out, codes=(0, 4))
         self.assertEqual(sorted(os.listdir(out)), [b"power.nc", b"power_master_seeds.journal"])
 

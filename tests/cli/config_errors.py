@@ -271,7 +271,8 @@ class ConfigErrors(FolderTest):
                 (["--cases", 0], 2, ["--cases", "0: expected", "from 1 to"]),
                 (["--cases", "many"], 2, ["--cases"]),
                 (["--scale", 0], 2, ["--scale 0", "above 0"]),
-                (["--scale", "nan"], 2, ["--scale nan", "above 0"]),
+                (["--scale", "nan"], 2, ["--scale nan", "up to 1"]),
+                (["--scale", 1.5], 2, ["--scale 1.5", "up to 1"]),
                 (["--dtype", "f32"], 2, ["f64 only"]),
                 (["--device", "cpu"], 2, ["reference"]),
                 (["--replay", "17"], 2, ["--replay 17", "SEED:ID"]),
@@ -309,6 +310,8 @@ class ConfigErrors(FolderTest):
         self.assertNotIn("nan", table)
         case.write_text("[]")
         self.check(run("verify", "--replay", case), 3, [str(case), "JSON object"])
+        case.write_text('"{"')
+        self.check(run("verify", "--replay", case), 3, [str(case), "the text in it", "not JSON"])
 
     def test_export_of_something_else(self):
         self.check(run("export", self.config, "--csv", "-"), 3, [str(self.config), "NetCDF"])

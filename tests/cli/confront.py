@@ -175,7 +175,7 @@ class Confront(FolderTest):
         result, code = run_json("ladder", "--config", self.config, *LADDER, "--out", self.folder)
         self.assertEqual(code, 0)
         self.assertEqual([s["placement"] for s in result["stacks"]], ["pre", "peri"])
-        quantities = {q["name"]: q for q in result["stacks"][0]["quantities"]}
+        quantities = {q["quantity"]: q for q in result["quantities"]}
         mean = quantities["second_moment f_out mean over mlp"]
         self.assertEqual(len(mean["measured"]), 5)
         self.assertEqual(mean["predicted"], 1.0)

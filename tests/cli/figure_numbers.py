@@ -270,8 +270,8 @@ class Numbers(SharedFolderTest):
             drawn_fits = [f for f in fits if f["statistic"] == statistic and f["noise_fit"]["verdict"] != "not-checked"]
             for rank, fit in enumerate(drawn_fits):
                 colour, _ = colours(figure)[PLACEMENTS[fit["placement"]]]
-                for axes, beside, name, x in ((bias, bias_exponent, "bias", fit["width"]),
-                                              (noise, noise_exponent, "noise", fit["seeds"])):
+                for axes, beside, name, x in ((bias, bias_exponent, "bias", found["coordinates"]["width"]),
+                                              (noise, noise_exponent, "noise", found["coordinates"]["group"])):
                     with self.subTest(statistic=statistic, placement=fit["placement"], panel=name):
                         marks = np.concatenate(Drawn(axes, colour).marked)
                         value, error = np.abs(fit[name]), np.array(fit[f"{name}_stderr"])
@@ -280,7 +280,7 @@ class Numbers(SharedFolderTest):
                         shown = np.where(value > 2 * error, value, value + 2 * error)
                         order = np.argsort(marks[:, 0])
                         np.testing.assert_allclose(marks[order], np.stack([aside, shown], 1), rtol=1e-9)
-                        if not (name == "bias" and fit["bias_reason"]):
+                        if not (name == "bias" and fit.get("bias_reason")):
                             marked = Drawn(beside, colour)
                             np.testing.assert_allclose(marked.marked[0][0, 0], fit[f"{name}_fit"]["exponent"], rtol=1e-12)
                             np.testing.assert_allclose(marked.bars[0][:, 0], [4 * fit[f"{name}_fit"]["exponent_error"]],

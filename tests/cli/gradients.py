@@ -16,6 +16,10 @@ class Gradients(FolderTest):
         self.assertIn("config_sha256", result["provenance"])
         return result["variables"], code
 
+    def refusals(self, variables):
+        """Why there is no prediction, by rows; JSON leaves out words of which there are none."""
+        return variables.get("refusal", [""] * len(variables["placement"]))
+
     def test_every_experiment_agrees_and_writes_its_file(self):
         for name, file in FILES.items():
             with self.subTest(experiment=name):
@@ -67,7 +71,7 @@ class Gradients(FolderTest):
                 truth, _ = self.experiment(name, *few)
                 wrong, code = self.experiment(name, *few, "--theory-set", told[name])
                 self.assertEqual(code, 0)
-                changed = {k for k in truth if truth[k] != wrong[k]}
+                changed = {k for k in truth.keys() | wrong.keys() if truth.get(k) != wrong.get(k)}
                 self.assertTrue(any(k.endswith("_predicted") for k in changed), changed)
                 for key in changed:
                     self.assertNotRegex(key, "(_measured|(?<!_predicted)_stderr)$|^placement$", "what is measured stays")
@@ -135,16 +139,16 @@ class Gradients(FolderTest):
             with self.subTest(experiment=name):
                 variables, code = self.experiment(name, *blow_up)
                 self.assertEqual(code, 0)
-                self.assertIn("overflows", variables["refusal"][0])
+                self.assertIn("overflows", self.refusals(variables)[0])
 
     def test_a_theory_that_overflows_only_beyond_the_measured_depths(self):
         variables, code = self.experiment("depth", "--set", "model.placement=none", "--set", "init.scheme=he",
                                           "--set", "gradients.layers=[1,2,4]")
-        self.assertEqual((code, variables["refusal"][0]), (0, ""))
+        self.assertEqual((code, self.refusals(variables)[0]), (0, ""))
         predicted = variables["log_gradient_predicted"][0]
         self.assertNotIn(None, predicted[:3])
         self.assertEqual(set(predicted[3:]), {None})
-        self.assertIsNone(variables["limit_exponent"][0], "the exponent's limit is unknown")
+        self.assertEqual(variables["limit_exponent"], [None], "the exponent's limit is unknown")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ ALLOWED = {
 # what every room of the experiments may include of the wings
 WINGS = {"sim/numerics", "sim/spec", "sim/files", "sim/random", "sim/core", "sim/reference", "sim/emulated", "sim/backends", "sim/model",
          "sim/measure", "sim/checkpoint", "sim/train", "theory"}
-CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training"]  # each may include those before it
+CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training", "core/study"]  # each may include those before it
 for place, name in enumerate(CORE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in CORE[:place]}
 ALL_CORE = {f"experiments/{name}" for name in CORE}
@@ -36,9 +36,12 @@ ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+# What a process may only have once, and what belongs to the command line: a study is called from any process.
+OF_A_PROCESS = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
+for name in (*ALL_CORE, "experiments/studies"):
+    FORBIDDEN[name] = OF_A_PROCESS
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
-COMMAND = re.compile(r"experiments/studies/.*(commands|generate)\.cpp$")  # what belongs to the command line
 # the memory behind tensors, which only backends touch
 ELEMENTS = "sim/core/storage.h"
 MAY_TOUCH_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
@@ -53,11 +56,9 @@ def room_of(path):
     return "/".join(parts[:2]) if parts[0] == "sim" else parts[0]
 
 
-def allowed(path, room):
+def allowed(room):
     """The rooms that a file may include."""
-    if room != "experiments/studies":
-        return ALLOWED[room]
-    return WINGS | ALL_CORE | ({"experiments/app", "experiments/commands"} if COMMAND.match(path) else set())
+    return WINGS | ALL_CORE if room == "experiments/studies" else ALLOWED[room]
 
 
 def violations(files):
@@ -66,7 +67,7 @@ def violations(files):
     for path, text in files.items():
         room = room_of(path)
         for quoted, angled in re.findall(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', text, re.M):
-            if quoted and room_of(quoted) != room and room_of(quoted) not in allowed(path, room):
+            if quoted and room_of(quoted) != room and room_of(quoted) not in allowed(room):
                 found.append(f"{path}: {room} may not include {quoted}")
             if quoted == ELEMENTS and room not in MAY_TOUCH_ELEMENTS:
                 found.append(f"{path}: only backends may include {quoted}")
@@ -99,13 +100,15 @@ class IncludeRules(unittest.TestCase):
     def test_a_planted_violation_is_found(self):
         planted = {"theory/forward.cpp": '#include "sim/model/stack.h"\n', "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
-                   "sim/cpu/linear.cpp": '#include "experiments/app/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
+                   "sim/cpu/linear.cpp": '#include "experiments/app/tools/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
                    "sim/cuda/norm.cpp": "#include <Eigen/Core>\n", "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
                    "experiments/core/stacks/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
                    "experiments/core/config/config.cpp": '#include "experiments/core/judge/cell.h"\n',
                    "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
-                   "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n'}
-        self.assertEqual(len(violations(planted)), 10)
+                   "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
+                   "experiments/studies/verify/study.cpp": '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n',
+                   "experiments/core/stacks/fits.cpp": "#include <csignal>\n"}
+        self.assertEqual(len(violations(planted)), 13)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ COMMANDS = {
 def without_times(json_object):
     """Without what no run repeats, argv and threads among it."""
     if isinstance(json_object, dict):
-        return {k: without_times(v) for k, v in json_object.items() if k not in ("seconds", "created", "argv", "threads")}
+        return {k: without_times(v) for k, v in json_object.items() if k != "circumstances"}
     if isinstance(json_object, list):
         return [without_times(v) for v in json_object]
     return json_object

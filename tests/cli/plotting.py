@@ -10,7 +10,7 @@ import sys
 try:
     import matplotlib  # noqa: F401
     import netCDF4  # noqa: F401
-    import numpy  # noqa: F401
+    import numpy
     import PIL  # noqa: F401
 except ImportError:
     print("skipped: the packages of plots/requirements.txt are not installed")
@@ -24,3 +24,9 @@ def draw(*arguments):
     """Runs `python -m plots`."""
     return subprocess.run([sys.executable, "-m", "plots", *map(str, arguments)], capture_output=True, text=True,
                           cwd=ROOT, timeout=300)
+
+
+def plain(values):
+    """The values of a variable of a file: numbers and flags as floats, NaN where there is none, and text."""
+    values = numpy.ma.asarray(values)
+    return numpy.ma.filled(values.astype(float), numpy.nan) if values.dtype.kind in "fiub" else numpy.asarray(values)

@@ -20,6 +20,15 @@ STORIES = SHARED / "checkpoints" / "stories260K"
 TOKENS = "5,9,2,250,9,17"
 
 
+def stack_of(result):
+    """The stack at initialisation that theory is asked about."""
+    return result["provenance"]["config"]["stacks"][0]
+
+
+def dtype_of(result):
+    return result["provenance"]["config"]["run"]["dtype"]
+
+
 class Checkpoints(FolderTest):
     def setUp(self):
         super().setUp()
@@ -41,7 +50,9 @@ class Checkpoints(FolderTest):
 class Probe(Checkpoints):
     def test_json(self):
         r = self.probe("--tokens", TOKENS, "--backward")
-        self.assertEqual((r["model"], r["family"], r["placement"], r["dtype"]), ("tiny", "llama", "pre", "f64"))
+        self.assertEqual((r["model"], r["family"], dtype_of(r)), ("tiny", "llama", "f64"))
+        model = stack_of(r)["model"]
+        self.assertEqual((model["placement"], model["layers"], model["width"]), ("pre", LAYERS, WIDTH))
         self.assertEqual(r["tokens"], [5, 9, 2, 250, 9, 17])
         self.assertEqual(r["labels"], [9, 2, 250, 9, 17, -1], "the next token; none after the last")
         self.assertIsNone(r["token_loss"][-1])
@@ -100,15 +111,16 @@ class Probe(Checkpoints):
             self.assertEqual(list(margins["signals"]), ["x_in", "A_out", "q", "k", "v", "mixed", "gate", "up", "hidden",
                                                         "f_out", "B_out", "x_out"])
             every = [m for signal in margins["signals"].values() for m in signal if m is not None]
-            self.assertEqual(margins["smallest"]["margin"], min(every))
-            self.assertEqual(margins["signals"]["x_out"][1], largest / r["maximum"]["measured"][1])
-        self.assertEqual(r["init"]["std"], 0.02)
+            of_input = largest / r["maximum"]["measured"][0]
+            self.assertEqual(margins["smallest"]["margin"], min(every + [of_input]))
+            self.assertEqual(margins["signals"]["x_out"], [largest / m for m in r["maximum"]["measured"][1:]])
+        self.assertEqual(stack_of(r)["init"]["std"], 0.02)
         self.assertAlmostEqual(r["second_moment"]["at_init"][0], 0.0004, delta=1e-12)
 
     def test_initialisation_is_configurable(self):
         r = self.probe("--tokens", TOKENS, "--set", "init.scheme=lecun", "--set", "input.second_moment=2.5")
         self.assertAlmostEqual(r["second_moment"]["at_init"][0], 2.5, delta=1e-12)
-        self.assertEqual(r["init"]["scheme"], "lecun")
+        self.assertEqual(stack_of(r)["init"]["scheme"], "lecun")
         undrawn = self.probe("--tokens", TOKENS, "--draws", 0)["log_growth"]
         self.assertEqual(list(undrawn["nulls"]), ["matrices", "rows", "rank_one"], "signs are drawn or nothing")
         self.assertNotIn("alignment_error", undrawn)
@@ -252,7 +264,7 @@ class Probe(Checkpoints):
             self.assertEqual(one[key], two[key], "bit for bit")
         reference = self.probe(*arguments, "--device", "reference")
         single = self.probe(*arguments, "--dtype", "f32")
-        self.assertEqual(single["dtype"], "f32")
+        self.assertEqual(dtype_of(single), "f32")
         self.assertFalse(single["growth"]["violated"])
         for a, b, c in zip(one["variance"]["measured"], reference["variance"]["measured"],
                            single["variance"]["measured"]):
@@ -415,7 +427,7 @@ class References(unittest.TestCase):
 
     def test_branches_of_peri_from_gains_alone(self):
         r, code = run_json("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5", "--quiet")
-        self.assertEqual((code, r["placement"]), (0, "peri"))
+        self.assertEqual((code, stack_of(r)["model"]["placement"]), (0, "peri"))
         tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
         for l, size in enumerate(r["branch_from_gains"]):
             where = "post_attention_layernorm" if l % 2 == 0 else "post_feedforward_layernorm"

@@ -18,7 +18,7 @@ class Reproduce(FolderTest):
         """The claims and groups of a run, without where they come from."""
         result, code = run_json("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, *flags)
         self.assertEqual(code, 0)
-        return {name: value for name, value in result.items() if name != "provenance"}
+        return {name: value for name, value in result.items() if name not in ("provenance", "circumstances")}
 
     def runs(self, out):
         return {path.name: path.stat().st_mtime_ns for path in (out / "runs").glob("*.safetensors")}
@@ -48,12 +48,12 @@ class Reproduce(FolderTest):
         first = self.made(out, "--figure", "1")
         before = self.runs(out)
         second = self.made(out, "--figure", "8")
-        self.assertEqual([g["name"] for g in second["groups"]], [g["name"] for g in first["groups"]] + ["peri, output gains frozen"])
+        self.assertEqual([g["group"] for g in second["groups"]], [g["group"] for g in first["groups"]] + ["peri, output gains frozen"])
         self.assertEqual(second["groups"][:5], first["groups"])
         after = self.runs(out)
         self.assertEqual({name: after[name] for name in before}, before)
         self.assertEqual(len(after), len(before) + 2)
-        verdicts = {c["id"]: c["verdict"] for c in second["claims"]}
+        verdicts = {c["claim"]: c["verdict"] for c in second["claims"]}
         self.assertNotEqual(verdicts["R6a"], "not-run")
         self.assertEqual(verdicts["R7b"], "not-run")
 

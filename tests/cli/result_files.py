@@ -7,8 +7,8 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import json
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
 from periscope_process import SharedFolderTest, run
+from plotting import plain  # first of what needs packages
 
 import netCDF4
 import numpy as np
@@ -41,7 +41,7 @@ TIGHT = {"rtol": 1e-11, "atol": 1e-13}
 
 def variables(path):
     with netCDF4.Dataset(path) as data:
-        return {name: np.ma.filled(v[...], np.nan) for name, v in data.variables.items()}, {
+        return {name: plain(v[...]) for name, v in data.variables.items()}, {
             name: data.getncattr(name) for name in data.ncattrs()}  # fmt: skip
 
 

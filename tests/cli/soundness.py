@@ -28,7 +28,11 @@ class Soundness(unittest.TestCase):
         self.assertEqual(code, 4)
         self.assertGreater(result["violated"], 5)
         first = result["violations"][0]
-        self.assertGreater(first["breaches"][0]["reached"], first["breaches"][0]["bound"])
+        breach = first["breaches"][0]
+        self.assertGreater(breach["reached"], breach["bound"])
+        self.assertGreaterEqual(first["worst"]["reached"] / first["worst"]["bound"], breach["reached"] / breach["bound"])
+        shapes = [weight["shape"] for weight in first["weights"].values()]
+        self.assertEqual(sum(rows * columns for rows, columns in shapes), first["parameters"])
         alone, code = run_json(*flags, "--only", first["index"], "--quiet")
         self.assertEqual((code, alone["violations"][0]), (4, first))
         done = run(*flags, "--only", first["index"])

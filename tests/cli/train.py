@@ -26,7 +26,7 @@ class Numbers(TrainTest):
     def test_json(self):
         result, code = run_json(*self.command("--quiet", "--seeds", 2, "--seed", 5))
         self.assertEqual(code, 0)
-        self.assertEqual(list(result)[-2:], ["cells", "provenance"])
+        self.assertEqual(list(result)[-2:], ["provenance", "circumstances"])
         cells = result["cells"]
         self.assertEqual([(c["placement"], c["seed"]) for c in cells], [("pre", 5), ("pre", 6), ("peri", 5), ("peri", 6)])
         for cell in cells:
@@ -38,7 +38,7 @@ class Numbers(TrainTest):
             self.assertTrue(all(part <= whole for part, whole in zip(cell["last_layer_grad_norm"], cell["grad_norm"])))
             last = cell["loss"][-(STEPS // 10):]
             self.assertAlmostEqual(cell["final_loss"], sum(last) / len(last), delta=1e-12)
-            self.assertEqual([r["step"] for r in cell["records"]], [0, 1, 2, 5, 10, 20, 30])
+            self.assertEqual([r["record"] for r in cell["records"]], [0, 1, 2, 5, 10, 20, 30])
             for record in cell["records"]:
                 self.assertEqual(len(record["variance"]["measured"]), 2 * LAYERS + 1)
                 self.assertEqual(len(record["attention_entropy"]), LAYERS)

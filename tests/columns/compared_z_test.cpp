@@ -1,7 +1,9 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/studies/propagate/propagate.h"
-#include "experiments/studies/sections.h"
+#include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"
 
 /// The z beside a squared gradient is that of the number that the verdict compares.
@@ -49,7 +51,7 @@ TEST_CASE("a squared gradient's z is the compared logarithm's, and its square's 
                                     .predicted = 0.0,
                                     .seeds = 16});
   result.agreement.worst = 0;
-  const auto cell = propagate::columns(config, {result}).json()["cells"][0];
+  const auto cell = dataset::json_image(propagate::schema(), propagate::dataset_of(config, {result}))["cells"][0];
   CHECK(cell["grad_sq"]["z"][0] == doctest::Approx(-60.0));
   CHECK(cell["grad_sq"]["z"][1] == doctest::Approx(0.5));  // compared as a square, or not at all
   CHECK(cell["grad_sq"]["z"][2] == doctest::Approx(-60.0));

@@ -5,8 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/app/netcdf_file.h"
-#include "experiments/core/dataset/columns.h"
+#include <nlohmann/json.hpp>
+
+#include "experiments/core/dataset/schema.h"
 
 namespace periscope::testing {
 
@@ -26,11 +27,11 @@ class Irregular {
 /// names its column. Words that are "" and numbers that are NaN stand for what was not put.
 class ExpectedColumns {
  public:
-  using Json = Columns::Json;
+  using Json = nlohmann::ordered_json;
 
-  explicit ExpectedColumns(const Columns& columns);
+  ExpectedColumns(const dataset::Schema& schema, dataset::Dataset data);
 
-  /// Column `name` of the file, row-major on all of its dimensions, or one value of a column without dimensions.
+  /// Column `name`, row-major on all of its dimensions, or one value of a column without dimensions. Flags are 0 and 1.
   /// `json` is where JSON has the same values, in the same order, "*" standing for every element of a list or object
   /// ("stacks/*/excess"); "" if JSON has none of them. JSON may leave out what is not there (null, "").
   void numbers(std::string_view name, const std::vector<double>& values, const std::string& json = "");
@@ -39,16 +40,17 @@ class ExpectedColumns {
   void json(const std::string& path, const std::vector<Json>& leaves);
   /// The leaves of lists and objects within each other, in their order.
   static std::vector<Json> leaves_of(const Json& node);
-  /// Checks that nothing was left out: every column of the file, and every leaf of JSON but its provenance.
+  /// Checks that no column was left out. JSON, which is an image of the columns, needs no such check.
   void complete();
 
  private:
-  std::vector<Json> leaves(const std::string& path);
+  /// What JSON has at a pattern: `whole`, or leaf by leaf.
+  std::vector<Json> at(const std::string& path, bool whole);
 
+  const dataset::Schema& schema_;
   Json json_;
   dataset::Dataset data_;
   std::set<std::string> seen_columns_;
-  std::set<std::string> seen_leaves_;
 };
 
 }  // namespace periscope::testing

@@ -58,10 +58,14 @@ double error_of(const SeedRows& rows, std::size_t i) {
   return std::sqrt(squares / 2.0 / 3.0);
 }
 
-/// One experiment's columns, all of which are "variables/NAME" in JSON.
+/// One experiment's columns, which are "variables/NAME" in JSON, and coordinates "coordinates/NAME".
 class Variables {
  public:
-  explicit Variables(const GradientOutcome& outcome) : expected(*outcome.data) {}
+  Variables(const dataset::Schema& schema, const study::Outcome& outcome) : expected(schema, outcome.data.value()) {}
+
+  void coordinate(const std::string& name, const std::vector<double>& values) {
+    expected.numbers(name, values, "coordinates/" + name);
+  }
 
   void words(const std::string& name, const std::vector<std::string>& values) {
     expected.words(name, values, "variables/" + name);
@@ -145,9 +149,9 @@ TEST_CASE("gradients depth: every column from raw numbers") {
   }
   result.laws[0].claim = Claim{.id = "G8", .claimed = numbers.next(), .verdict = ClaimVerdict::holds_with_condition};
   const auto& laws = result.laws;
-  Variables v(depth_outcome(config, result));
-  v.numbers("layers", {2, 3, 5});
-  v.numbers("theory_layers", {2, 3, 5, 10, 20});
+  Variables v(depth_schema(), depth_outcome(result));
+  v.coordinate("layers", {2, 3, 5});
+  v.coordinate("theory_layers", {2, 3, 5, 10, 20});
   v.words("placement", {"pre", "post"});
   v.words("refusal", {"", "because"});
   v.seeds("log_gradient_measured", "log_gradient_stderr", {&laws[0].gradient, &laws[1].gradient});
@@ -160,9 +164,9 @@ TEST_CASE("gradients depth: every column from raw numbers") {
   v.expected.complete();
   for (Finding DepthLaw::*which : {&DepthLaw::exponent, &DepthLaw::late_exponent}) {
     DepthResult wrong = result;
-    CHECK_FALSE(depth_outcome(config, wrong).rejected);
+    CHECK(depth_outcome(wrong).code == ExitCode::ok);
     (wrong.laws[1].*which).verdict = Verdict::disagrees;
-    CHECK(depth_outcome(config, wrong).rejected);
+    CHECK(depth_outcome(wrong).code == ExitCode::check_failed);
   }
 }
 
@@ -184,9 +188,9 @@ TEST_CASE("gradients attenuation: every column from raw numbers") {
                      .stream_claim = {.id = "G9", .claimed = numbers.next(), .verdict = ClaimVerdict::holds},
                      .down_claim = {.id = "G9", .claimed = numbers.next(), .verdict = ClaimVerdict::fails}});
   }
-  Variables v(attenuation_outcome(config, cases));
-  v.numbers("layers_passed", {0, 1, 2});
-  v.numbers("layer", {0, 1});
+  Variables v(attenuation_schema(), attenuation_outcome(config, cases));
+  v.coordinate("layers_passed", {0, 1, 2});
+  v.coordinate("layer", {0, 1});
   v.words("placement", {"pre", "post"});
   v.numbers("qk_factor", {cases[0].spec.init.qk_factor, cases[1].spec.init.qk_factor});
   v.words("refusal", {"", "because"});
@@ -203,9 +207,9 @@ TEST_CASE("gradients attenuation: every column from raw numbers") {
   v.expected.complete();
   for (Finding Attenuation::*which : {&Attenuation::stream_rate, &Attenuation::down_rate}) {
     std::vector<Attenuation> wrong = cases;
-    CHECK_FALSE(attenuation_outcome(config, wrong).rejected);
+    CHECK(attenuation_outcome(config, wrong).code == ExitCode::ok);
     (wrong[1].*which).verdict = Verdict::disagrees;
-    CHECK(attenuation_outcome(config, wrong).rejected);
+    CHECK(attenuation_outcome(config, wrong).code == ExitCode::check_failed);
   }
 }
 
@@ -230,9 +234,9 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
     cases[0].shares.push_back(planted_finding(numbers, Verdict::inconclusive, "weak" + std::to_string(i)));
   }
   cases[0].worst = 2;
-  Variables v(identity_path_outcome(config, cases));
-  v.numbers("depth", {0, 1, 2, 3, 4});
-  v.numbers("sublayer", {0, 1, 2, 3});
+  Variables v(identity_path_schema(), identity_path_outcome(config, cases));
+  v.coordinate("depth", {0, 1, 2, 3, 4});
+  v.coordinate("sublayer", {0, 1, 2, 3});
   v.words("placement", {"pre", "post"});
   v.words("refusal", {"", "because"});
   const auto both = [&](const SeedRows IdentityPath::*rows) {
@@ -250,16 +254,16 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
   v.verdicts("verdict", {&cases[0].shares[2], nullptr});
   v.words("claim_verdict", {"holds", "fails"});
   v.expected.complete();
-  CHECK_FALSE(identity_path_outcome(config, cases).rejected);
+  CHECK(identity_path_outcome(config, cases).code == ExitCode::ok);
   std::vector<IdentityPath> wrong = cases;
   wrong[0].shares[3].verdict = Verdict::disagrees;
-  CHECK(identity_path_outcome(config, wrong).rejected);
+  CHECK(identity_path_outcome(config, wrong).code == ExitCode::check_failed);
   for (const double error : {cases[1].error_bound * 1.001, nan}) {
     wrong = cases;
     wrong[1].error = error;
-    CHECK(identity_path_outcome(config, wrong).rejected);
+    CHECK(identity_path_outcome(config, wrong).code == ExitCode::check_failed);
     wrong[1].has_gradient = false;
-    CHECK_FALSE(identity_path_outcome(config, wrong).rejected);
+    CHECK(identity_path_outcome(config, wrong).code == ExitCode::ok);
   }
 }
 
@@ -292,9 +296,9 @@ TEST_CASE("gradients score-path: every column from raw numbers") {
   path.shares[1].power = 9.0;
   path.with[0].power = 9.0;
   path.without[2].verdict = Verdict::disagrees;
-  Variables v(score_path_outcome(config, cases));
-  v.numbers("depth", {0, 1, 2, 3, 4});
-  v.numbers("layer", {0, 1});
+  Variables v(score_path_schema(), score_path_outcome(config, cases));
+  v.coordinate("depth", {0, 1, 2, 3, 4});
+  v.coordinate("layer", {0, 1});
   v.words("placement", {"pre", "post"});
   v.words("refusal", {"", "because"});
   const auto measured = [&](const std::string& name, const Curve ScorePath::*which) {
@@ -316,11 +320,12 @@ TEST_CASE("gradients score-path: every column from raw numbers") {
   v.verdicts("verdict", {&path.with[0], nullptr});
   v.verdicts("without_scores_verdict", {&path.without[2], nullptr});
   v.expected.complete();
-  CHECK_FALSE(score_path_outcome(config, cases).rejected);  // a theory without the score path is expected to be wrong
+  // A theory without the score path is expected to be wrong.
+  CHECK(score_path_outcome(config, cases).code == ExitCode::ok);
   for (std::vector<Finding> ScorePath::*which : {&ScorePath::shares, &ScorePath::with}) {
     std::vector<ScorePath> wrong = cases;
     (wrong[0].*which)[1].verdict = Verdict::disagrees;
-    CHECK(score_path_outcome(config, wrong).rejected);
+    CHECK(score_path_outcome(config, wrong).code == ExitCode::check_failed);
   }
 }
 
@@ -349,8 +354,8 @@ TEST_CASE("gradients crossover: every column from raw numbers") {
   for (Finding& f : c.ratios) f.power_limit = 1.0;
   c.ratios[1].power = 9.0;
   const auto& all = result.placements;
-  Variables v(crossover_outcome(config, result));
-  v.numbers("down_factor", {0.3, 0.7, 2.9});
+  Variables v(crossover_schema(), crossover_outcome(result));
+  v.coordinate("down_factor", {0.3, 0.7, 2.9});
   v.words("placement", {"post", "peri"});
   v.words("refusal", {"", "because"});
   v.seeds("log_ratio_measured", "log_ratio_stderr", {&all[0].log_ratio, &all[1].log_ratio});
@@ -360,8 +365,8 @@ TEST_CASE("gradients crossover: every column from raw numbers") {
   v.seeds("log_law_measured", "log_law_stderr", {&all[0].log_law, &all[1].log_law});
   v.findings("log_crossing", {&all[0].crossing, &all[1].crossing});
   v.verdicts("verdict", {&all[0].ratios[1], nullptr});
-  v.expected.words("order_claim", {"holds-with-condition"});
-  v.expected.words("order_condition", {"sometimes"});
+  v.expected.words("order_claim", {"holds-with-condition"}, "order_claim");
+  v.expected.words("order_condition", {"sometimes"}, "order_condition");
   v.expected.complete();
 }
 

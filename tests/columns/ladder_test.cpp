@@ -1,4 +1,4 @@
-#include "experiments/studies/widths/ladder_report.h"
+#include "experiments/studies/widths/ladder.h"
 
 #include <fmt/format.h>
 
@@ -89,20 +89,20 @@ std::vector<LadderQuantity> all_of(const Planted& p) {
 TEST_CASE("ladder: every column from raw numbers") {
   const Planted p = planted();
   const std::vector<LadderQuantity> all = all_of(p);
-  ExpectedColumns expected(ladder::columns(p.config, p.result));
-  const std::string q = "stacks/*/quantities/*/";
+  ExpectedColumns expected(ladder::schema(), ladder::dataset_of(p.config, p.result));
+  const std::string q = "quantities/*/";
   expected.words(
       "quantity",
       {"second_moment x_out[2]", "log_grad_sq up mean over layers", "token_cosine f_out[1]", "score_share A_out[0]"},
-      q + "name");
-  expected.words("quantity_placement", {"pre", "pre", "post", "post"});
-  expected.words("quantity_input", {"gaussian", "gaussian", "text", "text"});
-  expected.words("quantity_units", {"1", "nat", "1", "1"});
-  expected.json("stacks/*/placement", {"pre", "post", "peri"});
-  expected.json("stacks/*/input", {"gaussian", "text", "gaussian"});
-  expected.json("stacks/*/verdict", {"disagrees", "agrees", "not-checked"});
-  expected.json("stacks/*/refused", {"because"});
-  expected.numbers("ladder_width", {8, 16, 24, 40}, "widths");
+      q + "quantity");
+  expected.words("quantity_placement", {"pre", "pre", "post", "post"}, q + "placement");
+  expected.words("quantity_input", {"gaussian", "gaussian", "text", "text"}, q + "input");
+  expected.words("quantity_units", {"1", "nat", "1", "1"}, q + "units");
+  expected.words("stack_placement", {"pre", "post", "peri"}, "stacks/*/placement");
+  expected.words("stack_input", {"gaussian", "text", "gaussian"}, "stacks/*/input");
+  expected.words("stack_verdict", {"disagrees", "agrees", "not-checked"}, "stacks/*/verdict");
+  expected.words("stack_refusal", {"", "", "because"}, "stacks/*/refused");
+  expected.numbers("ladder_width", {8, 16, 24, 40}, "coordinates/ladder_width");
   expected.words("weights", std::vector<std::string>(4, "dense"), "weights");
   std::vector<double> measured;
   std::vector<double> errors;
@@ -114,16 +114,11 @@ TEST_CASE("ladder: every column from raw numbers") {
   }
   expected.numbers("ladder_measured", measured, q + "measured");
   expected.numbers("ladder_stderr", errors, q + "stderr");
-  // What was not judged is in JSON alone.
+  // Of what was not judged there is nothing.
   const auto check = [&](const char* column, const char* key, const auto& get) {
-    std::vector<double> in_file;
-    std::vector<ExpectedColumns::Json> in_json;
-    for (const LadderQuantity& one : all) {
-      in_file.push_back(one.verdict == Verdict::not_checked ? nan : get(one));
-      in_json.emplace_back(get(one));
-    }
-    expected.numbers(column, in_file);
-    if (*key != 0) expected.json(q + key, in_json);
+    std::vector<double> values;
+    for (const LadderQuantity& one : all) values.push_back(one.verdict == Verdict::not_checked ? nan : get(one));
+    expected.numbers(column, values, q + key);
   };
   check("limit", "limit", [](const LadderQuantity& x) { return x.fit.limit.value; });
   check("limit_stderr", "limit_stderr", [](const LadderQuantity& x) { return x.fit.limit.error; });
@@ -135,7 +130,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   check("limit_excess", "excess", [](const LadderQuantity& x) { return x.excess; });
   check("limit_critical", "critical", [](const LadderQuantity& x) { return x.critical; });
   check("limit_power", "power", [](const LadderQuantity& x) { return x.power; });
-  check("scale", "", [](const LadderQuantity& x) { return x.scale; });
+  check("scale", "scale", [](const LadderQuantity& x) { return x.scale; });
   std::vector<double> predicted;
   std::vector<double> predicted_errors;
   for (const LadderQuantity& one : all) {
@@ -152,7 +147,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   for (int k = 1; k <= 32; ++k) grid.push_back(k / 256.0);
   for (int k = 1; k < 32; ++k) grid.push_back(std::pow(1.0 / 80.0, 1.0 - k / 32.0) * std::pow(1.0 / 8.0, k / 32.0));
   std::ranges::sort(grid);
-  expected.numbers("inverse_width", grid);
+  expected.numbers("inverse_width", grid, "coordinates/inverse_width");
   std::vector<double> fit;
   std::vector<double> fit_errors;
   for (const LadderQuantity& one : all) {
@@ -167,8 +162,8 @@ TEST_CASE("ladder: every column from raw numbers") {
       fit_errors.push_back(judged ? std::sqrt(variance) : nan);
     }
   }
-  expected.numbers("fit", fit);
-  expected.numbers("fit_stderr", fit_errors);
+  expected.numbers("fit", fit, q + "fit");
+  expected.numbers("fit_stderr", fit_errors, q + "fit_stderr");
   expected.complete();
 }
 

@@ -240,11 +240,9 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
       const std::string column =
           (signal == Signal::r_out ? "r_out_" : "") + std::string(name_of(statistic)) + "_" + v.name;
       if (name == "predicted_limit" && statistic == Statistic::token_cosine) continue;
-      const std::string where =
-          fmt::format("cells/*/{}{}/{}", signal == Signal::r_out ? "sites/r_out/" : "", name_of(statistic), v.name);
       expected.numbers(
           column, on_depth,
-          statistic == Statistic::kurtosis || (statistic == Statistic::maximum && of_predicted) ? "" : where);
+          fmt::format("cells/*/{}{}/{}", signal == Signal::r_out ? "r_out/" : "", name_of(statistic), v.name));
     }
     // On (site, sublayer): streams without the input.
     std::set<Statistic> statistics;
@@ -262,7 +260,8 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
         }
         return row;
       });
-      expected.numbers(fmt::format("site_{}_{}", name_of(statistic), v.name), on_sites);
+      expected.numbers(fmt::format("site_{}_{}", name_of(statistic), v.name), on_sites,
+                       fmt::format("cells/*/sites/*/{}/{}", name_of(statistic), v.name));
     }
   }
   for (const char* version : {"measured", "stderr", "predicted", "predicted_stderr", "z"}) {
@@ -283,20 +282,6 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
     });
     expected.numbers(fmt::format("weight_log_grad_sq_{}", version), on_weights,
                      fmt::format("cells/*/weight_log_grad_sq/*/{}", version));
-  }
-}
-
-/// Curves over sublayers stand in JSON below their sites.
-void check_sites(const Planted& p, ExpectedColumns& expected) {
-  for (const Version& v : versions) {
-    for (const auto& [statistic, signal] : curves) {
-      if (runs_over_depth(signal)) continue;
-      std::vector<ExpectedColumns::Json> leaves;
-      for (const StackResult& r : p.results) {
-        for (const double x : v.get(r, statistic, signal)) leaves.emplace_back(x);
-      }
-      expected.json(fmt::format("cells/*/sites/{}/{}/{}", name_of(signal), name_of(statistic), v.name), leaves);
-    }
   }
 }
 
@@ -414,18 +399,17 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
   expected.numbers("theory_finite_width_replicates", {67, 68, 69, nan}, "cells/*/theory/finite_width_replicates");
   expected.words("theory_refusal", {"", "", "because", ""}, "cells/*/theory/refused");
   expected.words("theory_gradient_refusal", {"", "no gradients", "", ""}, "cells/*/theory/gradients_refused");
-  expected.numbers("diverged_seeds", {0, 3, 0, 0});
-  expected.json("cells/*/diverged/seeds", {3});
+  expected.numbers("diverged_seeds", {0, 3, 0, 0}, "cells/*/diverged/seeds");
   expected.numbers("diverged_at", {nan, 2, nan, nan}, "cells/*/diverged/sublayer");
-  expected.words("theory_imprecise", std::vector<std::string>(stacks, "log_grad_sq x_out[1-2, 4]; log_grad_sq q[0]"));
-  std::vector<ExpectedColumns::Json> of_stream;
-  for (std::size_t i = 0; i < stacks; ++i) of_stream.insert(of_stream.end(), {1, 2, 4});
-  expected.json("cells/*/log_grad_sq/imprecise", of_stream);
-  expected.json("cells/*/weight_log_grad_sq/q/imprecise", {0, 0, 0, 0});
+  expected.words("theory_imprecise", std::vector<std::string>(stacks, "log_grad_sq x_out[1-2, 4]; log_grad_sq q[0]"),
+                 "cells/*/theory/imprecise");
   // Coordinates, and what a curve is of.
   expected.numbers("depth", {0, 1, 2, 3, 4});
   expected.numbers("other_depth", {0, 1, 2, 3, 4});
   expected.numbers("sublayer", {0, 1, 2, 3});
+  expected.numbers("sublayer_layer", {0, 0, 1, 1}, "coordinates/sublayer_layer");
+  expected.words("sublayer_kind", {"attention", "mlp", "attention", "mlp"}, "coordinates/sublayer_kind");
+  expected.numbers("sublayer_branch", {0, 0, 0, 0}, "coordinates/sublayer_branch");
   expected.numbers("layer", {0, 1});
   std::vector<double> ranks(top_count);
   std::iota(ranks.begin(), ranks.end(), 1.0);
@@ -437,18 +421,14 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
   for (const char* name : {"second_moment", "token_cosine", "log_grad_sq", "maximum"}) {
     expected.json(fmt::format("cells/*/{}/site", name), {"x_out", "x_out", "x_out", "x_out"});
   }
-  expected.json("cells/*/sites/f_out/second_moment/site", {"f_out", "f_out", "f_out", "f_out"});
-  expected.json("cells/*/sites/A_out/score_share/site", {"A_out", "A_out", "A_out", "A_out"});
-  expected.json("cells/*/sites/r_out/second_moment/site", {"r_out", "r_out", "r_out", "r_out"});
 }
 
 }  // namespace
 
 TEST_CASE("propagate: every column from raw numbers") {
   const Planted p = planted();
-  ExpectedColumns expected(propagate::columns(p.config, p.results));
+  ExpectedColumns expected(propagate::schema(), propagate::dataset_of(p.config, p.results));
   check_curves(p, expected);
-  check_sites(p, expected);
   check_verdicts(p, expected);
   check_rest(p, expected);
   expected.complete();

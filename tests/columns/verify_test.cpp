@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
 
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/studies/verify/report.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
@@ -45,6 +48,41 @@ void plant(Tally& t, const std::vector<double>& ratios, std::uint64_t first) {
   t.largest_case = first + 3;
 }
 
+/// A case to which the statement applies, as a counterexample; whether it breaks the statement does not matter here.
+Counterexample planted_counterexample(std::size_t statement, std::uint64_t seed) {
+  std::uint32_t id = 0;
+  while (!statements()[statement].applies(generate_case(seed, id))) ++id;
+  return {.statement = statement,
+          .origin = std::to_string(seed) + ":" + std::to_string(id),
+          .found = generate_case(seed + 1, id),
+          .shrunk = generate_case(seed, id)};
+}
+
+/// The seven columns of counterexamples, in files and in JSON; a position without one has nothing.
+void check_counterexamples(ExpectedColumns& expected, const std::vector<std::optional<Counterexample>>& all,
+                           const std::string& name, const std::string& json) {
+  std::vector<std::string> statement, origin, simple, found;
+  std::vector<double> measured, bound, ratio;
+  for (const auto& c : all) {
+    const StatementOutcome o =
+        c ? statements()[c->statement].check(c->shrunk, evaluate(c->shrunk)) : StatementOutcome();
+    statement.emplace_back(c ? statements()[c->statement].id : "");
+    origin.push_back(c ? c->origin : "");
+    simple.push_back(c ? case_json(c->shrunk).dump() : "");
+    found.push_back(c ? case_json(c->found).dump() : "");
+    measured.push_back(c ? o.measured : nan);
+    bound.push_back(c ? o.bound : nan);
+    ratio.push_back(c ? o.measured / o.bound : nan);
+  }
+  expected.words(name + "_statement", statement, json + "statement");
+  expected.words(name + "_origin", origin, json + "origin");
+  expected.words(name + "_case", simple, json + "case");
+  expected.words(name + "_found", found, json + "found");
+  expected.numbers(name + "_measured", measured, json + "measured");
+  expected.numbers(name + "_bound", bound, json + "bound");
+  expected.numbers(name + "_ratio", ratio, json + "ratio");
+}
+
 }  // namespace
 
 TEST_CASE("verify: every column from raw numbers") {
@@ -84,7 +122,9 @@ TEST_CASE("verify: every column from raw numbers") {
                              .refuted = i == 1,
                              .evidence = "evidence " + n,
                              .counterexample = {}});
+    r.violations.push_back(planted_counterexample(static_cast<std::size_t>(4 + i), 100 + 10 * i));
   }
+  r.refutations[1].counterexample = planted_counterexample(statement_index("G4"), 200);
   r.growth.rms = numbers.next(4);
   r.growth.bound = numbers.next(4);
   r.massive = {.stacks = 23, .width = 29, .hidden = 31, .factor = numbers.next(3), .curves = {}};
@@ -100,8 +140,7 @@ TEST_CASE("verify: every column from raw numbers") {
     c.highest_exponent = numbers.next();
   }
 
-  ExpectedColumns expected(verify::columns(r, nlohmann::ordered_json::object()));
-  using Json = ExpectedColumns::Json;
+  ExpectedColumns expected(verify::schema(), verify::dataset_of(r));
   expected.numbers("verify_cases", {19}, "cases");
   expected.numbers("verify_seed", {17}, "seed");
   expected.numbers("verify_scale", {r.config.scale}, "scale");
@@ -146,7 +185,7 @@ TEST_CASE("verify: every column from raw numbers") {
       width_limit.push_back(statement.limit(static_cast<int>(w) + 1));
     }
   }
-  expected.words("statement", id, s + "id");
+  expected.words("statement", id, s + "statement");
   expected.words("statement_kind", kind, s + "kind");
   expected.words("statement_source", source, s + "source");
   expected.words("statement_text", text, s + "text");
@@ -160,25 +199,23 @@ TEST_CASE("verify: every column from raw numbers") {
   expected.numbers("first_violation", first_violation, s + "first_violation");
   expected.numbers("ratio_median", median, s + "median");
   expected.numbers("ratio_q99", q99, s + "q99");
-  expected.numbers("ratio_largest", largest);
-  std::vector<Json> largest_json;
-  for (const double x : largest) largest_json.emplace_back(std::isnan(x) ? 0.0 : x);
-  expected.json(s + "largest", largest_json);
+  expected.numbers("ratio_largest", largest, s + "largest");
   expected.numbers("largest_case", largest_case, s + "largest_case");
   std::vector<double> log_ratio(480);
   for (std::size_t i = 0; i < log_ratio.size(); ++i) log_ratio[i] = -12.0 + (static_cast<double>(i) + 0.5) / 30.0;
-  expected.numbers("log_ratio", log_ratio);
-  expected.numbers("ratio_histogram", histogram);
-  expected.numbers("width", {1, 2, 3});
-  expected.numbers("width_cases", width_cases);
-  expected.numbers("width_ratio_median", width_median);
-  expected.numbers("width_ratio_q99", width_q99);
-  expected.numbers("width_ratio_largest", width_largest);
-  expected.numbers("width_ratio_limit", width_limit);
+  expected.numbers("log_ratio", log_ratio, "coordinates/log_ratio");
+  expected.numbers("ratio_histogram", histogram, s + "histogram");
+  expected.numbers("width", {1, 2, 3}, "coordinates/width");
+  const std::string at_width = s + "by_width/";
+  expected.numbers("width_cases", width_cases, at_width + "cases");
+  expected.numbers("width_ratio_median", width_median, at_width + "median");
+  expected.numbers("width_ratio_q99", width_q99, at_width + "q99");
+  expected.numbers("width_ratio_largest", width_largest, at_width + "largest");
+  expected.numbers("width_ratio_limit", width_limit, at_width + "limit");
   // Attacks.
   const std::string a = "attacks/*/";
   const auto& attacks = r.attacks;
-  expected.words("attack", {"attack 0", "attack 1"}, a + "name");
+  expected.words("attack", {"attack 0", "attack 1"}, a + "attack");
   expected.words("attack_made_large", {"about 0", "about 1"}, a + "made_large");
   expected.words("attack_limit_formula", {"formula 0", "formula 1"}, a + "limit_formula");
   expected.numbers("attack_reached", {attacks[0].reached, attacks[1].reached}, a + "reached");
@@ -187,17 +224,14 @@ TEST_CASE("verify: every column from raw numbers") {
   expected.numbers("attack_share", {attacks[0].reached / attacks[0].limit, attacks[1].reached / attacks[1].limit},
                    a + "share");
   expected.numbers("attack_required", {attacks[0].required, attacks[1].required}, a + "required");
-  for (const char* i : {"0", "1"}) {
-    expected.json(std::string("attacks/") + i + "/case",
-                  ExpectedColumns::leaves_of(case_json(attacks[*i == '0' ? 0 : 1].best)));
-  }
+  expected.words("attack_case", {case_json(attacks[0].best).dump(), case_json(attacks[1].best).dump()}, a + "case");
   expected.numbers("aligned_rms", r.growth.rms, "aligned_growth/rms");
   expected.numbers("aligned_bound", r.growth.bound, "aligned_growth/bound");
   // The massive activations.
   expected.numbers("massive_stacks", {23}, "massive/stacks");
-  expected.numbers("massive_width", {29});
-  expected.numbers("massive_hidden", {31});
-  expected.numbers("massive_factor", r.massive.factor, "massive/factor");
+  expected.numbers("massive_width", {29}, "massive/width");
+  expected.numbers("massive_hidden", {31}, "massive/hidden");
+  expected.numbers("massive_factor", r.massive.factor, "coordinates/massive_factor");
   const std::string m = "massive/curves/*/";
   const auto& curves = r.massive.curves;
   const auto both = [&](const std::vector<double> MassiveCurve::*values) {
@@ -208,8 +242,8 @@ TEST_CASE("verify: every column from raw numbers") {
   expected.words("massive_placement", {"pre", "peri"}, m + "placement");
   expected.numbers("massive_final_norm", {0, 1}, m + "final_norm");
   expected.numbers("massive_gradient", both(&MassiveCurve::gradient), m + "gradient");
-  expected.numbers("massive_gradient_low", both(&MassiveCurve::low));
-  expected.numbers("massive_gradient_high", both(&MassiveCurve::high));
+  expected.numbers("massive_gradient_low", both(&MassiveCurve::low), m + "gradient_low");
+  expected.numbers("massive_gradient_high", both(&MassiveCurve::high), m + "gradient_high");
   expected.numbers("massive_bound", both(&MassiveCurve::bound), m + "bound");
   expected.numbers("massive_ceiling", {nan, curves[1].ceiling}, m + "ceiling");
   expected.numbers("massive_largest_ratio", {curves[0].largest_ratio, curves[1].largest_ratio}, m + "largest_ratio");
@@ -219,11 +253,29 @@ TEST_CASE("verify: every column from raw numbers") {
       m + "exponent");
   // Refutations.
   const std::string f = "refutations/*/";
-  expected.words("refutation", {"claim 0", "claim 1"}, f + "id");
+  expected.words("refutation", {"claim 0", "claim 1"}, f + "refutation");
   expected.words("refuted_claim", {"words 0", "words 1"}, f + "claim");
   expected.numbers("refuted", {0, 1}, f + "refuted");
   expected.words("refuting_evidence", {"evidence 0", "evidence 1"}, f + "evidence");
+  check_counterexamples(expected, {std::nullopt, r.refutations[1].counterexample}, "counterexample",
+                        f + "counterexample/");
+  // Violations.
+  check_counterexamples(expected, {r.violations[0], r.violations[1]}, "violation", "violations/*/");
   expected.complete();
+}
+
+TEST_CASE("verify: without a counterexample there are no columns of one") {
+  VerifyResult r;
+  for (std::size_t k = 0; k < statements().size(); ++k) {
+    r.tallies.emplace_back();
+    r.by_width.emplace_back(1, Tally(30));
+  }
+  r.refutations.push_back({.id = "claim", .claim = {}, .refuted = true, .evidence = {}, .counterexample = {}});
+  const dataset::Dataset data = verify::dataset_of(r);
+  for (const char* name : {"counterexample_statement", "violation_statement", "ratio_largest", "width_ratio_largest"}) {
+    CHECK_MESSAGE(data.find(name) == nullptr, name);
+  }
+  CHECK_FALSE(dataset::json_image(verify::schema(), data).contains("violations"));
 }
 
 }  // namespace periscope::testing::verify_columns

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
 
-#include "experiments/app/netcdf_file.h"
+#include "experiments/core/dataset/json_image.h"
 #include "tests/formats/planted.h"
 #include "tests/support/doctest.h"
 #include "theory/quantization.h"
@@ -20,7 +21,9 @@ class File {
   explicit File(dataset::Dataset data) : data_(std::move(data)) {}
 
   [[nodiscard]] double number(const std::string& name, const std::vector<std::size_t>& at) const {
-    return std::get<std::vector<double>>(variable(name).values).at(offset(name, at));
+    const dataset::Values& values = variable(name).values;
+    REQUIRE(offset(name, at) < dataset::size_of(values));
+    return dataset::number_at(values, offset(name, at));
   }
   [[nodiscard]] std::string word(const std::string& name, const std::vector<std::size_t>& at) const {
     return std::get<std::vector<std::string>>(variable(name).values).at(offset(name, at));
@@ -168,7 +171,7 @@ struct Filled : PlantedReadings {
 
 TEST_CASE("columns of formats: what is said of a stack, a format and its verdicts") {
   Filled planted;
-  const File file(formats::columns(planted.config, planted.result).dataset());
+  const File file(formats::dataset_of(planted.config, planted.result));
   for (std::size_t s = 0; s < 2; ++s) {
     const formats::FormatsStack& stack = planted.result.stacks[s];
     CHECK(file.word("placement", {s}) == (s == 0 ? "pre" : "peri"));
@@ -253,7 +256,7 @@ TEST_CASE("columns of formats: what massive features cost, and its words at the 
   auto& stacks = planted.result.stacks;
   stacks[0].formats[1].massive = {planted_effect(1.01 * limit), planted_effect(-0.99 * limit)};
   stacks[0].formats[2].massive = {planted_effect(0.99 * limit), planted_effect(-1.01 * limit)};
-  const File file(formats::columns(planted.config, planted.result).dataset());
+  const File file(formats::dataset_of(planted.config, planted.result));
   CHECK(file.word("massive_branch", {0, 1}) == "hurts");
   CHECK(file.word("massive_stream", {0, 1}) == "no difference seen");
   CHECK(file.word("massive_branch", {0, 2}) == "no difference seen");
@@ -271,7 +274,7 @@ TEST_CASE("columns of formats: what massive features cost, and its words at the 
 
 TEST_CASE("columns of formats: every measure at every place, its drift, and their errors over seeds") {
   Filled planted;
-  const File file(formats::columns(planted.config, planted.result).dataset());
+  const File file(formats::dataset_of(planted.config, planted.result));
   for (std::size_t s = 0; s < 2; ++s) {
     const auto& sites = planted.result.stacks[s].sites;
     for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
@@ -302,7 +305,7 @@ TEST_CASE("columns of formats: every measure at every place, its drift, and thei
 
 TEST_CASE("columns of formats: single roundings by part, the predicted SQNR by depth, overflows") {
   Filled planted;
-  const File file(formats::columns(planted.config, planted.result).dataset());
+  const File file(formats::dataset_of(planted.config, planted.result));
   for (std::size_t s = 0; s < 2; ++s) {
     const std::size_t places = planted.places(s);
     for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
@@ -345,7 +348,7 @@ TEST_CASE("columns of formats: single roundings by part, the predicted SQNR by d
 
 TEST_CASE("columns of formats: the coordinates, and no column that these tests leave out") {
   Filled planted;
-  const File file(formats::columns(planted.config, planted.result).dataset());
+  const File file(formats::dataset_of(planted.config, planted.result));
   CHECK(file.word("format", {0}) == "fp64");
   CHECK(file.word("format", {2}) == "int8");
   CHECK(file.word("features", {0}) == "plain");
@@ -404,6 +407,66 @@ TEST_CASE("columns of formats: the coordinates, and no column that these tests l
     checked.insert(with_error + "_stderr");
   }
   CHECK(file.names() == checked);
+}
+
+TEST_CASE("columns of formats: whole numbers and flags are no reals") {
+  Filled planted;
+  const dataset::Dataset data = formats::dataset_of(planted.config, planted.result);
+  const auto type_of = [&](const std::string& name) {
+    INFO(name);
+    const dataset::Column* column = data.find(name);
+    REQUIRE(column != nullptr);
+    return column->type();
+  };
+  CHECK(type_of("certified") == dataset::Type::boolean);
+  for (const char* name : {"place", "depth", "certificate_sublayer", "overflow_seeds", "overflow_sublayer",
+                           "overflow_seed", "grad_overflow_seeds", "grad_overflow_sublayer", "grad_overflow_seed"}) {
+    CHECK(type_of(name) == dataset::Type::integer);
+  }
+}
+
+TEST_CASE("JSON of formats: the columns at their stacks, formats, inputs and sites") {
+  Filled planted;
+  const dataset::Dataset data = formats::dataset_of(planted.config, planted.result);
+  const File file(data);
+  const nlohmann::ordered_json json = dataset::json_image(formats::schema(), data);
+  REQUIRE(json["cells"].size() == 2);
+  const auto& pre = json["cells"][0];
+  CHECK(pre["placement"] == "pre");
+  CHECK(json["cells"][1]["placement"] == "peri");
+  CHECK(pre["input"] == "gaussian");
+  CHECK(pre["second_moment_predicted"][1] == file.number("second_moment_predicted", {0, 1}));
+  const auto& fp64 = pre["formats"]["fp64"];
+  CHECK(fp64["law"]["verdict"] == "inconclusive");
+  CHECK(fp64["law"]["worst"]["z"] == file.number("worst_z", {0, 0}));
+  CHECK(fp64["law"]["power"]["median"] == file.number("power_median", {0, 0}));
+  for (const char* other : {"drift", "certificate", "rounding", "massive_cost", "margin_predicted"}) {
+    CHECK_FALSE(fp64.contains(other));
+  }
+  const auto& fp16 = pre["formats"]["fp16"];
+  CHECK(fp16["drift"]["worst"]["value"] == file.number("drift_worst_value", {0, 1}));
+  CHECK(fp16["drift"]["power"] == file.number("drift_power", {0, 1}));
+  CHECK(fp16["certificate"]["certified"] == false);
+  CHECK(fp16["certificate"]["signal"] == "sum");
+  CHECK(fp16["certificate"]["sublayer"] == 1);
+  CHECK(json["cells"][1]["formats"]["fp16"]["certificate"].dump() == R"({"certified":true})");
+  CHECK(fp16["margin_predicted"] == file.number("margin_predicted", {0, 1}));
+  CHECK(fp16["massive_cost"]["branch"]["loss"] == file.number("massive_branch_cost", {0, 1}));
+  CHECK(fp16["massive_cost"]["stream"]["verdict"] == file.word("massive_stream", {0, 1}));
+  CHECK(fp16["rounding"]["weights"]["sqnr"][2] == file.number("rounding_sqnr", {0, 1, 4, 2}));
+  CHECK(fp16["rounding"]["weights"]["predicted"][1] == file.number("weights_sqnr_predicted", {0, 1, 1}));
+  CHECK(fp16["massive"]["overflow"]["seeds"] == 3);
+  CHECK(fp16["massive"]["overflow"]["signal"] == "hidden");
+  CHECK(fp16["plain"]["overflow"].dump() == R"({"seeds":0})");
+  CHECK(fp16["plain"]["grad_overflow"]["seed"] == 72);
+  CHECK(fp16["plain"]["x_out"]["sqnr_predicted"][2] == file.number("stream_sqnr_predicted", {0, 1, 0, 2}));
+  const std::size_t site = file.index("site", "grad x_out");
+  for (const char* measure : {"sqnr", "angle", "overflow", "variance_drift_stderr"}) {
+    INFO(measure);
+    CHECK(fp16["massive"]["grad x_out"][measure][1] == file.number(measure, {0, 1, 1, site, 1}));
+  }
+  CHECK(json["coordinates"]["place"] == nlohmann::ordered_json{-1, 0, 1, 2, 3, 4});
+  CHECK(json["coordinates"]["depth"] == nlohmann::ordered_json{0, 1, 2, 3, 4});
 }
 
 }  // namespace

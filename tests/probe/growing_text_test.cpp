@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/studies/probe/generate.h"
+#include "experiments/app/tools/generate.h"
 #include "tests/support/doctest.h"
 
 /// A text that is printed while it grows, token by token, which may end in the middle of a character.

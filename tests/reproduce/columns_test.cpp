@@ -5,12 +5,13 @@
 #include <functional>
 #include <memory>
 
-#include "experiments/app/options.h"
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "experiments/core/stacks/weight_scales_of.h"
 #include "experiments/studies/reproduce/claim_tests.h"
 #include "experiments/studies/reproduce/depth_fit.h"
 #include "experiments/studies/reproduce/reproduce.h"
+#include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/compare.h"
@@ -23,7 +24,8 @@ namespace {
 /// One layer and two steps, of figure 1.
 reproduce::ReproduceConfig tiny_config(int seeds) {
   reproduce::ReproduceConfig config;
-  static_cast<train::TrainConfig&>(config) = train::train_config(CommonOptions().load(), "", {}, false, "");
+  static_cast<train::TrainConfig&>(config) =
+      train::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
   ModelSpec& model = config.base.model;
   model.layers = model.heads = model.kv_heads = 1;
   model.width = model.head_dim = model.mlp_width = 8;
@@ -64,7 +66,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
     }
     return run;
   }));
-  const auto json = reproduce::columns(config, result, {}).json();
+  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(config, result));
   const auto& group = json["groups"][0];
   CHECK(group["variance"]["mean"].front().front() == doctest::Approx(50.0 * std::exp(1.0)));
   CHECK(group["variance"]["stderr"].front().front() == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
@@ -120,7 +122,7 @@ TEST_CASE("the law of growth of every seed: which, how closely, of how many poin
     const double error = std::exp(0.02 * std::sin(2.4 * d * d));
     return seed == 0 ? (1.0 + d) * error : seed == 1 ? std::exp(0.8 * d) * error : d < 5.0 ? 1.0 : 20.0;
   });
-  const auto json = reproduce::columns(small(), result, {}).json();
+  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
   const auto& seeds = json["groups"][0]["seeds"];
   CHECK(seeds[0]["growth_law"] == "linear");
   CHECK(seeds[1]["growth_law"] == "exponential");
@@ -153,7 +155,7 @@ TEST_CASE(
                              .reason = ""});
   }
   reproduce::correct_for_number(result.claims);
-  const auto json = reproduce::columns(small(), result, {}).json();
+  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
   CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
   CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));
   const std::string text = reproduce::table(small(), result);

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "experiments/app/export_csv.h"
+#include "experiments/app/tools/export_csv.h"
 #include "sim/spec/error.h"
 #include "tests/results/netcdf_files.h"
 #include "tests/support/doctest.h"

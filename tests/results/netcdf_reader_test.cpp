@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "experiments/app/export_csv.h"
+#include "experiments/app/tools/export_csv.h"
 #include "sim/spec/error.h"
 #include "tests/results/netcdf_files.h"
 #include "tests/support/doctest.h"

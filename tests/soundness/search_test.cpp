@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "experiments/core/dataset/json_image.h"
 #include "experiments/studies/certify/soundness/soundness.h"
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
@@ -48,15 +50,16 @@ TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that c
   CHECK(r.violations.size() == 10);
   CHECK(std::ranges::is_sorted(r.violations, {},
                                [](const soundness::SpecimenResult& v) { return v.specimen.parameters(); }));
-  CHECK(soundness::table(r, false).find("passed a certified number") != std::string::npos);
+  CHECK(soundness::table(r).find("passed a certified number") != std::string::npos);
 }
 
 TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
-  const auto json = [](int threads) {
+  const auto image = [](const soundness::SoundnessResult& result) {
+    return dataset::json_image(soundness::schema(), soundness::dataset_of(result));
+  };
+  const auto json = [&](int threads) {
     const Threads set(threads);
-    nlohmann::ordered_json result = soundness::columns(searched(options(40, 0.9)), {}).json();
-    result.erase("seconds");
-    return result;
+    return image(searched(options(40, 0.9)));
   };
   const nlohmann::ordered_json one = json(1);
   CHECK(one == json(3));
@@ -64,7 +67,7 @@ TEST_CASE("the result is the same for any number of threads, and of one checkpoi
   Progress progress;
   const soundness::SoundnessResult alone = soundness::run(options(40, 0.9), index, progress);
   CHECK(alone.violated == 1);
-  CHECK(soundness::columns(alone, {}).json()["violations"][0] == one["violations"][0]);
+  CHECK(image(alone)["violations"][0] == one["violations"][0]);
 }
 
 TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {

@@ -2,16 +2,13 @@
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "experiments/app/netcdf_file.h"
-#include "experiments/core/dataset/schema.h"
+#include "experiments/core/dataset/dataset.h"
+#include "experiments/core/dataset/words.h"
 #include "tests/support/doctest.h"
 
 /// Tools for tests that plant numbers in a result and look for them in its columns: every planted number occurs once,
@@ -31,39 +28,6 @@ class Planted {
   double next_ = 0.0;
 };
 
-/// Appends the numbers of nested lists; null is NaN.
-inline void append_numbers(const nlohmann::ordered_json& json, std::vector<double>& numbers) {
-  if (json.is_array()) {
-    for (const auto& element : json) append_numbers(element, numbers);
-  } else {
-    numbers.push_back(json.is_number()    ? json.get<double>()
-                      : json.is_boolean() ? static_cast<double>(json.get<bool>())
-                                          : std::numeric_limits<double>::quiet_NaN());
-  }
-}
-
-/// The numbers at a column's path in JSON: "[d]" is the element of d's index, the element itself where d has none here,
-/// and "{d}" the key `label`. Empty where there is no such key.
-inline std::vector<double> values_at(const nlohmann::ordered_json& json, std::string_view path,
-                                     const std::vector<std::pair<std::string, std::size_t>>& indices,
-                                     std::string_view label = {}) {
-  const nlohmann::ordered_json* at = &json;
-  for (const std::string& word : words_of(path, '/')) {
-    if (word.front() == '[') {
-      for (const auto& [dimension, index] : indices) {
-        if (word == "[" + dimension + "]") at = &at->at(index);
-      }
-      continue;
-    }
-    const std::string key = word.front() == '{' ? std::string(label) : word;
-    if (!at->is_object() || !at->contains(key)) return {};
-    at = &(*at)[key];
-  }
-  std::vector<double> numbers;
-  append_numbers(*at, numbers);
-  return numbers;
-}
-
 /// Fails for another length, and at the first number that is another: by more than the last digits, in which the order
 /// of a sum may show. Planted numbers, up to 1e6, differ by far more.
 inline void check_values(const std::vector<double>& found, const std::vector<double>& expected) {
@@ -81,7 +45,29 @@ inline void check_values(const std::vector<double>& found, const std::vector<dou
 inline std::vector<double> numbers_of(const dataset::Dataset& file, const std::string& name) {
   const dataset::Column* variable = file.find(name);
   REQUIRE_MESSAGE(variable != nullptr, name);
-  return std::get<std::vector<double>>(variable->values);
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < dataset::size_of(variable->values); ++i) {
+    numbers.push_back(dataset::number_at(variable->values, i));
+  }
+  return numbers;
+}
+/// The numbers of a variable at these positions on some of its dimensions, row-major on the others.
+inline std::vector<double> numbers_at(const dataset::Dataset& file, const std::string& name,
+                                      const std::vector<std::pair<std::string, std::size_t>>& fixed) {
+  const std::vector<double> all = numbers_of(file, name);
+  const std::vector<std::string>& dimensions = file.find(name)->dimensions;
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::size_t rest = i;
+    bool here = true;
+    for (std::size_t d = dimensions.size(); d-- > 0;) {
+      const std::size_t length = file.length(dimensions[d]);
+      for (const auto& at : fixed) here = here && (at.first != dimensions[d] || at.second == rest % length);
+      rest /= length;
+    }
+    if (here) numbers.push_back(all[i]);
+  }
+  return numbers;
 }
 inline std::vector<std::string> texts_of(const dataset::Dataset& file, const std::string& name) {
   const dataset::Column* variable = file.find(name);
@@ -91,9 +77,9 @@ inline std::vector<std::string> texts_of(const dataset::Dataset& file, const std
 
 /// The words of the line of a table that begins with these words.
 inline std::vector<std::string> table_row(const std::string& text, const std::vector<std::string>& first) {
-  for (const std::string& line : words_of(text, '\n')) {
+  for (const std::string& line : dataset::words_of(text, '\n')) {
     std::vector<std::string> words;
-    for (const std::string& word : words_of(line)) {
+    for (const std::string& word : dataset::words_of(line)) {
       if (!word.empty()) words.push_back(word);
     }
     if (words.size() >= first.size() && std::equal(first.begin(), first.end(), words.begin())) return words;

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
-#include "experiments/core/dataset/curve_columns.h"
-#include "experiments/core/training/train.h"
+#include "experiments/core/dataset/json_image.h"
+#include "experiments/studies/train/report.h"
 #include "sim/measure/probe.h"
 #include "sim/numerics/number_format.h"
 #include "sim/train/spikes.h"
@@ -126,20 +127,22 @@ std::optional<CurveName> curve_of(const std::string& column) {
 }
 
 /// Checks a column that has a value, or a list of them, for every record.
-void check_record_column(const Json& json, const ColumnSpec& column, const train::TrainResult& result) {
+void check_record_column(const dataset::Dataset& data, const dataset::ColumnSpec& column,
+                         const train::TrainResult& result) {
   for (std::size_t c = 0; c < result.cells.size(); ++c) {
     std::size_t r = 0;
-    for (const auto& [step, record] : result.cells[c].history.records) {
-      const auto found = [&](std::string_view label = {}) {
-        return values_at(json, column.json, {{"cell", c}, {"record", r}}, label);
+    for (const auto& item : result.cells[c].history.records) {
+      const RecordedValues& record = item.second;
+      const auto found = [&](const std::string& along = {}, std::size_t at = 0) {
+        return numbers_at(data, column.name,
+                          {{"placement", c / seeds}, {"seed", c % seeds}, {"record", r}, {along, at}});
       };
       INFO(column.name, " of cell ", c, ", record ", r);
-      if (column.name == "record_step") {
-        check_values(found(), {static_cast<double>(step)});
-      } else if (column.name == "margin") {
-        for (const NumberFormat& format : number_formats) {
-          INFO(std::string(format.name));
-          check_values(found(format.name), {format.largest / *std::ranges::max_element(record.at("largest"))});
+      if (column.name == "margin") {
+        for (std::size_t f = 0; f < number_formats.size(); ++f) {
+          INFO(std::string(number_formats[f].name));
+          check_values(found("format", f),
+                       {number_formats[f].largest / *std::ranges::max_element(record.at("largest"))});
         }
       } else if (const auto curve = curve_of(column.name); curve || column.name == "weight_root_mean_square") {
         const std::string statistic = curve ? curve->statistic : "root_mean_square";
@@ -147,13 +150,14 @@ void check_record_column(const Json& json, const ColumnSpec& column, const train
           for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
             const std::string weight(weight_names[w]);
             INFO(weight);
-            check_values(found(weight), record.at(statistic + ".weight." + weight));
+            check_values(found("weight", w), record.at(statistic + ".weight." + weight));
           }
         } else if (curve->kind == CurveName::Kind::site) {
-          for (const Signal signal : stream_signals) {
-            if (runs_over_depth(signal)) continue;  // said by the columns of the streams
-            INFO(std::string(name_of(signal)));
-            check_values(found(name_of(signal)), record.at(statistic + "." + std::string(name_of(signal))));
+          for (std::size_t s = 0; s < stream_signals.size(); ++s) {
+            std::vector<double> values = record.at(statistic + "." + std::string(name_of(stream_signals[s])));
+            if (runs_over_depth(stream_signals[s])) values.erase(values.begin());
+            INFO(std::string(name_of(stream_signals[s])));
+            check_values(found("site", s), values);
           }
         } else {
           const bool first = curve->kind == CurveName::Kind::stream;
@@ -175,7 +179,6 @@ void check_record_column(const Json& json, const ColumnSpec& column, const train
 std::optional<std::vector<double>> expected_of_cell(const std::string& column, const TrainedCell& cell) {
   const train::CellHistory& h = cell.history;
   const auto count = [](const std::vector<int>& found) { return std::vector{static_cast<double>(found.size())}; };
-  if (column == "seed_value") return std::vector{static_cast<double>(cell.cell.seed)};
   if (column == "loss") return h.loss;
   if (column == "grad_norm") return h.grad_norm;
   if (column == "last_layer_grad_norm") return h.last_layer_norm;
@@ -205,33 +208,53 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
                                      olmo_spikes(first.history.grad_norm).size(),
                                      robust_spikes(first.history.grad_norm).size()};
   REQUIRE_MESSAGE(counts.size() == 4, "the planted spikes must tell the columns apart");
-  const Json json = train::columns(planted_config(), result, {}).json();
-  REQUIRE(json["cells"].size() == 4);
-  for (const ColumnSpec& column : train::schema().columns()) {
-    if (column.json.empty() || column.name.ends_with("_place") || column.name.ends_with("_imprecise")) continue;
+  const dataset::Dataset data = train::dataset_of(planted_config(), result);
+  for (const dataset::ColumnSpec& column : train::schema().columns()) {
+    const bool label = column.name.starts_with("sublayer_") || column.dimensions == column.name;
+    if (label) continue;  // of the next test
     CAPTURE(column.name);
     if (column.name == "loss_floor") {
-      CHECK(json["loss_floor"] == 1.25);
-    } else if (column.json.starts_with("cells/[cell]/records/")) {
-      check_record_column(json, column, result);
+      check_values(numbers_of(data, "loss_floor"), {1.25});
+    } else if (column.dimensions.find("record") != std::string::npos) {
+      check_record_column(data, column, result);
     } else {
       for (std::size_t c = 0; c < result.cells.size(); ++c) {
         INFO("cell ", c);
-        if (column.name == "placement_value") {
-          CHECK(json["cells"][c]["placement"] == (c < 2 ? "pre" : "peri"));
-          continue;
-        }
-        const auto expected = expected_of_cell(column.name, result.cells[c]);
+        auto expected = expected_of_cell(column.name, result.cells[c]);
         REQUIRE_MESSAGE(expected, "no test for the column " << column.name);
-        check_values(values_at(json, column.json, {{"cell", c}}), *expected);
+        if (expected->size() > 1) expected->resize(step_count, std::nan(""));
+        check_values(numbers_at(data, column.name, {{"placement", c / seeds}, {"seed", c % seeds}}), *expected);
       }
     }
   }
 }
 
+TEST_CASE("train's JSON: runs and their records say where they stand") {
+  const train::TrainResult result = planted_result();
+  const Json json = dataset::json_image(train::schema(), train::dataset_of(planted_config(), result));
+  REQUIRE(json["cells"].size() == 4);
+  for (std::size_t c = 0; c < 4; ++c) {
+    const Json& cell = json["cells"][c];
+    CHECK(cell["placement"] == (c < 2 ? "pre" : "peri"));
+    CHECK(cell["seed"] == 70 + c % seeds);
+    CHECK(cell["loss"][10] == result.cells[c].history.loss[10]);
+    CHECK(cell["diverged_at"] == (c == 3 ? Json(150) : Json()));
+    CHECK(cell["records"].size() == (c == 3 ? 2 : 3));
+    const Json& record = cell["records"][1];
+    CHECK(record["record"] == 100);
+    const RecordedValues& planted = result.cells[c].history.records.at(100);
+    CHECK(record["variance"]["site"] == "x_out");
+    CHECK(record["variance"]["measured"] == planted.at("variance.x_out"));
+    CHECK(record["sites"]["f_out"]["variance"]["measured"] == planted.at("variance.f_out"));
+    CHECK(record["weight_grad_sq"]["v"]["measured"] == planted.at("grad_sq.weight.v"));
+  }
+  CHECK(json["coordinates"]["sublayer_kind"] == Json{"attention", "mlp", "attention", "mlp"});
+  CHECK(json["coordinates"]["sublayer_layer"] == Json{0, 0, 1, 1});
+}
+
 TEST_CASE("train's file: placements, seeds and records have their places") {
   const train::TrainResult result = planted_result();
-  const dataset::Dataset file = train::columns(planted_config(), result, {}).dataset();
+  const dataset::Dataset file = train::dataset_of(planted_config(), result);
   CHECK(texts_of(file, "placement") == std::vector<std::string>{"pre", "peri"});
   CHECK(numbers_of(file, "seed") == std::vector<double>{70, 71});
   CHECK(numbers_of(file, "record") == std::vector<double>{0, 100, 200});

@@ -1,6 +1,6 @@
 #include "experiments/core/training/run_cell.h"
 
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/train.h"
 #include "tests/support/compare.h"

@@ -46,6 +46,7 @@ Json told_differences(const Config& config, bool for_hash) {
 }
 
 Json told_json(const Config& config) {
+  if (!theory_is_misled(config)) return nullptr;
   return {{"set", config.theory_settings},
           {"fault", fault_name(config)},
           {"meaning", meaning_of(config.theory.fault)},

@@ -17,7 +17,7 @@ bool theory_is_misled(const Config& config);
 nlohmann::ordered_json told_differences(const Config& config, bool for_hash = false);
 
 /// {"set": […], "fault": …, "meaning": …, "differences": as told_differences}: for results, where it must not be
-/// overlooked.
+/// overlooked. Null if theory is not misled.
 nlohmann::ordered_json told_json(const Config& config);
 
 /// The same for people, in lines; empty if theory is not misled.

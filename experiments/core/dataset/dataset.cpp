@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
 namespace periscope::dataset {
+
+std::string_view name_of(Type type) {
+  constexpr std::array<std::string_view, 4> names{"real", "integer", "boolean", "text"};
+  return names[static_cast<std::size_t>(type)];
+}
 
 double number_at(const Values& values, std::size_t i) {
   if (is_missing(values, i)) return std::numeric_limits<double>::quiet_NaN();

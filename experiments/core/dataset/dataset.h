@@ -12,6 +12,7 @@ namespace periscope::dataset {
 
 /// What the values of a column are.
 enum class Type { real, integer, boolean, text };
+std::string_view name_of(Type type);
 
 /// The values of a column, one after another; alternatives in the order of Type. What is not there is NaN, or one of
 /// these, or "".
@@ -38,24 +39,33 @@ struct Column {
   std::string name;
   std::vector<std::string> dimensions;
   Values values;
-  std::string units;    ///< "1" for a pure number or a flag, "nat", "s", …; "" for text
-  std::string meaning;  ///< long_name in files
+  std::string units;      ///< "1" for a pure number or a flag, "nat", "s", …; "" for text
+  std::string meaning;    ///< long_name in files
+  bool expected = false;  ///< nothing was put there, but whoever reads the result may ask for it
 
   [[nodiscard]] Type type() const { return static_cast<Type>(values.index()); }
   [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }
 };
 
-/// Facts about a whole result, by name.
-using Fact = std::variant<std::string, double, std::int64_t>;
+/// A text that is JSON: what has parts of its own, as a configuration.
+struct JsonText {
+  std::string text;
+  bool operator==(const JsonText&) const = default;
+};
+
+/// Facts about a whole result, by name. A file has JSON as text.
+using Fact = std::variant<std::string, double, std::int64_t, JsonText>;
 using Facts = std::vector<std::pair<std::string, Fact>>;
 const Fact* find(const Facts& facts, std::string_view name);
 void set(Facts& facts, std::string_view name, Fact value);
 
-/// A result: what files, JSON and figures are made from, and what is read out of a file.
+/// A result: what files, JSON and figures are made from, and what is read out of a file. Dimensions, columns and facts
+/// are sealed: the same for every run of one configuration by one program, whatever the number of threads.
 struct Dataset {
   std::vector<Dimension> dimensions;
   std::vector<Column> columns;
   Facts facts;
+  Facts circumstances = {};  ///< when and where it was made, by what command, in how many seconds
 
   [[nodiscard]] const Column* find(std::string_view name) const;
   /// The length of a dimension, which there has to be.

@@ -5,28 +5,29 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace periscope {
+#include "experiments/core/dataset/words.h"
 
-ColumnSpec json_only(std::string name, std::string json, std::string meaning, std::string why) {
-  return {.name = std::move(name),
-          .dimensions = {},
-          .units = {},
-          .meaning = std::move(meaning),
-          .json = std::move(json),
-          .only = std::move(why),
-          .in_files = false};
+namespace periscope::dataset {
+
+std::string place_text(const ColumnSpec& column) {
+  if (column.dimensions == column.name) return "coordinates." + column.name;
+  return column.place.steps().empty() ? column.name : column.place.text();
 }
 
-Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns)
-    : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)) {
+std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
+
+Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns,
+               std::vector<Remark> remarks)
+    : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)), remarks_(std::move(remarks)) {
   for (const DimensionSpec& d : dimensions_) {
     if (d.meaning.empty()) continue;
     columns_.push_back({.name = d.name,
                         .dimensions = d.name,
+                        .type = d.type,
                         .units = d.units,
                         .meaning = d.meaning,
-                        .json = d.json,
-                        .only = d.json.empty() ? "a coordinate: in JSON, order or keys say the same" : ""});
+                        .place = {},
+                        .json = d.json});
   }
   std::ranges::move(columns, std::back_inserter(columns_));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -36,10 +37,16 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     };
     if (!index_.emplace(c.name, i).second) wrong("declared twice");
     if (c.meaning.empty()) wrong("no meaning");
-    if (c.in_files && c.json.empty() == c.only.empty()) wrong("needs a path in JSON, or a reason for having none");
-    if (!c.in_files && (c.json.empty() || c.only.empty())) wrong("needs a path in JSON, and a reason");
-    for (const std::string& name : words_of(c.dimensions)) {
-      if (std::ranges::find(dimensions_, name, &DimensionSpec::name) == dimensions_.end()) wrong("unknown dimension");
+    if (c.json && c.type != Type::text) wrong("only text can be JSON");
+    if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
+    axes_.emplace_back();
+    const std::vector<std::string> on = c.axes();
+    for (const std::string& name : on) axes_.back().push_back(dimension(name));
+    for (const Place::Step& step : c.place.steps()) {
+      if (step.kind == Place::Step::Kind::key) continue;
+      for (const std::string& name : step.names) {
+        if (std::ranges::find(on, name) == on.end()) wrong("its place in JSON names a dimension that it is not on");
+      }
     }
   }
 }
@@ -50,14 +57,10 @@ std::size_t Schema::index_of(std::string_view column) const {
   return it->second;
 }
 
-std::vector<std::string> words_of(std::string_view text, char separator) {
-  std::vector<std::string> words;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    words.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
+std::size_t Schema::dimension(std::string_view name) const {
+  const auto at = std::ranges::find(dimensions_, name, &DimensionSpec::name);
+  if (at == dimensions_.end()) throw std::logic_error(fmt::format("result {}: no dimension {}", kind_, name));
+  return static_cast<std::size_t>(at - dimensions_.begin());
 }
 
-}  // namespace periscope
+}  // namespace periscope::dataset

@@ -3,58 +3,75 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-namespace periscope {
+#include "experiments/core/dataset/dataset.h"
+#include "experiments/core/dataset/place.h"
+
+namespace periscope::dataset {
 
 /// A dimension of a result, and its coordinate: the values along it, a column of the dimension's own name.
 struct DimensionSpec {
   std::string name;
+  Type type = Type::text;    ///< of the coordinate
   std::string units = {};    ///< of the coordinate, as in ColumnSpec
   std::string meaning = {};  ///< of the coordinate; "" if positions have no values of their own
-  std::string json = {};     ///< of the coordinate; most have no place there: their order, or keys, say the same
   bool free = false;         ///< as long as the run lasts (steps of training); NetCDF calls it unlimited
+  bool json = false;         ///< of the coordinate, as in ColumnSpec
 };
 
-/// All that is said about one column of a result. Files (NetCDF, and CSV from it) and JSON are written from it.
+/// All that is said about one column of a result. Files (NetCDF, and CSV from it), JSON and lists are made from it.
 struct ColumnSpec {
   std::string name;        ///< the variable in files
-  std::string dimensions;  ///< separated by spaces; "": one value for the whole result, an attribute of the file
-  std::string units;       ///< "1" of pure numbers and flags (1: true), "nat", "s", …; "" of words
-  std::string meaning;     ///< the variable's long_name
-  /// Keys in JSON, separated by "/". {d} is the label of the row's position on dimension d, [d] an element of a list.
-  std::string json = {};
-  std::string only = {};  ///< why it is in files alone (no path in JSON), or in JSON alone (json_only)
-  bool in_files = true;
+  std::string dimensions;  ///< separated by spaces; "": one value for the whole result
+  Type type;
+  std::string units;    ///< "1" of pure numbers and flags, "nat", "s", …; "" of text
+  std::string meaning;  ///< the variable's long_name
+  Place place;          ///< in JSON; by default a key of the column's name in the outermost object
+  bool json = false;    ///< text that is JSON, or a word: JSON has what it says
+
+  [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
 };
 
-/// A column that JSON has and files have not.
-ColumnSpec json_only(std::string name, std::string json, std::string meaning, std::string why);
+/// Where JSON has a column, for people: "cells[input, placement].variance.measured"; "coordinates.depth" for a
+/// coordinate.
+std::string place_text(const ColumnSpec& column);
+
+/// A word that JSON has beside values, at a place below which some are: {"site": "x_out"} of a curve.
+struct Remark {
+  Place place;
+  std::string words;
+};
 
 /// What a kind of result consists of.
 class Schema {
  public:
-  /// The version counts from 1 and rises when a column changes its name, dimensions, units or meaning, or goes. Throws
-  /// std::logic_error where a declaration is incomplete, or said twice.
-  Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns);
+  /// The version counts from 1 and rises when a column changes its name, dimensions, type, units or meaning, or goes.
+  /// Throws std::logic_error where a declaration is incomplete, or said twice, or names a dimension that there is not.
+  Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns,
+         std::vector<Remark> remarks = {});
 
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] int version() const { return version_; }
   [[nodiscard]] const std::vector<DimensionSpec>& dimensions() const { return dimensions_; }
   /// Coordinates first.
   [[nodiscard]] const std::vector<ColumnSpec>& columns() const { return columns_; }
-  /// The position of a column. Throws std::logic_error for one that was not declared.
+  [[nodiscard]] const std::vector<Remark>& remarks() const { return remarks_; }
+  /// The positions of a column and of a dimension. Throw std::logic_error for what was not declared.
   [[nodiscard]] std::size_t index_of(std::string_view column) const;
+  [[nodiscard]] std::size_t dimension(std::string_view name) const;
+  /// The dimensions of a column, as positions.
+  [[nodiscard]] const std::vector<std::size_t>& axes_of(std::size_t column) const { return axes_[column]; }
 
  private:
   std::string kind_;
   int version_;
   std::vector<DimensionSpec> dimensions_;
   std::vector<ColumnSpec> columns_;
+  std::vector<Remark> remarks_;
+  std::vector<std::vector<std::size_t>> axes_;
   std::unordered_map<std::string, std::size_t> index_;
 };
 
-/// "input placement" as {"input", "placement"}.
-std::vector<std::string> words_of(std::string_view text, char separator = ' ');
-
-}  // namespace periscope
+}  // namespace periscope::dataset

@@ -57,4 +57,16 @@ std::string TextTable::text(std::size_t indent) const {
   return text;
 }
 
+std::string without_colours(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "\033[") == 0) {
+      i = std::min(text.find('m', i), text.size());
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
 }  // namespace periscope

@@ -31,4 +31,7 @@ class TextTable {
 /// Columns of a terminal that UTF-8 text takes, without escape sequences for colours.
 std::size_t printed_width(std::string_view text);
 
+/// `text` without the terminal's escape sequences for colours: ESC [ digits and semicolons m.
+std::string without_colours(const std::string& text);
+
 }  // namespace periscope

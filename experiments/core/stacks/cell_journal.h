@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "experiments/core/stacks/journal.h"
 #include "experiments/core/stacks/journal_part.h"
 #include "sim/files/temporary_files.h"

@@ -3,11 +3,9 @@
 #include <fmt/color.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/imprecise.h"
@@ -68,8 +66,6 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
 }
 
 }  // namespace
-
-bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_FILENO) == 1; }
 
 std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour) {
   const bool measured = results.front().measurement.has_value();

@@ -11,7 +11,4 @@ namespace periscope {
 /// worst cell and its verdict; below, how the verdicts were reached. Coloured if `colour`.
 std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour);
 
-/// True if standard error is a terminal and NO_COLOR is not set.
-bool use_colour();
-
 }  // namespace periscope

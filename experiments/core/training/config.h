@@ -1,6 +1,6 @@
 #pragma once
 
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "sim/train/corpus.h"
 #include "sim/train/train_spec.h"
 

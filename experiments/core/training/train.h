@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/config.h"
@@ -46,10 +45,5 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
 /// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
 /// at one time; and the weights of `weights_kept` cells that are done.
 [[nodiscard]] Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
-
-[[nodiscard]] std::string table(const TrainResult& result);
-[[nodiscard]] const Schema& schema();
-[[nodiscard]] Columns columns(const TrainConfig& config, const TrainResult& result,
-                              const nlohmann::ordered_json& provenance);
 
 }  // namespace periscope::train

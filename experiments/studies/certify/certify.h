@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "experiments/core/config/config.h"
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/config/resolved.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/token_input.h"
 #include "experiments/core/stacks/weights_hash.h"
@@ -22,7 +23,6 @@ struct CertifyResult {
   StackSpec spec;
   theory::InputDomain domain;
   Arithmetic arithmetic = Arithmetic::mixed;   ///< that verdicts are for
-  double seconds = 0.0;                        ///< that the certificates took, with reading or drawing the weights
   theory::Certificate certificate = {};        ///< of exact arithmetic
   std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
   /// Of what was run here, pure arithmetic in f64 or f32; what is measured and attacked is held against this.
@@ -33,7 +33,7 @@ struct CertifyResult {
   std::vector<AttackResult> attacks = {};
   BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
   Headroom headroom = {};
-  nlohmann::ordered_json provenance = {};
+  Resolved resolved = {};      ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
   bool stopped_early = false;  ///< some of it is missing
 };
 
@@ -71,11 +71,10 @@ std::vector<std::string> not_covered(const CertifyResult& result, const std::vec
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
-/// The forms of a result: a table for people, and columns.
-std::string table(const CertifyResult& result, const std::vector<NumberFormat>& formats, bool colour);
-const Schema& schema();
-Columns columns(const CertifyResult& result, const std::vector<NumberFormat>& formats,
-                const nlohmann::ordered_json& provenance);
+/// The forms of a result: a table for people, and a dataset.
+std::string table(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<NumberFormat>& formats);
 
 /// What is certified, and what is tried besides.
 struct CertifyConfig : Config {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <chrono>
 #include <cmath>
@@ -7,12 +6,13 @@
 #include <memory>
 
 #include "experiments/core/config/parse_format.h"
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
+#include "experiments/core/study/request.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
@@ -149,7 +149,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
 }
 
 /// What certify reads; a random stack's weights are hashed on the way.
-void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progress& progress, CertifyResult& result) {
+void certify_all(const ModelToCertify& s, const CertifyConfig& own, Progress& progress, CertifyResult& result) {
   const TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
@@ -172,7 +172,8 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, const Progre
     result.own =
         theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  progress.say(fmt::format("certificates took {:.2f} s\n", took.count()));
 }
 
 Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
@@ -221,7 +222,7 @@ CertifyResult run(const CertifyConfig& config, Progress& progress) {
   Need need = certify_need(s.spec.model);
   need.operations *= 1.0 + static_cast<double>(config.formats.size());
   if (config.measures()) {
-    need.then(pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
+    need.then(pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, study::threads_of(config.run)));
   }
   within_memory(need, config.force, progress, [&] {
     result.stopped_early = until_stopped([&] {
@@ -231,8 +232,7 @@ CertifyResult run(const CertifyConfig& config, Progress& progress) {
       if (config.attack > 0) attack_all(s, config, progress, result, seen);
       if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
       advise(s, config, result);
-      result.provenance = provenance(config, resolved_of(config, s, result));
-      if (s.checkpoint != nullptr) result.provenance["checkpoint"] = config.checkpoint;
+      result.resolved = resolved_of(config, s, result);
     });
   });
   return result;

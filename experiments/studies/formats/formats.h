@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/studies/formats/seed_reading.h"
@@ -60,6 +60,8 @@ struct FormatResult {
   Agreement drift;        ///< of these with the same seeds in f64
   std::optional<FormatCertificate> certificate;
   MassiveEffect massive;
+
+  [[nodiscard]] bool is_f64() const { return name == fp64.name; }
 };
 
 struct FormatsStack {
@@ -97,6 +99,9 @@ void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bo
 /// rounding of the stream may do.
 void judge_laws(FormatsResult& result, const AgreementOptions& options);
 
+/// How many effects of massive features are judged together: one per format of every stack, without f64.
+std::size_t massive_tests(const FormatsResult& result);
+
 /// What a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run. Student's t of the
 /// paired differences at Šidák's level over all formats of all stacks.
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error);
@@ -106,7 +111,7 @@ std::string massive_words(const RunningMoments& effect, std::size_t tests, doubl
 bool check_failed(const FormatsResult& result);
 
 std::string table(const FormatsResult& result, const FormatsConfig& config);
-const Schema& schema();
-Columns columns(const FormatsConfig& config, const FormatsResult& result);
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const FormatsConfig& config, const FormatsResult& result);
 
 }  // namespace periscope::formats

@@ -34,7 +34,7 @@ void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
   std::size_t tests = 0;
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) {
-      if (format.name == fp64.name) continue;
+      if (format.is_f64()) continue;
       const int overflowed = format.variants.front().forward.seeds;
       if (overflowed > 0) format.drift.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds);
       if (stack.seeds < fewest_seeds) {
@@ -66,7 +66,7 @@ void judge_laws(FormatsResult& result, const AgreementOptions& options) {
                              .measured = profiles[comparisons.size()],
                              .seeds = stack.seeds,
                              .diverged_seeds = format.variants.front().forward.seeds,
-                             .dtype = format.name == fp64.name ? DType::f64 : DType::f32,
+                             .dtype = format.is_f64() ? DType::f64 : DType::f32,
                              .prediction = stack.prediction,
                              .rounding = format.stream_rounding,
                              .per_seed = &format.law_curves});
@@ -78,6 +78,12 @@ void judge_laws(FormatsResult& result, const AgreementOptions& options) {
     for (FormatResult& format : stack.formats) format.law = agreements[next++];
   }
   judge_drifts(result, options);
+}
+
+std::size_t massive_tests(const FormatsResult& result) {
+  std::size_t tests = 0;
+  for (const FormatsStack& stack : result.stacks) tests += stack.formats.size() - 1;
+  return tests;
 }
 
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error) {

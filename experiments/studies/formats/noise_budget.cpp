@@ -7,7 +7,7 @@
 
 #include "sim/emulated/quantize.h"
 #include "sim/model/parameters.h"
-#include "theory/quantization.h"
+#include "theory/rounding_noise.h"
 
 namespace periscope::formats {
 namespace {
@@ -15,31 +15,6 @@ namespace {
 constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where nothing is rounded, or no law is known
 
 using Values = std::vector<double>;
-
-double square_of(const Values& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
-
-/// How many entries of a matrix share a scale.
-std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
-  const auto row = static_cast<std::size_t>(shape.fan_in);
-  if (scale == ScaleOver::tensor) return row * static_cast<std::size_t>(shape.fan_out);
-  return scale == ScaleOver::block ? std::min<std::size_t>(row, block_length) : row;
-}
-
-/// σ of numbers that are scaled into the range of a format, up to a factor of two, which changes nothing there.
-double sigma_in(const Quantization& q, double sigma) {
-  if (q.scale == ScaleOver::nothing) return sigma;
-  constexpr double about_the_largest = 8.0;  // in units of σ
-  return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (about_the_largest * sigma)));
-}
-
-/// T26 of a matrix: E(x̂ − x)²/σ².
-double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quantization& q) {
-  if (q.format.is_integer()) {
-    return theory::integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale),
-                                 q.stochastic);
-  }
-  return theory::floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, layer, weight)), q.stochastic);
-}
 
 /// Whether what is held like `first` stays as it is when it is held like `then` too.
 bool keeps(const Quantization& first, const Quantization& then) {
@@ -49,7 +24,7 @@ bool keeps(const Quantization& first, const Quantization& then) {
          first.format.floating.largest <= then.format.floating.largest;
 }
 
-/// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there: Σ v_i g_i².
+/// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there (theory::NoiseBudget).
 class NoiseSum {
  public:
   NoiseSum(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
@@ -94,11 +69,7 @@ class NoiseSum {
   }
   /// Σr²/E‖Jδ‖² of the stream behind sublayer l, in dB.
   [[nodiscard]] double sqnr_behind(int l) const {
-    if (sum_ == 0.0) return no_ratio;
-    const double entries = static_cast<double>(spec_.input.tokens) * spec_.model.width;
-    const double gradient = square_of(truth_.at({Pass::backward, Signal::x_out}, l));
-    const double noise = sum_ * entries / gradient;
-    return 10.0 * std::log10(square_of(truth_.at({Pass::forward, Signal::x_out}, l)) / noise);
+    return budget_.sqnr(truth_.at({Pass::forward, Signal::x_out}, l), truth_.at({Pass::backward, Signal::x_out}, l));
   }
 
  private:
@@ -110,7 +81,7 @@ class NoiseSum {
     const Tensor::Index tokens = spec_.input.tokens;
     const auto cols = static_cast<Tensor::Index>(x.size()) / tokens;
     const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
-    for (std::size_t i = 0; i < v.size(); ++i) sum_ += times * v[i] * g[i] * g[i];
+    budget_.add(v, g, times);
   }
   /// The rows of the table that were drawn, and what becomes of their errors until they are the stream.
   void rounded_rows(const Quantization& q, const Entering& entering) {
@@ -122,15 +93,15 @@ class NoiseSum {
     const double factor = spec_.model.embedding.scale;
     Values rows = entering.drawn;
     for (double& r : rows) r /= factor;
-    const Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
+    Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
     for (std::size_t first = 0; first < x.size(); first += width) {
       const double norm = square_of_norm(x, entering.planted, first, width);
       for (std::size_t i = first; i < first + width; ++i) {
-        if (rows[i] == 0.0) continue;  // rounded without error
-        const double times = entering.planted[i] / rows[i];
-        sum_ += v[i] * times * times * norm * g[i] * g[i];
+        const double times = rows[i] == 0.0 ? 0.0 : entering.planted[i] / rows[i];  // a zero is rounded without error
+        v[i] = v[i] * times * times * norm;
       }
     }
+    budget_.add(v, g);
   }
   /// The square of what an embedding norm multiplies one token's entries by, but for the error's part along the token.
   [[nodiscard]] double square_of_norm(const Values& x, const Values& read, std::size_t first, std::size_t width) const {
@@ -157,7 +128,7 @@ class NoiseSum {
     const Quantization& q = holding_.of(Part::weights);
     if (q.keeps_f32()) return;
     const double sigma = stddev_of(spec_, l / 2, weight);
-    sum_ += sigma * sigma * weight_noise(spec_, l / 2, weight, q) * weights_.of(matrix_id(l / 2, weight));
+    budget_.add(sigma * sigma * theory::weight_noise(spec_, l / 2, weight, q), weights_.of(matrix_id(l / 2, weight)));
   }
 
   const Backend& ops_;
@@ -165,7 +136,7 @@ class NoiseSum {
   const TruthKeeper& truth_;
   const WeightGradientSizes& weights_;
   const Holding& holding_;
-  double sum_ = 0.0;
+  theory::NoiseBudget budget_;
 };
 
 }  // namespace
@@ -197,7 +168,7 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
 }
 
 double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) {
-  return q.keeps_f32() ? no_ratio : -10.0 * std::log10(weight_noise(spec, 0, weight, q));
+  return q.keeps_f32() ? no_ratio : -10.0 * std::log10(theory::weight_noise(spec, 0, weight, q));
 }
 
 }  // namespace periscope::formats

@@ -4,11 +4,8 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
-#include "experiments/core/config/provenance.h"
 #include "experiments/core/config/told.h"
-#include "experiments/core/dataset/text_table.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
@@ -93,26 +90,6 @@ Attenuation measure_attenuation(const Config& config, const Backend& backend, co
   return a;
 }
 
-bool is_claimed(const Attenuation& a) { return !a.stream_claim.id.empty() && a.refusal.empty(); }
-
-std::string table_of(const std::vector<Attenuation>& results) {
-  TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
-  for (const Attenuation& a : results) {
-    const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
-      table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
-                 plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
-                 a.refusal.empty() ? verdict_words(rate) : a.refusal,
-                 is_claimed(a) ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict)) : "-"});
-    };
-    row("the stream", a.stream_rate, a.stream_claim);
-    row("W_down", a.down_rate, a.down_claim);
-  }
-  return table.text() +
-         "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
-         "attenuation.\n"
-         "q·k: init.qk_factor; 0 is uniform attention.\n";
-}
-
 }  // namespace
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
@@ -148,65 +125,18 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& p
   std::size_t claims = 0;
   for (Attenuation& a : result.cases) {
     if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
-    if (is_claimed(a)) claims += 2;
+    if (a.is_claimed()) claims += 2;
   }
   // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
   for (Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
   judge(findings, config.agreement.familywise_error, config.base.model.width);
   const double level = sidak_level(config.agreement.familywise_error, claims);
   for (Attenuation& a : result.cases) {
-    if (!is_claimed(a)) continue;
+    if (!a.is_claimed()) continue;
     a.stream_claim.verdict = test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
     a.down_claim.verdict = test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
   }
   return result;
-}
-
-const Schema& attenuation_schema() {
-  using enum Declared;
-  static const Schema schema = outcome_schema(
-      "gradient_attenuation", "case", {{"layers_passed", "1", "whole layers below"}, {"layer", "1", "layer"}},
-      {{words, "placement", "", "normalization placement (T1)"},
-       {number, "qk_factor", "1", "init.qk_factor; 0: uniform attention"},
-       {words, "refusal", "", "why there is no prediction"},
-       {curve, "log_stream", "nat", "log norm of the stream's gradient", "layers_passed"},
-       {curve, "log_down", "nat", "log norm of W_down's gradient", "layer"},
-       {finding, "stream_rate", "nat", "slope per layer towards the input, stream"},
-       {finding, "down_rate", "nat", "slope per layer towards the input, W_down"},
-       {words, "claim", "", "claim about this placement"},
-       {number, "claimed_rate", "nat", "rate that it claims"},
-       {words, "stream_claim_verdict", "", "what the data say of the claim, stream"},
-       {words, "down_claim_verdict", "", "what the data say of the claim, W_down"}});
-  return schema;
-}
-
-GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
-  GradientOutcome outcome{.data = Columns(attenuation_schema(), provenance(config)), .table = table_of(results)};
-  Columns& data = *outcome.data;
-  std::vector<double> layers(static_cast<std::size_t>(config.base.model.layers) + 1);
-  std::iota(layers.begin(), layers.end(), 0.0);
-  data.put("layers_passed", layers);
-  data.put("layer", std::vector(layers.begin(), layers.end() - 1));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Attenuation& a = results[i];
-    const Columns::Row row = data.at("case", i);
-    const auto words = [&](const Claim& claim) { return is_claimed(a) ? name_of(claim.verdict) : ""; };
-    row.put("placement", placement_label(a.spec));
-    row.put("qk_factor", a.spec.init.qk_factor);
-    row.put("refusal", a.refusal);
-    put_curve(row, "log_stream", a.stream.curve(), a.stream_predicted);
-    put_curve(row, "log_down", a.down.curve(), a.down_predicted);
-    put_finding(row, "stream_rate", a.stream_rate);
-    put_finding(row, "down_rate", a.down_rate);
-    row.put("claim", a.stream_claim.id);
-    row.put("claimed_rate", is_claimed(a) ? a.stream_claim.claimed : NAN);
-    row.put("stream_claim_verdict", words(a.stream_claim));
-    row.put("down_claim_verdict", words(a.down_claim));
-    for (const Finding* f : {&a.stream_rate, &a.down_rate}) {
-      outcome.rejected = outcome.rejected || f->verdict == Verdict::disagrees;
-    }
-  }
-  return outcome;
 }
 
 }  // namespace periscope::gradients

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {
@@ -17,6 +18,8 @@ struct Attenuation {
   Curve stream_predicted, down_predicted;
   Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
   Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
+
+  [[nodiscard]] bool is_claimed() const { return !stream_claim.id.empty() && refusal.empty(); }
 };
 
 /// G10: a factor (2/3)^(1/2) per layer towards the input.
@@ -30,7 +33,7 @@ struct AttenuationResult {
 /// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
 AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress);
 
-const Schema& attenuation_schema();
-GradientOutcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
+const dataset::Schema& attenuation_schema();
+study::Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
 
 }  // namespace periscope::gradients

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {
@@ -37,7 +38,7 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
-const Schema& crossover_schema();
-GradientOutcome crossover_outcome(const Config& config, const CrossoverResult& result);
+const dataset::Schema& crossover_schema();
+study::Outcome crossover_outcome(const CrossoverResult& result);
 
 }  // namespace periscope::gradients

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {
@@ -38,7 +39,7 @@ struct DepthResult {
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
 DepthResult gradient_depth(const GradientConfig& config, Progress& progress);
 
-const Schema& depth_schema();
-GradientOutcome depth_outcome(const Config& config, const DepthResult& result);
+const dataset::Schema& depth_schema();
+study::Outcome depth_outcome(const DepthResult& result);
 
 }  // namespace periscope::gradients

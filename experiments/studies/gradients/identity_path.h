@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {
@@ -37,7 +38,7 @@ struct IdentityPathResult {
 /// streams.
 IdentityPathResult identity_path(const Config& config, Progress& progress);
 
-const Schema& identity_path_schema();
-GradientOutcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
+const dataset::Schema& identity_path_schema();
+study::Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
 
 }  // namespace periscope::gradients

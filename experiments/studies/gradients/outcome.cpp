@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_allowance.h"
@@ -52,66 +51,6 @@ std::string verdict_words(const Finding& finding) {
   }
   if (finding.verdict != Verdict::disagrees) return std::string(name_of(finding.verdict));
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
-}
-
-Schema outcome_schema(const std::string& kind, const std::string& row, std::vector<DimensionSpec> dimensions,
-                      const std::vector<OutcomeColumn>& columns, std::vector<ColumnSpec> facts) {
-  for (DimensionSpec& d : dimensions) d.json = "variables/" + d.name;
-  dimensions.insert(dimensions.begin(), {row});
-  std::vector<ColumnSpec> all = std::move(facts);
-  for (const OutcomeColumn& c : columns) {
-    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& words) {
-      const std::string name = suffix.empty() ? c.name : fmt::format("{}_{}", c.name, suffix);
-      all.push_back({.name = name,
-                     .dimensions = row + (c.along.empty() ? "" : " " + c.along),
-                     .units = units,
-                     .meaning = words.empty() ? c.meaning : fmt::format("{}: {}", c.meaning, words),
-                     .json = fmt::format("variables/{}/[{}]", name, row)});
-    };
-    if (c.kind == Declared::curve || c.kind == Declared::finding) {
-      add("measured", c.units, "mean over seeds");
-      add("stderr", c.units, "standard error over seeds");
-      add("predicted", c.units, "prediction");
-      add("predicted_stderr", c.units, "standard error of the prediction");
-    }
-    if (c.kind == Declared::words || c.kind == Declared::number || c.kind == Declared::series) add("", c.units, "");
-    if (c.kind == Declared::finding) {
-      add("power", c.units, "error that would have been rejected with 95 % probability (T22)");
-      add("verdict", "", "agreement with theory (T19)");
-      add("verdict_reason", "", "why it is inconclusive");
-    }
-    if (c.kind == Declared::verdict) {
-      add("", "", "");
-      add("reason", "", "why it is inconclusive");
-    }
-  }
-  return {kind, 1, std::move(dimensions), std::move(all)};
-}
-
-void put_finding(const Columns::Row& row, const std::string& name, const Finding& finding) {
-  row.put(name + "_measured", finding.measured.value);
-  row.put(name + "_stderr", finding.measured.error);
-  row.put(name + "_predicted", finding.predicted.value);
-  row.put(name + "_predicted_stderr", finding.predicted.error);
-  row.put(name + "_power", finding.power);
-  put_verdict(row, name + "_verdict", &finding);
-}
-
-void put_verdict(const Columns::Row& row, const std::string& name, const Finding* finding) {
-  row.put(name, name_of(finding != nullptr ? finding->verdict : Verdict::not_checked));
-  row.put(name + "_reason", finding != nullptr ? finding->reason : std::string());
-}
-
-void put_curve(const Columns::Row& row, const std::string& name, const Curve& measured, const Curve& predicted) {
-  row.put(name + "_measured", measured.value);
-  row.put(name + "_stderr", measured.standard_error);
-  row.put(name + "_predicted", padded(predicted.value, measured.value.size()));
-  row.put(name + "_predicted_stderr", padded(predicted.standard_error, measured.value.size()));
-}
-
-std::vector<double> padded(std::vector<double> values, std::size_t length) {
-  values.resize(length, std::numeric_limits<double>::quiet_NaN());
-  return values;
 }
 
 }  // namespace periscope::gradients

@@ -1,23 +1,13 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
 #include "experiments/core/judge/findings.h"
 #include "experiments/studies/gradients/config.h"
 #include "theory/predict.h"
 
 namespace periscope::gradients {
-
-/// What a gradient experiment hands over: every number for files, a table for people, and whether theory was rejected.
-struct GradientOutcome {
-  std::optional<Columns> data;  ///< nothing if it was stopped
-  std::string table;
-  bool rejected = false;
-  bool stopped_early = false;
-};
 
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
 /// stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too where the run's dtype
@@ -57,32 +47,5 @@ std::string shown(double x, const char* format);
 /// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
 /// 0.25)" with the reason.
 std::string verdict_words(const Finding& finding);
-
-/// What one declaration of a gradient experiment's result stands for, by the columns that it makes of name N:
-/// words, number  N;
-/// series         N on the dimension `along`;
-/// curve          N_measured, N_stderr, N_predicted, N_predicted_stderr on the dimension `along`;
-/// finding        the same four without it, N_power, N_verdict and N_verdict_reason;
-/// verdict        N and N_reason.
-enum class Declared { words, number, series, curve, finding, verdict };
-
-struct OutcomeColumn {
-  Declared kind;
-  std::string name, units, meaning;
-  std::string along = {};
-};
-
-/// The schema of an experiment with one row per `row` ("case"). JSON has every column under "variables", with the rows
-/// in a list.
-Schema outcome_schema(const std::string& kind, const std::string& row, std::vector<DimensionSpec> dimensions,
-                      const std::vector<OutcomeColumn>& columns, std::vector<ColumnSpec> facts = {});
-
-/// These fill what is declared as a finding, a verdict (null: none to judge) and a curve; what is not predicted is NaN.
-void put_finding(const Columns::Row& row, const std::string& name, const Finding& finding);
-void put_verdict(const Columns::Row& row, const std::string& name, const Finding* finding);
-void put_curve(const Columns::Row& row, const std::string& name, const Curve& measured, const Curve& predicted);
-
-/// `values` with NaN behind them, up to `length`.
-std::vector<double> padded(std::vector<double> values, std::size_t length);
 
 }  // namespace periscope::gradients

@@ -1,14 +1,8 @@
 #include "experiments/studies/gradients/score_path.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
-#include "experiments/core/config/provenance.h"
-#include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/gradient_floor.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
@@ -83,32 +77,6 @@ ScorePath measure_path(const Config& config, const Backend& backend, const Stack
   return path;
 }
 
-std::string table_of(const std::vector<ScorePath>& results) {
-  TextTable table({"placement", "largest share: measured", "predicted, verdict", "gradient without it, at the input",
-                   "theory, with and without"});
-  for (const ScorePath& path : results) {
-    if (!path.refusal.empty()) {
-      table.add_note(std::string(path.spec.model.placement.name), path.refusal);
-      continue;
-    }
-    const auto& shares = path.share_measured.value;
-    // A share that is no number is the one to show.
-    const auto size = [](double share) { return std::isnan(share) ? HUGE_VAL : share; };
-    const auto top = static_cast<std::size_t>(std::ranges::max_element(shares, {}, size) - shares.begin());
-    const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
-    table.add({std::string(path.spec.model.placement.name),
-               fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
-               fmt::format("{}, {}", shown(path.share_predicted.value[top], "{:.3f}"),
-                           name_of(telling(path.shares)->verdict)),
-               fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", shown(100.0 * missing, "{:+.0f}")),
-               fmt::format("{}, {}", verdict_words(*telling(path.with)), verdict_words(*telling(path.without)))});
-  }
-  return table.text() +
-         "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
-         "values.\nWithout the score path a theory of gradients is expected to disagree; only the whole theory's "
-         "verdicts count.\n";
-}
-
 }  // namespace
 
 ScorePathResult score_path(const Config& config, Progress& progress) {
@@ -140,50 +108,6 @@ ScorePathResult score_path(const Config& config, Progress& progress) {
   judge(theory, config.agreement.familywise_error, config.base.model.width);
   judge(control, config.agreement.familywise_error, config.base.model.width);
   return result;
-}
-
-const Schema& score_path_schema() {
-  using enum Declared;
-  static const Schema schema = outcome_schema(
-      "score_path", "case", {{"depth", "1", "sublayers passed"}, {"layer", "1", "layer"}},
-      {{words, "placement", "", "normalization placement (T1)"},
-       {words, "refusal", "", "why there is no prediction"},
-       {curve, "score_share", "1", "share of the score path S/(S+V)", "layer"},
-       {curve, "log_grad_sq", "nat", "log of the stream's squared gradient", "depth"},
-       {series, "log_grad_sq_without_scores_predicted", "nat", "prediction without the score path", "depth"},
-       {series, "log_grad_sq_without_scores_predicted_stderr", "nat",
-        "standard error of the prediction without the score path", "depth"},
-       {verdict, "share_verdict", "", "agreement of the share with theory (T19)"},
-       {verdict, "verdict", "", "agreement of the stream's gradient with theory (T19)"},
-       {verdict, "without_scores_verdict", "", "the same for a theory without the score path"}});
-  return schema;
-}
-
-GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
-  GradientOutcome outcome{.data = Columns(score_path_schema(), provenance(config)), .table = table_of(results)};
-  Columns& data = *outcome.data;
-  const auto layers = static_cast<std::size_t>(config.base.model.layers);
-  std::vector<double> depth(2 * layers + 1);
-  std::iota(depth.begin(), depth.end(), 0.0);
-  data.put("depth", depth);
-  data.put("layer", std::vector(depth.begin(), depth.begin() + static_cast<long>(layers)));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const ScorePath& path = results[i];
-    const Columns::Row row = data.at("case", i);
-    row.put("placement", placement_label(path.spec));
-    row.put("refusal", path.refusal);
-    put_curve(row, "score_share", path.share_measured, path.share_predicted);
-    put_curve(row, "log_grad_sq", path.log_measured, path.log_with);
-    row.put("log_grad_sq_without_scores_predicted", padded(path.log_without.value, depth.size()));
-    row.put("log_grad_sq_without_scores_predicted_stderr", padded(path.log_without.standard_error, depth.size()));
-    put_verdict(row, "share_verdict", telling(path.shares));
-    put_verdict(row, "verdict", telling(path.with));
-    put_verdict(row, "without_scores_verdict", telling(path.without));
-    for (const auto* findings : {&path.shares, &path.with}) {
-      for (const Finding& f : *findings) outcome.rejected = outcome.rejected || f.verdict == Verdict::disagrees;
-    }
-  }
-  return outcome;
 }
 
 }  // namespace periscope::gradients

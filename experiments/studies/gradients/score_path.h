@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {
@@ -27,8 +28,8 @@ struct ScorePathResult {
 
 ScorePathResult score_path(const Config& config, Progress& progress);
 
-const Schema& score_path_schema();
-/// `rejected` is about the whole theory; one without the score path is expected to be wrong.
-GradientOutcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
+const dataset::Schema& score_path_schema();
+/// Its code is about the whole theory; one without the score path is expected to be wrong.
+study::Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
 
 }  // namespace periscope::gradients

@@ -10,7 +10,8 @@
 #include <map>
 #include <utility>
 
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/build_info.h"
+#include "experiments/core/config/resolved.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/stacks/confront.h"
 #include "experiments/core/stacks/journal.h"
@@ -74,11 +75,10 @@ Json header_of(const PowerRun& run) {
   Json all = Json::array();
   for (const std::size_t i : marked(run)) {
     const ladder::LadderConfig& config = run.configs[i];
-    const Json p = provenance(static_cast<const Config&>(config).run, resolved(config));
     all.push_back({{"name", run.list.configs[i].name},
-                   {"config_sha256", p["config_sha256"]},
-                   {"version", p["version"]},
-                   {"commit", p["commit"]},
+                   {"config_sha256", config_sha256(resolved(config))},
+                   {"version", build_info::version},
+                   {"commit", build_info::commit},
                    {"device", config.run.device}});
   }
   return {{"journal", "periscope power --master-seeds"}, {"program_sha256", program_sha256()}, {"configs", all}};

@@ -14,9 +14,22 @@
 namespace periscope::power {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+/// Adds up how long the functions take that it is told to call.
+class Stopwatch {
+ public:
+  template <class F>
+  auto time(const F& f) {
+    const Clock::time_point start = Clock::now();
+    auto result = f();
+    seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+    return result;
+  }
+  [[nodiscard]] double seconds() const { return seconds_; }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds_ = 0.0;
+};
 
 std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
 
@@ -49,8 +62,8 @@ struct Stage {
   }
 };
 
-PowerRow confront_with_truth(const Stage& stage, const std::string& name, double seconds) {
-  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}, .seconds = seconds};
+PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
+  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
   const std::vector<Agreement> agreements = judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
   for (std::size_t i = 0; i < agreements.size(); ++i) {
     row.stacks.push_back(confrontation_of(stage.measured.specs[i], agreements[i]));
@@ -59,7 +72,6 @@ PowerRow confront_with_truth(const Stage& stage, const std::string& name, double
 }
 
 PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage, const Progress& progress) {
-  const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -80,7 +92,6 @@ PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stag
     row.stacks.push_back(
         {.placement = {}, .input = {}, .reason = "the fault acts on no stack that is meant", .by = {}});
   }
-  row.seconds = seconds_since(start);
   return row;
 }
 
@@ -97,7 +108,6 @@ void require_meant(const WrongTheory& theory, const Config& config) {
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
                          const ladder::LadderConfig& told, Progress& progress) {
-  const Clock::time_point start = Clock::now();
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
   const ladder::LadderResult measured = ladder::run(told, progress);
   if (measured.stopped_early) throw Stopped();
@@ -116,7 +126,6 @@ PowerRow confront_ladder(const std::string& theory, const std::vector<std::strin
     }
     row.stacks.push_back(c);
   }
-  row.seconds = seconds_since(start);
   return row;
 }
 
@@ -126,7 +135,7 @@ nlohmann::ordered_json json_of(const PowerRow& row) {
     stacks.push_back({c.placement, c.input, static_cast<int>(c.verdict), c.reason, c.by,
                       bits_of(std::vector{c.excess, c.critical})});
   }
-  return {{"stacks", stacks}, {"seconds", row.seconds}};
+  return {{"stacks", stacks}};
 }
 
 void read_row(const JournalPart& cell, PowerRow& row) {
@@ -142,7 +151,6 @@ void read_row(const JournalPart& cell, PowerRow& row) {
                           .critical = numbers[1]});
   }
   if (row.stacks.empty()) cell.at("stacks").refuse("a list of 1 or more");
-  row.seconds = cell.at("seconds").number();
 }
 
 /// The row of the journal, or else that of `confront`.
@@ -212,41 +220,44 @@ Resolved resolved(const PowerRun& run) {
 
 PowerResult run(const PowerRun& run, Progress& progress) {
   const PowerList& list = run.list;
-  PowerResult result{.list = list,
-                     .provenance = provenance(run.configs.front().run, resolved(run)),
-                     .familywise_error = run.configs.front().agreement.familywise_error,
-                     .rows = {}};
+  PowerResult result{.list = list, .familywise_error = run.configs.front().agreement.familywise_error, .rows = {}};
   const auto measure_config = [&](std::size_t index) {
     const PowerConfig& listed = list.configs[index];
     const ladder::LadderConfig& config = run.configs[index];
+    Stopwatch theory;
     // Nothing is measured before a row comes that is not in the journal.
     std::optional<Stage> measured;
-    double seconds = 0.0;
     const auto stage = [&]() -> const Stage& {
       if (measured) return *measured;
-      const Clock::time_point start = Clock::now();
       measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
-      measured->truth = predict_stacks(config, config.theory.finite_width.value_or(true), progress);
-      seconds = seconds_since(start);
+      measured->truth =
+          theory.time([&] { return predict_stacks(config, config.theory.finite_width.value_or(true), progress); });
       measured->measured = measure_stacks(config, listed.name, progress);
       return *measured;
     };
+    const auto along_ladder = [&](const std::string& name, const std::vector<std::string>& settings,
+                                  const ladder::LadderConfig& told) {
+      return theory.time([&] { return confront_ladder(name, settings, listed.name, told, progress); });
+    };
     const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
     result.rows.push_back(kept_or(truth, progress, [&] {
-      if (listed.ladder) return confront_ladder("true", {}, listed.name, config, progress);
-      const Stage& now = stage();
-      return confront_with_truth(now, listed.name, seconds);
+      return listed.ladder ? along_ladder("true", {}, config) : confront_with_truth(stage(), listed.name);
     }));
     for (std::size_t i = 0; i < list.theories.size(); ++i) {
       const WrongTheory& wrong = list.theories[i];
       if (wrong.config != listed.name) continue;
       const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
       result.rows.push_back(kept_or(row, progress, [&] {
-        return listed.ladder ? confront_ladder(wrong.name, wrong.settings, listed.name, run.told[i], progress)
-                             : confront_with(wrong, run.told[i], stage(), progress);
+        if (listed.ladder) return along_ladder(wrong.name, wrong.settings, run.told[i]);
+        const Stage& now = stage();
+        return theory.time([&] { return confront_with(wrong, run.told[i], now, progress); });
       }));
       progress.say(fmt::format("{}: {} {}\n", listed.name, wrong.name,
                                result.rows.back().rejected() ? "is rejected" : "PASSES"));
+    }
+    if (theory.seconds() > 0.0) {
+      progress.say(fmt::format("{}: {} took {:.1f} s\n", listed.name, listed.ladder ? "ladders" : "predictions",
+                               theory.seconds()));
     }
   };
   result.stopped_early = until_stopped([&] {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/provenance.h"
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/config/resolved.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/progress.h"
@@ -35,7 +35,6 @@ struct PowerRow {
   std::vector<std::string> settings;  ///< what theory was told
   std::string config;
   std::vector<Confrontation> stacks;
-  double seconds = 0.0;  ///< that the predictions took
 
   [[nodiscard]] bool rejected() const;
   /// A right theory that is not rejected, or a wrong one that is.
@@ -53,7 +52,6 @@ struct PowerRun {
 
 struct PowerResult {
   PowerList list;
-  nlohmann::ordered_json provenance;
   double familywise_error = 0.0;  ///< of the first configuration
   std::vector<PowerRow> rows;
   bool stopped_early = false;  ///< rows are those that were finished
@@ -73,12 +71,17 @@ Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement
 
 /// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
 /// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the
-/// same familywise error as in a run of its own.
+/// same familywise error as in a run of its own. Says of every configuration how long its predictions, or ladders,
+/// took.
 PowerResult run(const PowerRun& run, Progress& progress);
 
 bool all_as_they_should_be(const PowerResult& result);
+
+/// The result of `power`, on the dimensions (row, stack) and, of the configurations that the list names, `listed`.
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const PowerResult& result);
+
+/// The same in short, for people.
 std::string table(const PowerResult& result);
-const Schema& schema();
-Columns columns(const PowerResult& result);
 
 }  // namespace periscope::power

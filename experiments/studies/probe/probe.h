@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "experiments/core/config/config.h"
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/config/resolved.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "experiments/core/stacks/token_input.h"
@@ -36,7 +37,7 @@ struct ProbeResult {
   theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
   std::array<NullReading, size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes;
-  nlohmann::ordered_json provenance = {};
+  Resolved resolved = {};      ///< the configuration, hashes of the checkpoint's files, ids, labels
   bool stopped_early = false;  ///< some of it is missing
 };
 
@@ -90,10 +91,10 @@ class FiniteRecorder final : public SignalRecorder {
 /// sublayer 2". "" if everything is finite.
 [[nodiscard]] std::string not_finite(const ProbeResult& result);
 
-/// The forms of a result: a table for people, and columns.
+/// The forms of a complete result: a table for people, and a dataset.
 [[nodiscard]] std::string table(const ProbeResult& result);
-[[nodiscard]] const Schema& schema();
-[[nodiscard]] Columns columns(const ProbeResult& result, const nlohmann::ordered_json& provenance);
+[[nodiscard]] const dataset::Schema& schema();
+[[nodiscard]] dataset::Dataset dataset_of(const ProbeResult& result);
 
 /// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
 struct ProbeConfig : Config {

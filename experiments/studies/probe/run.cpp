@@ -1,16 +1,16 @@
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <filesystem>
 #include <memory>
 
-#include "experiments/core/config/provenance.h"
+#include "experiments/core/config/resolved.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/profiled_need.h"
 #include "experiments/core/stacks/weights_hash.h"
+#include "experiments/core/study/request.h"
+#include "experiments/studies/probe/dump.h"
 #include "experiments/studies/probe/probe.h"
-#include "experiments/studies/probe/probe_dump.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/files/output_folder.h"
@@ -160,7 +160,7 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
                      .notes = {}};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
-  const int threads = omp_get_max_threads();
+  const int threads = study::threads_of(config.run);
   Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
     need.then(limit_need(result.at_init, config.run.backward, 1, threads));
@@ -177,8 +177,7 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
         hold_against_nulls(*backend, weights, config, progress, result);
       }
       result.notes = notes_of(checkpoint, result.input);
-      result.provenance = provenance(config, resolved_of(config, files, result));
-      result.provenance["checkpoint"] = config.checkpoint;
+      result.resolved = resolved_of(config, files, result);
     });
   });
   return result;

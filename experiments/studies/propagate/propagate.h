@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "experiments/core/config/config.h"
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/stack_result.h"
 
 namespace periscope::propagate {
@@ -17,8 +17,8 @@ namespace periscope::propagate {
 /// `overwrite`.
 void dump(const Config& config, const std::string& folder, bool overwrite);
 
-/// The result of propagate and theory as columns on the dimensions (input, placement, …).
-const Schema& schema();
-Columns columns(const Config& config, const std::vector<StackResult>& results);
+/// The result of propagate and theory, on the dimensions (input, placement, …).
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const Config& config, const std::vector<StackResult>& results);
 
 }  // namespace periscope::propagate

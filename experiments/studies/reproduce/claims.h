@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/core/training/cell.h"
-#include "experiments/studies/reproduce/study.h"
+#include "experiments/studies/reproduce/groups.h"
 
 namespace periscope::reproduce {
 

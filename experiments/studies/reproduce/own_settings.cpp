@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "experiments/studies/reproduce/study.h"
+#include "experiments/studies/reproduce/groups.h"
 #include "sim/spec/error.h"
 
 namespace periscope::reproduce {

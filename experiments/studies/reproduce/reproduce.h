@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/train.h"
@@ -39,8 +39,7 @@ struct ReproduceResult {
 [[nodiscard]] Need reproduce_need(const ReproduceConfig& config, int threads);
 
 [[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
-[[nodiscard]] const Schema& schema();
-[[nodiscard]] Columns columns(const ReproduceConfig& config, const ReproduceResult& result,
-                              const nlohmann::ordered_json& provenance);
+[[nodiscard]] const dataset::Schema& schema();
+[[nodiscard]] dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult& result);
 
 }  // namespace periscope::reproduce

@@ -1,194 +1,113 @@
-#include "experiments/studies/reproduce/study.h"
+#include "experiments/core/study/study.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
+#include <memory>
 
-#include "sim/spec/error.h"
+#include "experiments/studies/reproduce/reproduce.h"
 #include "sim/spec/printable.h"
 
 namespace periscope::reproduce {
 namespace {
 
-using train::TrainConfig;
-
-const std::vector<Exhibit>& all_exhibits() {
-  static const std::vector<Exhibit> all{
-      {"1", "Figures 1, 6, 14, 15: variance and magnitude over depth and training", {"base"}, true},
-      {"3", "Figures 3, 12: loss over the learning rate", {"base", "rates"}, true},
-      {"4", "Figure 4, Table 1: stability over seeds", {"base"}, true},
-      {"5", "Figure 5: gradient of the last layer", {"base"}, true},
-      {"7", "Figure 7: gradients of the layers, at initialisation and at the end", {"base"}, true},
-      {"8", "Figure 8: output norms whose gain stays 1", {"base", "frozen"}, false},
-      {"9", "Figures 9, 39: angular distance, and gains of the output norms", {"base"}, true},
-      {"10", "Figure 10, Tables 7 to 9: weight decay and initialisation", {"base", "decay", "init"}, false},
-      {"11", "Figure 11: largest activations against FP16", {"base"}, true},
-      {"16", "Figures 16, 18: loss over the learning rate, three times the warm-up", {"rates-warmup"}, false},
-      {"17", "Figure 17: loss over the learning rate, sequences of half the length", {"rates-short"}, false},
-      {"19", "Figure 19: LayerNorm", {"base", "layer-norm"}, false},
-      {"20", "Figures 20 to 22: embedding norm", {"base", "embedding-norm"}, false},
-      {"32", "Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement", {"base", "olmo"}, false},
-      {"35", "Figures 35 to 38: SGD", {"sgd"}, false},
-      {"table5", "Table 5: final loss of the placements at one learning rate", {"base"}, true},
-      {"warmup", "Without warm-up, and steps to a given loss (R10, R11)", {"base", "no-warmup"}, false},
-      {"growth", "Growth identity T15 along training, and Eq. 4, its form without the cosine", {"base"}, true}};
+struct ReproduceFlags {
+  std::string corpus;
+  std::vector<std::string> figure;
+  bool quick = false;
+};
+const std::vector<study::Flag<ReproduceFlags>>& flags() {
+  static const std::vector<study::Flag<ReproduceFlags>> all = [] {
+    std::string names;
+    for (const Exhibit& exhibit : exhibits()) names += (names.empty() ? "" : ", ") + std::string(exhibit.name);
+    return std::vector<study::Flag<ReproduceFlags>>{
+        {"figure", &ReproduceFlags::figure, fmt::format("A figure or table: {}; may be repeated; default: all", names)},
+        {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+        {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
+  }();
   return all;
 }
 
-/// Adds groups of a study.
-class Study {
- public:
-  using Change = std::function<void(StackSpec&, TrainSpec&)>;
-
-  Study(std::string name, const TrainConfig& shared, std::vector<Group>& groups)
-      : name_(std::move(name)), shared_(shared), groups_(groups) {}
-
-  void add(const std::vector<std::string>& placements, const std::string& what, const Change& change) const {
-    for (const std::string& placement : placements) {
-      TrainConfig config = shared_;
-      config.placements = {*find_placement(placement)};
-      Group group{.name = placement + (what.empty() ? "" : ", " + what),
-                  .study = name_,
-                  .spec = config.stacks().front(),
-                  .train = shared_.train};
-      change(group.spec, group.train);
-      groups_.push_back(std::move(group));
-    }
+ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
+  ReproduceConfig config;
+  static_cast<train::TrainConfig&>(config) =
+      train::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
+  config.figures = own.figure;
+  config.quick = own.quick;
+  if (config.was_given("model.placement"))
+    throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
+  set_proxy(config, own.quick);
+  if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
+  if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = 3;
+  refuse_settings_of_studies(chosen(config.figures, config.quick), config);
+  const std::vector<Group> groups = groups_of(config);
+  for (const Group& group : groups) {
+    periscope::validate(group.spec);
+    periscope::validate(group.train);
   }
-
- private:
-  std::string name_;
-  const TrainConfig& shared_;
-  std::vector<Group>& groups_;
-};
-
-const std::vector<std::string> three{"post", "pre", "peri"};
-const std::vector<std::string> two{"pre", "peri"};
-
-/// Factors on the shared learning rate, which the base study has with factor 1.
-const std::vector<double> rate_factors{0.1, 1.0 / 3.0, 3.0, 10.0};
-
-void add_rates(const Study& study, const std::vector<std::string>& placements, const std::vector<double>& factors,
-               const std::string& what, const Study::Change& change) {
-  for (const double factor : factors) {
-    const auto at_rate = [&](StackSpec& spec, TrainSpec& train) {
-      change(spec, train);
-      train.lr *= factor;
-    };
-    study.add(placements, fmt::format("{}rate x {:.2g}", what, factor), at_rate);
-  }
+  refuse_equal_groups(groups);
+  return config;
 }
 
-void add_study(std::string_view name, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
-  const Study study{std::string(name), shared, groups};
-  const auto nothing = [](StackSpec&, TrainSpec&) {};
-  if (name == "base") {
-    study.add({"post", "pre", "peri", "a+c", "b-only"}, "", nothing);
-  } else if (name == "rates") {
-    add_rates(study, three, quick ? std::vector{1.0 / 3.0, 3.0} : rate_factors, "", nothing);
-  } else if (name == "rates-warmup") {
-    add_rates(study, two, {0.1, 1.0 / 3.0, 1.0, 3.0, 10.0}, "warm-up x 3, ",
-              [](StackSpec&, TrainSpec& train) { train.warmup = std::min(1.0, 3.0 * train.warmup); });
-  } else if (name == "rates-short") {
-    add_rates(study, two, {0.1, 1.0 / 3.0, 1.0, 3.0, 10.0}, "half the length, ", [](StackSpec& spec, TrainSpec& train) {
-      spec.input.tokens = std::max(1, spec.input.tokens / 2);
-      train.batch *= 2;
-    });
-  } else if (name == "frozen") {
-    study.add({"peri"}, "output gains frozen", [](StackSpec&, TrainSpec& train) { train.frozen = {"norm_b"}; });
-  } else if (name == "decay") {
-    for (const double decay : {0.0, 0.0033, 0.33}) {
-      study.add(two, fmt::format("weight decay {:g}", decay),
-                [&](StackSpec&, TrainSpec& train) { train.weight_decay = decay; });
-    }
-  } else if (name == "init") {
-    for (const double over_width : {10.0, 2.0, 1.0, 0.1}) {
-      study.add(two, fmt::format("variance {:g}/d", over_width), [&](StackSpec& spec, TrainSpec&) {
-        spec.init.scheme = InitScheme::normal;
-        spec.init.std = std::sqrt(over_width / spec.model.width);
-      });
-    }
-    study.add(two, "Xavier", [](StackSpec& spec, TrainSpec&) { spec.init.scheme = InitScheme::xavier; });
-  } else if (name == "layer-norm") {
-    study.add({"peri"}, "LayerNorm", [](StackSpec& spec, TrainSpec&) { spec.model.norm = NormKind::layer; });
-  } else if (name == "embedding-norm") {
-    study.add(two, "embedding norm", [](StackSpec& spec, TrainSpec&) { spec.model.embedding_norm = true; });
-  } else if (name == "olmo") {
-    study.add({"peri"}, "QK-norm", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::head; });
-    study.add({"b-only"}, "QK-norm (OLMo 2)", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::full; });
-  } else if (name == "sgd") {
-    for (const double rate : {0.03, 0.1, 0.3, 1.0}) {
-      study.add(three, fmt::format("SGD, rate {:g}", rate), [&](StackSpec&, TrainSpec& train) {
-        train.optimizer = OptimizerKind::sgd;
-        train.lr = rate;
-      });
-    }
-  } else if (name == "no-warmup") {
-    add_rates(study, {"post", "pre", "peri", "a+c", "b-only"}, {1.0 / 3.0, 1.0}, "no warm-up, ",
-              [](StackSpec&, TrainSpec& train) { train.warmup = 0.0; });
+Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
+  Resolved all = train::resolved(config, corpus);
+  for (auto* json : {&all.printed, &all.hashed}) {
+    (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
   }
+  return all;
+}
+
+/// Which claims fewer than three seeds leave untested.
+std::string warning_of(int seeds) {
+  return fmt::format("run.seeds = {}: {}\n", seeds,
+                     seeds < 2 ? "figures only; no claim can be tested with fewer than 2 seeds"
+                               : "claims about spreads (R9) cannot be tested with fewer than 3 seeds");
+}
+
+study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const Resolved& all,
+                          std::shared_ptr<const void>& resumable, Progress& progress) {
+  if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
+  const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
+  const train::KeptStates kept{
+      .folder = folder, .identity = identity_of_runs(config, all), .on_first = [&] {
+        resumable = progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
+      }};
+  const ReproduceResult result = run(config, corpus, kept, progress);
+  if (result.stopped_early) return {.stopped_early = true};
+  return {.data = dataset_of(config, result), .table = table(config, result)};
+}
+
+study::Job resolve(const study::Request& request) {
+  struct Work {
+    ReproduceConfig config;
+    Corpus corpus;
+    Resolved all;
+    std::shared_ptr<const void> resumable = {};  // as long as the job lives
+  };
+  ReproduceConfig config = load(request, study::read_flags(flags(), request.flags));
+  Corpus corpus = train::corpus_of(config);
+  Resolved all = resolved_of(config, corpus);
+  const auto work = std::make_shared<Work>(Work{std::move(config), std::move(corpus), std::move(all)});
+  return {.file = "reproduce",
+          .run_options = work->config.run,
+          .resolved = work->all,
+          .need = reproduce_need(work->config, study::threads_of(work->config.run)),
+          .keeps_cells = true,
+          .run = [work](Progress& progress) {
+            return outcome_of(work->config, work->corpus, work->all, work->resumable, progress);
+          }};
 }
 
 }  // namespace
 
-std::span<const Exhibit> exhibits() { return all_exhibits(); }
-
-std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick) {
-  std::vector<const Exhibit*> found;
-  std::vector<std::string> known;
-  for (const Exhibit& exhibit : exhibits()) {
-    known.emplace_back(exhibit.name);
-    const bool wanted = names.empty() ? exhibit.quick || !quick : std::ranges::find(names, exhibit.name) != names.end();
-    if (wanted) found.push_back(&exhibit);
-  }
-  for (const std::string& name : names) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    std::string list;
-    for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
-    throw ConfigError(
-        fmt::format("--figure {}: expected one of {}; nearest is {}", shortened(name), list, nearest(name, known)));
-  }
-  return found;
-}
-
-std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits, const TrainConfig& shared, bool quick) {
-  std::vector<Group> groups;
-  std::vector<std::string_view> done;
-  for (const Exhibit* exhibit : exhibits) {
-    for (const std::string_view study : exhibit->studies) {
-      if (std::ranges::find(done, study) != done.end()) continue;
-      done.push_back(study);
-      add_study(study, shared, quick, groups);
-    }
-  }
-  return groups;
-}
-
-void set_proxy(TrainConfig& config, bool quick) {
-  const auto unless_given = [&](const char* key, auto& field, auto value) {
-    if (!config.was_given(key)) field = value;
-  };
-  ModelSpec& m = config.base.model;
-  const bool shaped =
-      config.was_given("model.width") || config.was_given("model.heads") || config.was_given("model.preset");
-  if (!config.was_given("model.preset")) unless_given("model.layers", m.layers, 12);
-  if (!shaped) {
-    m.width = 96;
-    m.heads = 6;
-    if (!config.was_given("model.kv_heads")) m.kv_heads = m.heads;
-    if (!config.was_given("model.head_dim")) m.head_dim = m.width / m.heads;
-    if (!config.was_given("model.mlp_width")) m.mlp_width = 4 * m.width;
-  }
-  unless_given("model.vocab", m.vocab, 256);
-  unless_given("input.tokens", config.base.input.tokens, 64);
-  unless_given("input.second_moment", config.base.input.second_moment, 4e-4);  // the tables' init too is N(0, 0.02²)
-  TrainSpec& t = config.train;
-  unless_given("train.steps", t.steps, quick ? 240 : 1000);
-  unless_given("train.batch", t.batch, quick ? 8 : 16);
-  unless_given("train.lr", t.lr, 3e-3);
-  unless_given("train.record_every", t.record_every, quick ? 60 : 100);
+std::vector<study::Study> studies() {
+  return {{.name = "reproduce",
+           .question = "Train what the paper's figures show, at proxy scale; test its claims",
+           .example = "reproduce --quick",
+           .sections = {any_section(train_section)},
+           .flags = flag_texts(flags()),
+           .schema = &schema(),
+           .skips = true,
+           .resolve = resolve}};
 }
 
 }  // namespace periscope::reproduce

@@ -7,6 +7,8 @@
 namespace periscope::verify {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string list(std::span<const double> values) { return fmt::format("[{:.6g}]", fmt::join(values, ", ")); }
 
 /// "name = [..]", one line per row for a matrix.
@@ -24,6 +26,17 @@ std::string matrix(const std::string& name, const std::vector<double>& values, i
 std::string norm(const std::string& name, const CaseNorm& n, int most) {
   const int d = static_cast<int>(n.gain.size());
   return matrix("gain " + name, n.gain, d, most) + matrix("bias " + name, n.bias, d, most);
+}
+
+Json counterexample_json(const Counterexample& c) {
+  const StatementOutcome o = c.outcome();
+  return {{"statement", statements()[c.statement].id},
+          {"origin", c.origin},
+          {"measured", o.measured},
+          {"bound", o.bound},
+          {"ratio", o.ratio()},
+          {"case", case_json(c.shrunk)},
+          {"found", case_json(c.found)}};
 }
 
 }  // namespace
@@ -54,7 +67,7 @@ std::string describe(const BoundCase& c, int most) {
 
 std::string describe(const Counterexample& found, double scale) {
   const Statement& s = statements()[found.statement];
-  const StatementOutcome o = s.check(found.shrunk, evaluate(found.shrunk));
+  const StatementOutcome o = found.outcome();
   const bool scaled = s.kind == StatementKind::bound && scale != 1.0;
   return fmt::format("  {} [{}], found as {}, made simpler:\n{}    measured  {:.9g}\n    bound     {:.9g}{}\n", s.id,
                      s.text, found.origin, describe(found.shrunk), o.measured, o.bound,
@@ -81,6 +94,22 @@ std::string describe(const Replay& replay, double scale) {
   if (scale != 1.0) text += fmt::format("  bounds that should hold were multiplied by {:g}\n", scale);
   for (const Counterexample& violation : replay.violations) text += "violation\n" + describe(violation, scale);
   return text;
+}
+
+Json replay_json(const Replay& replay, double scale) {
+  Json json{{"origin", replay.origin}, {"scale", scale}};
+  for (std::size_t k = 0; k < replay.checked.size(); ++k) {
+    const StatementOutcome& o = replay.outcomes[k];
+    json["statements"].push_back({{"id", statements()[replay.checked[k]].id},
+                                  {"measured", o.measured},
+                                  {"bound", o.bound},
+                                  {"rounding", o.rounding},
+                                  {"ratio", o.ratio()}});
+  }
+  json["violations"] = Json::array();
+  for (const Counterexample& c : replay.violations) json["violations"].push_back(counterexample_json(c));
+  json["case"] = case_json(replay.found);
+  return json;
 }
 
 }  // namespace periscope::verify

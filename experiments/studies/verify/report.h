@@ -1,27 +1,24 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/studies/verify/verify.h"
 
 namespace periscope::verify {
 
 /// For people: statements, attacks, what was refuted and how, violations, and the verdict.
-std::string table(const VerifyResult& result, bool colour);
+std::string table(const VerifyResult& result);
 
 /// "holds", "violated", "refuted", "not refuted", or "no case" if none met the statement with a bound that says
 /// something.
 std::string_view verdict_of(const Statement& statement, const Tally& tally);
 
-/// Cases that --replay reads.
-nlohmann::ordered_json counterexample_json(const Counterexample& counterexample);
-nlohmann::ordered_json counterexamples_json(const std::vector<Counterexample>& all);
-nlohmann::ordered_json replay_json(const Replay& replay, double scale);
-
-/// Statements, histograms of ratios, ratios over width, attacks, the massive-activation sweep, and counterexamples.
-const Schema& schema();
-Columns columns(const VerifyResult& result, const nlohmann::ordered_json& provenance);
+/// The result: statements, histograms of ratios, ratios over width, attacks, the massive-activation sweep, refutations
+/// and violations. Cases in it are JSON texts, which --replay reads.
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const VerifyResult& result);
 
 /// A case with its numbers, and what follows from them, so that it can be checked by hand: x, W1, W2, gains, h, a, p,
 /// y and the gradient. Matrices of more than `most` numbers are left out.
@@ -33,5 +30,8 @@ std::string describe(const Counterexample& counterexample, double scale);
 
 /// Every statement's line for a replayed case, and the case.
 std::string describe(const Replay& replay, double scale);
+
+/// The same as a document. The cases in it are objects, which --replay reads.
+nlohmann::ordered_json replay_json(const Replay& replay, double scale);
 
 }  // namespace periscope::verify

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <numbers>
+#include <span>
 
 #include "experiments/core/judge/findings.h"
 #include "experiments/core/stacks/progress.h"
@@ -193,7 +194,11 @@ BoundCase read_case(const std::string& path) {
   if (!std::filesystem::exists(path, error) && !error) {
     throw ConfigError(fmt::format("--replay {}: expected SEED:ID, as in 0:1234, or a JSON file with a case", path));
   }
-  const nlohmann::ordered_json json = read_strict_json(path);
+  nlohmann::json json = read_strict_json(path);
+  if (json.is_string()) {
+    const auto text = json.get<std::string>();
+    json = parse_strict_json(std::as_bytes(std::span(text)), path, "the text in it");
+  }
   return case_from_json(json, path);
 }
 
@@ -209,6 +214,8 @@ bool in_range(const Evaluation& e) {
 }
 
 }  // namespace
+
+StatementOutcome Counterexample::outcome() const { return statements()[statement].check(shrunk, evaluate(shrunk)); }
 
 bool VerifyResult::passed() const {
   const bool clean = std::ranges::all_of(statements(), [&](const Statement& s) {

@@ -29,6 +29,9 @@ struct Counterexample {
   std::string origin;  ///< "SEED:ID" of a random case, the attack's name, or the file that was replayed
   BoundCase found;
   BoundCase shrunk;
+
+  /// What the statement says of the shrunk case.
+  [[nodiscard]] StatementOutcome outcome() const;
 };
 
 /// A statement that is false, and whether this run could show it.
@@ -67,7 +70,8 @@ struct Replay {
   std::vector<Counterexample> violations;  ///< shrunk, of statements that should hold
 };
 
-/// `which` is SEED:ID, or a JSON file that holds a case. Throws ConfigError for neither, InputError for a bad file.
+/// `which` is SEED:ID, or a JSON file that holds a case, or a JSON string with the text of one, as results have it.
+/// Throws ConfigError for neither, InputError for a bad file.
 Replay replay(const std::string& which, double scale);
 
 }  // namespace periscope::verify

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/judge/power_law.h"
 #include "experiments/core/stacks/progress.h"
@@ -61,7 +61,7 @@ void judge(ConvergeResult& result, int seeds, double familywise_error);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string table(const ConvergeResult& result);
-const Schema& schema();
-Columns columns(const ConvergeConfig& config, const ConvergeResult& result);
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const ConvergeConfig& config, const ConvergeResult& result);
 
 }  // namespace periscope::converge

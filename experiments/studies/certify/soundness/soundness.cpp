@@ -1,7 +1,6 @@
 #include "experiments/studies/certify/soundness/soundness.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "experiments/core/stacks/progress.h"
@@ -78,7 +77,6 @@ SoundnessResult summarised(const SoundnessConfig& options, std::uint32_t first, 
 }
 
 SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::uint32_t count, Progress& progress) {
-  const auto start = std::chrono::steady_clock::now();
   std::vector<Kept> all(count);
   progress.begin("soundness", static_cast<int>(count));
   FirstException failure;
@@ -99,7 +97,6 @@ SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::
     failure.rethrow();
     result = summarised(config, first, all);
   });
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
@@ -114,6 +111,8 @@ constexpr Key<SoundnessConfig> keys[] = {
 }  // namespace
 
 const Section<SoundnessConfig> section{"soundness", keys};
+
+const Breach& SpecimenResult::worst() const { return *std::ranges::max_element(breaches, {}, &Breach::excess); }
 
 SoundnessResult run(const SoundnessConfig& config, Progress& progress) {
   return search(config, 0, static_cast<std::uint32_t>(config.checkpoints), progress);

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/columns.h"
+#include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/study.h"
 #include "experiments/studies/certify/soundness/specimen.h"
 #include "sim/emulated/emulation.h"
 #include "sim/spec/key.h"
@@ -34,6 +35,9 @@ struct Breach {
   [[nodiscard]] double excess() const { return bound > 0.0 ? reached / bound : theory::infinity; }
 };
 
+/// "mixed fp16, sums sequential, norms …".
+std::string emulation_text(const Emulation& emulation);
+
 inline constexpr std::size_t class_count = theory::signal_class_names.size();
 
 /// What one checkpoint showed.
@@ -48,6 +52,8 @@ struct SpecimenResult {
   int runs = 0;
   std::array<double, class_count> tightness{};  ///< largest reached over largest bound of a class; NaN where none
   std::vector<Breach> breaches;                 ///< the worst of every run that had one
+
+  [[nodiscard]] const Breach& worst() const;  ///< of the breaches, of which there has to be one
 };
 
 /// Builds, certifies and runs checkpoint `index`; a function of its arguments alone.
@@ -75,7 +81,6 @@ struct SoundnessResult {
   std::vector<SpecimenResult> violations;  ///< the first few, the smallest checkpoint first
   int checkpoints = 0, violated = 0;
   std::int64_t runs = 0;
-  double seconds = 0.0;
   bool stopped_early = false;  ///< nothing else is filled in
 };
 
@@ -88,9 +93,13 @@ SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, Progress&
 
 /// For people: per arithmetic what was certified, run and violated, how near runs came to bounds; violations; a
 /// verdict.
-std::string table(const SoundnessResult& result, bool colour);
+std::string table(const SoundnessResult& result);
 
-const Schema& schema();
-Columns columns(const SoundnessResult& result, const nlohmann::ordered_json& provenance);
+/// The same as a dataset, with the violations, their weights and their breaches.
+const dataset::Schema& schema();
+dataset::Dataset dataset_of(const SoundnessResult& result);
+
+/// The command.
+study::Study study();
 
 }  // namespace periscope::soundness

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "experiments/app/options.h"
+#include "experiments/core/study/study.h"
+
+namespace periscope {
+
+/// Does nothing if `out` is "". Otherwise throws, before anything is computed, what publishing NAME.nc and NAME.json in
+/// that folder would throw after it, the disk's room aside.
+void require_place_for_results(const std::string& name, const std::string& out);
+
+/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
+/// print_result does.
+void print_json(const nlohmann::ordered_json& json);
+
+/// What a command does with what its study found: NAME.nc in run.out unless that is "", the study's other files, the
+/// table for people on standard error without --quiet, and JSON on standard output with --json, in this order: nothing
+/// that is only shown can cost the files. A dataset gets its origin, its circumstances (it took `seconds`) and how the
+/// run ended. Returns the exit code.
+ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
+                 double seconds, Progress& progress);
+
+}  // namespace periscope

@@ -1,0 +1,42 @@
+#include "experiments/app/study_flags.h"
+
+#include <fmt/format.h>
+
+namespace periscope {
+namespace {
+
+std::string shown_name(const study::FlagText& flag) {
+  if (flag.positional) return flag.name;
+  return flag.alias.empty() ? "--" + flag.name : fmt::format("--{},--{}", flag.name, flag.alias);
+}
+
+std::string type_name(const study::FlagText& flag) {
+  if (flag.number) return "NUMBER";
+  return flag.list ? "TEXT,..." : "TEXT";
+}
+
+}  // namespace
+
+void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values) {
+  for (const study::FlagText& flag : flags) {
+    if (flag.toggle) {
+      command.add_flag_callback(
+          shown_name(flag), [&values, name = flag.name] { values[name] = {}; }, flag.meaning);
+      continue;
+    }
+    CLI::Option* option = command.add_option_function<std::vector<std::string>>(
+        shown_name(flag), [&values, name = flag.name](const std::vector<std::string>& words) { values[name] = words; },
+        flag.meaning);
+    option->type_name(type_name(flag))->expected(1);
+    if (!flag.positional) option->allow_extra_args(false);
+    if (!flag.list) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    } else {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    }
+    if (!flag.standard.empty()) option->default_str(flag.standard);
+    if (flag.required) option->required();
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "experiments/core/study/flag.h"
+
+namespace periscope {
+
+/// Adds a study's own flags to its command; what they are given goes to `values`, which outlives the command.
+void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values);
+
+}  // namespace periscope

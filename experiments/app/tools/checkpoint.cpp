@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "experiments/app/command.h"
+#include "experiments/app/publish.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/app/terminal_progress.h"
+#include "experiments/app/tools/info.h"
+#include "experiments/app/tools/tools.h"
+#include "experiments/core/stacks/fits.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+ExitCode run_info(const CommonOptions& options, const std::string& folder) {
+  static_cast<void>(options.request().load());  // refuses what no command takes
+  const Checkpoint checkpoint(folder);
+  if (options.json) print_json(checkpoint::info_json(checkpoint));
+  if (!options.quiet && !options.json) print_result(checkpoint::info_text(checkpoint));
+  return ExitCode::ok;
+}
+
+ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
+  const Config config = options.request().load();
+  const ModelSpec& m = config.base.model;
+  Need need;  // a matrix, and what is written of it; tables are matrices here
+  need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
+  TerminalProgress progress(options.quiet);
+  within_memory(need, options.force, progress,
+                [&] { checkpoint::write_random_checkpoint(config, family, options.force); });
+  const Checkpoint checkpoint(config.run.out);
+  progress.say(fmt::format("{}wrote {}\n", checkpoint::info_text(checkpoint), printable(config.run.out)));
+  if (options.json) print_json(checkpoint::info_json(checkpoint));
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_checkpoint_tools(CLI::App& app, int& code) {
+  const auto folder = std::make_shared<std::string>();
+  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
+              [=](const CommonOptions& options) { return run_info(options, *folder); })
+      ->add_option("folder", *folder, "Folder with config.json and safetensors files")
+      ->required();
+  const auto family = std::make_shared<std::string>();
+  add_command(app, code, "write-checkpoint",
+              "Write a random stack as a checkpoint that other programs read, into --out",
+              [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); })
+      ->add_option("--family", *family, "llama, gpt2, … (see `info`)")
+      ->required();
+}
+
+}  // namespace periscope

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "experiments/app/command.h"
+#include "experiments/app/publish.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/app/study_flags.h"
+#include "experiments/app/terminal_progress.h"
+#include "experiments/app/tools/generate.h"
+#include "experiments/app/tools/tools.h"
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/study/checkpoint_flags.h"
+#include "sim/backends.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/files/output_file.h"
+#include "sim/spec/printable.h"
+
+namespace periscope {
+namespace {
+
+struct GenerateFlags : CheckpointFlags {
+  int count = 64;
+};
+std::vector<study::Flag<GenerateFlags>> flags() {
+  auto all = checkpoint_flags<GenerateFlags>();
+  all.push_back({"count", &GenerateFlags::count, "Tokens to add", at_least(1)});
+  return all;
+}
+
+/// Every token reads all before it, so their number is bounded where no table of positions does it.
+void require_room(const ModelSpec& model, std::size_t prompt, int count) {
+  const bool learned = model.embedding.positions > 0;
+  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_tokens;
+  const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
+  if (read <= room) return;
+  throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
+                                learned ? "the model has positions for" : "expected at most", room));
+}
+
+/// Bytes of converted weights that stay in memory from token to token: all of them, as far as --memory goes, or else
+/// half of what there is.
+double kept_weights(const Checkpoint& checkpoint, const RunOptions& run, int threads) {
+  const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
+  return std::min(all, run.memory > 0.0 ? run.memory : available_bytes(threads) / 2.0);
+}
+
+/// The pass over the prompt, or over one token; all tokens together are as many operations as one pass over them.
+Need generate_need(const ModelSpec& model, const RunOptions& run, int prompt, int longest, double kept, int threads) {
+  const std::string_view key = "--count or --max-tokens";
+  Need need = pass_need(model, prompt, run.dtype, false, threads);
+  need.operations = pass_need(model, longest, run.dtype, false, threads).operations;
+  need.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
+  need.key = key;
+  need.add(kept, "--memory");
+  return need;
+}
+
+ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
+  const study::Request request = options.request(words);
+  const auto own = study::read_flags(flags(), words);
+  const int count = own.count;
+  const Config config = load_for_checkpoint(request);
+  const int threads = study::threads_of(config.run);
+  omp_set_num_threads(threads);
+  const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";
+  if (!file.empty()) const OutputFile trial(file);
+  const Checkpoint checkpoint(own.checkpoint);
+  const ModelSpec& model = checkpoint.model();
+  if (!model.causal || !model.unembedding) {
+    throw ConfigError(fmt::format("generate {}: expected a causal model with a head", own.checkpoint));
+  }
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
+  const StackContext context{.ops = *backend, .model = model, .weights = weights};
+  const TokenInput input = read_token_input(own.source(), model, own.checkpoint);
+  require_room(model, input.ids.size(), count);
+  const int prompt = static_cast<int>(input.ids.size());
+  const Need need =
+      generate_need(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
+  std::vector<int> ids = input.ids;
+  const bool shown = !options.json && input.tokenizer != nullptr;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  probe::GrowingText text(terminal);
+  const auto generate = [&] {
+    TerminalProgress progress(options.quiet || (shown && terminal));  // which would be drawn into the text
+    if (shown) text.show(input.tokenizer->decode(ids));
+    progress.begin("generate", count);
+    (void)probe::generate_greedily(context, input.ids, count, [&](int id) {
+      ids.push_back(id);
+      if (shown) text.show(input.tokenizer->decode(ids));
+      progress.step(fmt::format("id {}", id));
+      progress.throw_if_stop_requested();
+    });
+  };
+  bool stopped = false;
+  TerminalProgress to_say(options.quiet);
+  try {
+    stopped = until_stopped([&] { within_memory(need, options.force, to_say, generate); });
+  } catch (...) {
+    text.end();  // so that the message does not follow it on its line
+    throw;
+  }
+  text.end();
+  nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
+  if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
+  json["tokenizer"] = input.tokenizer_name;
+  if (!stopped && !file.empty()) {
+    write_file(file, json_text(json, 1) + "\n");
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
+  }
+  const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
+  if (shown || options.json) {
+    if (!options.quiet) print_message(all);
+  } else {
+    print_result(all);
+  }
+  if (stopped) throw Stopped();
+  if (options.json) print_json(json);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, int& code) {
+  const auto words = std::make_shared<study::FlagValues>();
+  CLI::App* command =
+      add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
+                  [=](const CommonOptions& options) { return run_generate(options, *words); });
+  add_flags(*command, study::flag_texts(flags()), *words);
+}
+
+}  // namespace periscope

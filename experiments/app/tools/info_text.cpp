@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numbers>
+
+#include "experiments/app/tools/facts.h"
+#include "experiments/app/tools/info.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::checkpoint {
+namespace {
+
+bool is_norm(const NameRow& row) { return row.parameter.find("norm") != std::string::npos; }
+
+/// How the part lies in its tensor, if not as the whole.
+std::string layout_of(const NameRow& row) {
+  std::string text;
+  if (row.part.plus != 0.0) text += fmt::format("  {:g} + stored", row.part.plus);
+  if (row.part.transposed) text += "  transposed";
+  if (row.part.first != 0) text += fmt::format("  from output feature {}", row.part.first);
+  return text;
+}
+
+std::string attention_line(const RuleGroup& g, const ModelSpec& m) {
+  std::string text = fmt::format("scores q·k × {:.4g}", g.scores.scale);
+  if (g.scores.soft_cap > 0.0) text += fmt::format(", capped at {:g}", g.scores.soft_cap);
+  text += g.scores.window > 0 ? fmt::format(", window of {} tokens", g.scores.window)
+          : m.causal          ? ", all tokens before"
+                              : ", all tokens";
+  if (!g.frequencies.empty()) {
+    const double turn = 2.0 * std::numbers::pi;
+    text += fmt::format(", RoPE periods {:.3g} to {:.3g} tokens", turn / g.frequencies.front(),
+                        turn / g.frequencies.back());
+  }
+  if (std::ssize(g.layers) < m.layers) text += fmt::format("  (layers {})", fmt::join(g.layers, " "));
+  return text;
+}
+
+std::string input_line(const ModelSpec& m) {
+  std::string text = fmt::format("{} tokens", m.vocab);
+  if (m.projects_embedding()) text += fmt::format(" of width {}, projected", m.embedding_width());
+  if (m.embedding.scale != 1.0) text += fmt::format(", × {:g}", m.embedding.scale);
+  if (m.embedding.positions > 0) {
+    text += fmt::format(", {} learned positions", m.embedding.positions - m.embedding.position_offset);
+  }
+  if (m.embedding.position_offset > 0) text += fmt::format(" from row {}", m.embedding.position_offset);
+  if (m.embedding.token_types > 0) text += ", token type 0";
+  return text + (m.embedding_norm ? ", norm" : "");
+}
+
+std::string head_line(const Checkpoint& c) {
+  const ModelSpec& m = c.model();
+  if (!m.unembedding) return "none: no logits";
+  std::string text = c.tied() ? "the embedding's table" : "a matrix of its own";
+  if (m.head.transform) text = "dense, activation, norm, then " + text;
+  if (m.head.soft_cap > 0.0) text += fmt::format(", logits capped at {:g}", m.head.soft_cap);
+  return text;
+}
+
+}  // namespace
+
+std::string info_text(const Checkpoint& c) {
+  const ModelSpec& m = c.model();
+  const SublayerRule rule = m.rule(0);
+  std::string text;
+  const auto line = [&](std::string_view key, const std::string& value) {
+    text += fmt::format("{:<12}{}\n", key, value);
+  };
+  line("family", fmt::format("{} ({})", c.family().name, printable(architecture_of(c))));
+  line("placement", fmt::format("{}: {}, x⁺ = {}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
+                                m.final_norm ? ", final norm" : ", no final norm",
+                                m.qk_norm == QkNorm::none   ? ""
+                                : m.qk_norm == QkNorm::head ? ", QK-norm per head"
+                                                            : ", QK-norm of the whole projection"));
+  line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
+                            m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
+                            mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));
+  line("norms", fmt::format("{}, eps {:g}", m.norm == NormKind::rms ? "RMSNorm" : "LayerNorm", m.norm_eps));
+  line("input", input_line(m));
+  line("attention", m.causal ? "causal" : "both ways");
+  for (const RuleGroup& g : rules_of(m)) line("", attention_line(g, m));
+  line("head", head_line(c));
+  std::string types;
+  for (const auto& [type, count] : types_of(c)) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", count, type);
+  line("parameters", fmt::format("{:L} in {} tensors ({})", parameters_of(c), c.uses().size(), types));
+  const std::vector<NameRow> rows = name_map_of(c);
+  for (const bool norms : {true, false}) {
+    text += norms ? "\nnorms\n" : "\nmatrices\n";
+    for (const NameRow& row : rows) {
+      if (is_norm(row) == norms)
+        text += fmt::format("  {:<35} {}{}\n", row.parameter, printable(row.part.tensor), layout_of(row));
+    }
+  }
+  if (!c.unused().empty()) {
+    text += fmt::format("\nnot used: {} tensors, such as {}\n", c.unused().size(), printable(c.unused().front()));
+  }
+  if (!c.defaults().empty()) {
+    text += "\nnot in config.json:";
+    for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
+    text.back() = '\n';
+  }
+  for (const std::string& warning : c.warnings()) text += "\nwarning: " + printable(warning) + "\n";
+  return text;
+}
+
+}  // namespace periscope::checkpoint

@@ -1,0 +1,118 @@
+#include "experiments/app/tools/list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "experiments/app/command.h"
+#include "experiments/app/publish.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/app/tools/tools.h"
+#include "experiments/studies/studies.h"
+#include "sim/backends.h"
+#include "sim/core/op_table.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope {
+namespace {
+
+/// A command and what it answers.
+struct Example {
+  std::string command, question;
+};
+
+/// Of every study, then of the other commands.
+std::vector<Example> examples() {
+  std::vector<Example> all;
+  for (const study::Study& one : studies()) all.push_back({one.example, one.question});
+  all.push_back({"info DIR", "the placement and the names of the norms of a checkpoint"});
+  all.push_back({"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
+  all.push_back({"toy", "the reviews' toy vector, step by step"});
+  return all;
+}
+
+}  // namespace
+
+std::string list_text() {
+  std::string text = "Placements: x+ = C( alpha x + beta B( f( s A(x) ) ) )\n";
+  text += fmt::format("  {:<13} {:<19} {:<50} {:<11} {}\n", "name", "norms", "scales", "final norm", "used by");
+  for (const Placement& p : placement_table()) {
+    text += fmt::format("  {:<13} {:<19} {:<50} {:<11} {}\n", p.name, p.norms, p.scales, p.final_norm ? "yes" : "no",
+                        p.used_by);
+  }
+  text +=
+      "  residual-dual was called residual, which is still accepted\n"
+      "  or a table: placement = {A = true, B = false, C = false, alpha = 1.0, beta = 1.0}\n\nPresets (Peri-LN "
+      "paper, Table 4; hidden width 4*D and 8 key/value heads are inferred from the names' parameter counts)\n";
+  for (const Preset& p : presets) {
+    text += fmt::format("  {:<5} layers {}, width {}, heads {}, kv_heads {}, head_dim {}, mlp_width {}\n", p.name,
+                        p.layers, p.width, p.heads, p.kv_heads, p.head_dim, p.mlp_width);
+  }
+  text += "\nConfiguration keys\n";
+  for (const AnySection& section : sections()) {
+    for (const KeyText& k : section.keys) text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
+  }
+  text += fmt::format("\nDevices: {}\n", fmt::join(device_names(), ", "));
+  text += fmt::format("\nOps of a device\n  {:<23} {:<10} {:<7} {:<72} {}\n", "name", "dtype", "sums in", "formula",
+                      "shapes");
+  for (const OpRow& op : op_table()) {
+    text += fmt::format("  {:<23} {:<10} {:<7} {:<72} {}\n", op.name, name_of(op.output), name_of(op.accumulation),
+                        op.formula, op.shapes);
+  }
+  text += "\nExperiments\n";
+  for (const Example& e : examples()) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
+  return text;
+}
+
+nlohmann::ordered_json list_json() {
+  nlohmann::ordered_json json;
+  for (const Placement& p : placement_table()) {
+    json["placements"].push_back({{"name", p.name},
+                                  {"norms", p.norms},
+                                  {"scales", p.scales},
+                                  {"final_norm", p.final_norm},
+                                  {"used_by", p.used_by}});
+  }
+  for (const Preset& p : presets) {
+    json["presets"].push_back({{"name", p.name},
+                               {"layers", p.layers},
+                               {"width", p.width},
+                               {"heads", p.heads},
+                               {"kv_heads", p.kv_heads},
+                               {"head_dim", p.head_dim},
+                               {"mlp_width", p.mlp_width}});
+  }
+  for (const AnySection& section : sections()) {
+    for (const KeyText& k : section.keys) {
+      json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
+      if (!k.unit.empty()) json["keys"].back()["unit"] = k.unit;
+    }
+  }
+  for (const std::string_view name : device_names()) json["devices"].push_back(name);
+  for (const OpRow& op : op_table()) {
+    json["ops"].push_back({{"name", op.name},
+                           {"dtype", name_of(op.output)},
+                           {"accumulation", name_of(op.accumulation)},
+                           {"formula", op.formula},
+                           {"shapes", op.shapes}});
+  }
+  for (const Example& e : examples()) {
+    json["experiments"].push_back({{"command", e.command}, {"question", e.question}});
+  }
+  return json;
+}
+
+void add_list(CLI::App& app, int& code) {
+  const auto columns = std::make_shared<bool>(false);
+  add_command(app, code, "list", "Placements, presets, every configuration key, experiments",
+              [=](const CommonOptions& options) {
+                static_cast<void>(options.request().load());  // refuses what no command takes
+                if (options.json) print_json(*columns ? columns_json() : list_json());
+                if (!options.quiet && !options.json) print_result(*columns ? columns_text() : list_text());
+                return ExitCode::ok;
+              })
+      ->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
+}
+
+}  // namespace periscope

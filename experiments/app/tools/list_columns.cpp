@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/app/tools/list.h"
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/studies.h"
+
+namespace periscope {
+
+std::vector<const dataset::Schema*> result_schemas() {
+  std::vector<const dataset::Schema*> all;
+  for (const study::Study& one : studies()) {
+    if (one.schema != nullptr && std::ranges::find(all, one.schema) == all.end()) all.push_back(one.schema);
+  }
+  return all;
+}
+
+std::string columns_text() {
+  std::string text;
+  for (const dataset::Schema* schema : result_schemas()) {
+    text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", schema->kind(), schema->version());
+    TextTable table({"column", "dimensions", "type", "units", "in JSON", "meaning"});
+    for (const dataset::ColumnSpec& c : schema->columns()) {
+      table.add({c.name, c.dimensions, std::string(name_of(c.type)), c.units, dataset::place_text(c), c.meaning});
+    }
+    text += table.text(2);
+  }
+  return text;
+}
+
+nlohmann::ordered_json columns_json() {
+  nlohmann::ordered_json results = nlohmann::ordered_json::object();
+  for (const dataset::Schema* schema : result_schemas()) {
+    nlohmann::ordered_json columns = nlohmann::ordered_json::array();
+    for (const dataset::ColumnSpec& c : schema->columns()) {
+      columns.push_back({{"name", c.name},
+                         {"dimensions", c.axes()},
+                         {"type", name_of(c.type)},
+                         {"units", c.units},
+                         {"meaning", c.meaning},
+                         {"json", dataset::place_text(c)}});
+    }
+    results[schema->kind()] = {{"version", schema->version()}, {"columns", std::move(columns)}};
+  }
+  return {{"results", std::move(results)}};
+}
+
+}  // namespace periscope

@@ -1,0 +1,20 @@
+#include "experiments/app/command.h"
+#include "experiments/app/publish.h"
+#include "experiments/app/standard_streams.h"
+#include "experiments/app/tools/tools.h"
+#include "experiments/app/tools/toy_vector.h"
+
+namespace periscope {
+
+void add_toy(CLI::App& app, int& code) {
+  add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
+              [](const CommonOptions& options) {
+                static_cast<void>(options.request().load());  // refuses what no command takes
+                const toy::ToyVector vector = toy::toy_vector();
+                if (!options.quiet) print_message(toy::toy_table(vector));
+                if (options.json) print_json(toy::toy_json(vector));
+                return ExitCode::ok;
+              });
+}
+
+}  // namespace periscope

@@ -1,0 +1,115 @@
+#include "experiments/core/dataset/curves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace periscope::dataset {
+namespace {
+
+/// q … down, the matrices that every layer has.
+constexpr auto layer_weights = static_cast<std::size_t>(Weight::embedding);
+constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
+
+std::vector<ColumnSpec> sublayer_labels() {
+  const Place at("coordinates");
+  return {{"sublayer_layer", "sublayer", Type::integer, "1", "layer of a sublayer", at / "sublayer_layer"},
+          {"sublayer_kind", "sublayer", Type::text, "", "module of a sublayer", at / "sublayer_kind"},
+          {"sublayer_branch", "sublayer", Type::integer, "1", "branch of a sublayer among those that read one stream",
+           at / "sublayer_branch"}};
+}
+
+}  // namespace
+
+std::size_t site_of(Signal signal) {
+  return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
+}
+
+std::vector<DimensionSpec> curve_dimensions() {
+  return {{"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+          {"other_depth", Type::integer, "1", "sublayers passed, second stream of a pair"},
+          {"site", Type::text, "", "place in the dataflow (T1)"},
+          {"sublayer", Type::integer, "1", "sublayer, in the order of the stream"},
+          {"rank", Type::integer, "1", "place in the order of magnitudes"},
+          {"weight", Type::text, "", "matrix of a layer"},
+          {"layer", Type::integer, "1", "layer, attention and MLP"}};
+}
+
+void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights) {
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  result.count("depth", sublayers + 1);
+  result.count("other_depth", sublayers + 1);
+  std::vector<std::string_view> sites;
+  for (const Signal signal : stream_signals) sites.push_back(name_of(signal));
+  result.put("site", sites);
+  result.count("sublayer", sublayers);
+  for (std::size_t s = 0; s < sublayers; ++s) {
+    const Builder::Row row = result.at("sublayer", s);
+    row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
+    row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
+    row.put("sublayer_branch", 0);
+  }
+  result.count("rank", ranks, 1);
+  if (!weights) return;
+  result.put("weight", std::vector(weight_names.begin(), weight_names.begin() + layer_weights));
+  result.count("layer", static_cast<std::size_t>(model.layers));
+}
+
+std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
+                                      const std::vector<CurveVersion>& versions) {
+  std::vector<ColumnSpec> all = sublayer_labels();
+  const auto add = [&](Statistic statistic, const std::string& prefix, const std::string& dimensions,
+                       const std::string& words, const Place& at) {
+    for (const CurveVersion& v : versions) {
+      all.push_back({.name = fmt::format("{}{}_{}", prefix, name_of(statistic), v.suffix),
+                     .dimensions = leading.empty() ? dimensions : leading + " " + dimensions,
+                     .type = Type::real,
+                     .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
+                     .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning),
+                     .place = at / v.suffix});
+    }
+  };
+  for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
+    const auto statistic = static_cast<Statistic>(s);
+    const std::string name = text_of(statistic);
+    add(statistic, "", "depth", "of the stream", place / name);
+    add(statistic, "r_out_", "depth", "of ResiDual's second stream", place / "r_out" / name);
+    add(statistic, "site_", "site sublayer", "at every site of every sublayer", (place / "sites").by("site") / name);
+  }
+  for (const Statistic statistic : weight_statistics) {
+    add(statistic, "weight_", "weight layer", "of every matrix",
+        (place / ("weight_" + text_of(statistic))).by("weight"));
+  }
+  return all;
+}
+
+std::vector<Remark> curve_remarks(const Place& place) {
+  std::vector<Remark> all;
+  for (const StatisticFacts& statistic : statistic_facts) {
+    all.push_back({place / statistic.name / "site", text_of(Signal::x_out)});
+  }
+  return all;
+}
+
+CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal)
+    : stem_(text_of(statistic)), row_(row), copy_(row.at("site", site_of(signal))) {
+  if (signal == Signal::r_out) stem_ = "r_out_" + stem_;
+  if (runs_over_depth(signal)) {
+    copy_stem_ = "site_" + text_of(statistic);
+  } else {
+    stem_ = "site_" + stem_;
+    row_ = copy_;
+  }
+}
+
+CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight)
+    : stem_("weight_" + text_of(statistic)), row_(row.at("weight", static_cast<std::size_t>(weight))), copy_(row) {}
+
+void CurvePlace::put(const std::string& version, const std::vector<double>& values) const {
+  row_.put(stem_ + "_" + version, values);
+  if (copy_stem_.empty() || values.empty()) return;
+  copy_.put(copy_stem_ + "_" + version, std::vector(values.begin() + 1, values.end()));
+}
+
+}  // namespace periscope::dataset

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/dataset/builder.h"
+#include "sim/spec/model_spec.h"
+#include "sim/spec/profile.h"
+#include "sim/spec/weight.h"
+
+/// The columns of profiles, which several kinds of results have.
+namespace periscope::dataset {
+
+/// One version of every curve: its suffix and what it is in words.
+struct CurveVersion {
+  std::string suffix;
+  std::string meaning;
+  std::string units = {};  ///< "": those of the statistic
+};
+
+/// What every result with profiles declares, for every statistic S and every version V, all of them real:
+///   S_V        the stream at x_out, on (…, depth);       r_out_S_V  ResiDual's second stream, likewise;
+///   site_S_V   every site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
+/// and what the positions on `sublayer` are: sublayer_layer, sublayer_kind, sublayer_branch. `leading` are the
+/// dimensions in front ("input placement"), `place` what is above in JSON.
+std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
+                                      const std::vector<CurveVersion>& versions);
+/// The word "site" beside the curves of the stream, in JSON.
+std::vector<Remark> curve_remarks(const Place& place);
+/// The dimensions behind `leading`, with their coordinates.
+std::vector<DimensionSpec> curve_dimensions();
+void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights);
+
+/// The position of a signal on the dimension site.
+std::size_t site_of(Signal signal);
+
+template <class Named>
+std::string text_of(Named it) {
+  return std::string(name_of(it));
+}
+
+/// Where a curve stands. A stream stands on (site, sublayer) too, without the stack's input.
+class CurvePlace {
+ public:
+  CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal);
+  CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight);
+  void put(const std::string& version, const std::vector<double>& values) const;
+
+ private:
+  std::string stem_;
+  Builder::Row row_;
+  std::string copy_stem_;
+  Builder::Row copy_;
+};
+
+}  // namespace periscope::dataset

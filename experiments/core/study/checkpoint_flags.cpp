@@ -1,0 +1,30 @@
+#include "experiments/core/study/checkpoint_flags.h"
+
+#include <fmt/format.h>
+
+namespace periscope {
+
+TokenSource CheckpointFlags::source() const {
+  const auto given = [](const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); };
+  return {.tokens = given(tokens),
+          .text = given(text),
+          .labels = std::nullopt,
+          .tokenizer = given(tokenizer),
+          .max_tokens = max_tokens.value_or(0)};
+}
+
+Config load_for_checkpoint(const study::Request& request) {
+  Config config = request.load();
+  for (const std::string& key : config.given) {
+    if (key.starts_with("init.") || key.starts_with("run.") || key.starts_with("theory.") ||
+        key.starts_with("agreement.") || key == "input.second_moment") {
+      continue;
+    }
+    throw ConfigError(fmt::format(
+        "{}: not for a checkpoint; expected keys of init, run, theory and agreement, or input.second_moment", key));
+  }
+  config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
+  return config;
+}
+
+}  // namespace periscope

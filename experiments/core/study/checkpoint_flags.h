@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/token_input.h"
+#include "experiments/core/study/request.h"
+
+namespace periscope {
+
+/// A checkpoint and the tokens that it reads.
+struct CheckpointFlags {
+  std::string checkpoint;
+  std::string tokens;
+  std::string text;
+  std::string tokenizer;
+  std::optional<int> max_tokens;
+
+  [[nodiscard]] TokenSource source() const;
+};
+
+template <class F>
+std::vector<study::Flag<F>> checkpoint_flags() {
+  return {{.name = "checkpoint",
+           .field = &F::checkpoint,
+           .meaning = "Folder with config.json and safetensors files",
+           .positional = true,
+           .required = true},
+          {"tokens", &F::tokens, "Token ids: 5,9,2, or a file of them"},
+          {"text", &F::text, "Text file, encoded by the tokenizer"},
+          {"tokenizer", &F::tokenizer,
+           "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of "
+           "256"},
+          {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)}};
+}
+
+/// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
+/// checkpoint answers.
+Config load_for_checkpoint(const study::Request& request);
+
+}  // namespace periscope

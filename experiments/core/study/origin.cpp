@@ -1,0 +1,22 @@
+#include "experiments/core/study/origin.h"
+
+#include "experiments/core/config/build_info.h"
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
+
+namespace periscope::study {
+
+dataset::Facts origin(const Job& job, const Resolved& resolved) {
+  dataset::Facts facts{{"program", "periscope"},
+                       {"version", std::string(build_info::version)},
+                       {"commit", std::string(build_info::commit)},
+                       {"compiler", std::string(build_info::compiler)},
+                       {"program_sha256", program_sha256()},
+                       {"device", job.run_options.device},
+                       {"config_sha256", config_sha256(resolved)},
+                       {"config", dataset::JsonText{json_text(resolved.printed)}}};
+  if (!job.told.is_null()) facts.emplace_back("theory_told", dataset::JsonText{json_text(job.told)});
+  return facts;
+}
+
+}  // namespace periscope::study

@@ -1,0 +1,57 @@
+#include "experiments/core/study/request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include "sim/backends.h"
+#include "sim/spec/error.h"
+
+namespace periscope::study {
+namespace {
+
+void choose_dtype(RunOptions& run) {
+  if (run.device == "cuda-tf32" && run.dtype_choice.value_or(DType::f32) != DType::f32) {
+    throw ConfigError(
+        fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
+                    "to multiply such matrices; expected run.device \"cuda\"",
+                    name_of(*run.dtype_choice)));
+  }
+  const auto backend = make_backend(run.device);
+  run.dtype = run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
+  if (backend->supports(run.dtype)) return;
+  std::vector<std::string_view> known;
+  for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    if (backend->supports(one)) known.push_back(name_of(one));
+  }
+  throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(run.dtype),
+                                run.device, fmt::join(known, " and ")));
+}
+
+}  // namespace
+
+Config Request::load(Matrices matrices) const {
+  Config c = load_config(known, file, settings, theory_settings);
+  c.run.seed = seed.value_or(c.run.seed);
+  c.run.seeds = seeds.value_or(c.run.seeds);
+  c.run.threads = threads.value_or(c.run.threads);
+  c.run.device = device.value_or(c.run.device);
+  if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
+  c.run.out = out.value_or(c.run.out);
+  c.run.memory = memory.value_or(c.run.memory);
+  require_ranges(run_section, c.run);
+  choose_dtype(c.run);
+  if (matrices == Matrices::dense) {
+    if (c.run.weights == WeightsChoice::matrix_free) {
+      throw ConfigError(
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
+          "theory, converge and ladder, which read every matrix once");
+    }
+    c.run.weights = WeightsChoice::dense;
+  }
+  return c;
+}
+
+int threads_of(const RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_num_procs(); }
+
+}  // namespace periscope::study

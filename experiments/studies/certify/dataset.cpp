@@ -1,0 +1,272 @@
+#include "experiments/studies/certify/dataset_tables.h"
+
+namespace periscope::certify {
+namespace {
+
+using dataset::Builder;
+using dataset::Place;
+using dataset::Table;
+using dataset::Type;
+using theory::SignalBound;
+using theory::SignalClass;
+
+/// What is known of the whole result.
+Table<CertifyResult> head_table() {
+  using R = CertifyResult;
+  Table<R> table;
+  table.column({"model", "", "", "what the model is called"}, [](const R& r) { return r.model; })
+      .column({"family", "", "", "of checkpoints; nothing for other weights"}, [](const R& r) { return r.family; })
+      .column({"model_placement", "", "", "normalization placement (T1)", Place("placement"), true},
+              [](const R& r) { return r.spec.model.placement.name; })
+      .column({"model_layers", "", "1", "L", Place("layers")}, [](const R& r) { return r.spec.model.layers; })
+      .column({"model_width", "", "1", "D", Place("width")}, [](const R& r) { return r.spec.model.width; })
+      .column({"input", "", "", "what may enter: tokens, or real vectors"},
+              [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
+      .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
+                     [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
+      .column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn",
+               Place("weights_sha256").by("weights")},
+              [](const R& r) {
+                std::vector<std::string> hashes;
+                for (const NamedHash& w : r.weights) hashes.push_back(w.second);
+                return hashes;
+              })
+      .column({"arithmetic", "", "", "that verdicts are for"},
+              [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.arithmetic)]; })
+      .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
+                     [](const R& r) { return r.runs.empty() ? std::nullopt : std::optional(r.runs.front().longest); })
+      .column_if_any({"measured_tokens", "", "1", "tokens that were measured"},
+                     [](const R& r) { return r.measured ? std::optional(r.tokens) : std::nullopt; });
+  return table;
+}
+
+/// A format, and what the result's arithmetic makes of it.
+struct FormatRow {
+  theory::Verdict stream, everywhere;
+  const ModelSpec& model;
+};
+
+std::vector<std::pair<std::size_t, FormatRow>> formats_of(const Judged& j) {
+  std::vector<std::pair<std::size_t, FormatRow>> all;
+  for (const NumberFormat& f : j.formats) {
+    all.push_back({position_of(f),
+                   {verdict_of(j.result, {SignalClass::stream, f}), verdict_of(j.result, {std::nullopt, f}),
+                    j.result.spec.model}});
+  }
+  return all;
+}
+
+Table<FormatRow> verdict_table() {
+  using F = FormatRow;
+  const std::string on = "format";
+  const Place at = Place("verdicts").by("format");
+  Table<F> table;
+  table
+      .column({"stream_certified", on, "1", "1: no input can overflow the residual stream", at / "stream"},
+              [](const F& f) { return f.stream.certified; })
+      .column({"everywhere_certified", on, "1", "1: nor anything else", at / "everywhere"},
+              [](const F& f) { return f.everywhere.certified; })
+      .column({"stream_reason", on, "", "what stands against the stream's certificate", at / "stream_reason"},
+              [](const F& f) { return reason_of(f.stream, f.model); })
+      .column({"everywhere_reason", on, "", "what stands against the other", at / "everywhere_reason"},
+              [](const F& f) { return reason_of(f.everywhere, f.model); });
+  return table;
+}
+
+/// Where a run may overflow first, in a class of signals or anywhere. Nothing is put for a run that is certified.
+void add_first(Table<Certified>& table, const std::string& scope, std::optional<SignalClass> kind) {
+  const auto of_first = [kind](auto value) {
+    return [kind, value](const Certified& c) {
+      const theory::Verdict v = theory::verdict(c.certificate, kind);
+      return v.certified ? std::nullopt : std::optional(value(v));
+    };
+  };
+  const std::string on = "format";
+  const Place at = at_run / scope;
+  const Place first = at / "first";
+  table
+      .column_if_any({scope + "_first_signal", on, "", "signal of the first place that may overflow", first / "signal"},
+                     of_first([](const theory::Verdict& v) { return name_of(v.first->signal); }))
+      .column_if_any({scope + "_first_sublayer", on, "1", "its sublayer", first / "sublayer"},
+                     of_first([](const theory::Verdict& v) { return v.first->sublayer; }))
+      .column_if_any({scope + "_first_feature", on, "1", "its feature", first / "feature"},
+                     of_first([](const theory::Verdict& v) { return v.first->channel; }))
+      .column_if_any({scope + "_first_bound", on, "1", "bound of the first place that may overflow", at / "bound"},
+                     of_first([](const theory::Verdict& v) { return v.first->largest; }))
+      .column_if_any({scope + "_first_limit", on, "1", "what it may be", at / "limit"},
+                     of_first([](const theory::Verdict& v) { return v.limit; }));
+}
+
+Table<Certified> run_table() {
+  Table<Certified> table;
+  table.part(arithmetic_table("run_", "format", at_run, "the run that the verdict is for"),
+             [](const Certified& c) { return &c.certificate; });
+  add_first(table, "stream", SignalClass::stream);
+  add_first(table, "everywhere", std::nullopt);
+  const auto itself = [](const Certified& c) { return &c; };
+  table.part(run_classes_table("run_", "certified", at_run, ""), itself)
+      .part(run_places_table(), itself)
+      .part(bounds_table("run_signal_", "format ", at_run, "the arithmetic of a run (T24)"), itself);
+  return table;
+}
+
+/// The stream at one depth, in exact arithmetic.
+struct StreamRow {
+  const SignalBound& bound;
+  const SignalMaxima* measured;
+};
+
+std::vector<StreamRow> stream_of(const Certified& c) {
+  std::vector<StreamRow> all;
+  for (int l = -1; l < c.model.sublayers(); ++l) all.push_back({*c.certificate.find(Signal::x_out, l), c.measured});
+  return all;
+}
+
+Table<StreamRow> stream_table() {
+  using S = StreamRow;
+  const std::string on = "depth";
+  const Place at = Place("exact") / "stream";
+  Table<S> table;
+  table
+      .column({"stream_largest", on, "1", "largest bound of the stream x_out", at / "bound"},
+              [](const S& s) { return s.bound.largest; })
+      .column({"stream_feature", on, "1", "its feature", at / "feature"}, [](const S& s) { return s.bound.channel; })
+      .column_if_any({"stream_measured", on, "1", "largest magnitude measured in the stream", at / "measured"},
+                     [](const S& s) -> std::optional<double> {
+                       if (s.measured == nullptr) return std::nullopt;
+                       return s.measured->largest(s.bound.signal, s.bound.sublayer);
+                     })
+      .column({"stream_bound", on + " feature", "1", "bound on every feature of the stream x_out", at / "bounds"},
+              [](const S& s) { return std::vector<double>(s.bound.magnitude.begin(), s.bound.magnitude.end()); });
+  return table;
+}
+
+/// What an attack reached; `signal` says in words whose.
+Table<AttackResult> reached_table(const std::string& prefix, const std::string& on, const Place& at,
+                                  const std::string& signal) {
+  using A = AttackResult;
+  Table<A> table;
+  table.column({prefix + "signal", on, "", signal, at / "signal"}, [](const A& a) { return name_of(a.place.signal); })
+      .column({prefix + "sublayer", on, "1", "its sublayer", at / "sublayer"},
+              [](const A& a) { return a.place.sublayer; })
+      .column({prefix + "feature", on, "1", "its feature", at / "feature"}, [](const A& a) { return a.place.channel; })
+      .column({prefix + "bound", on, "1", "its bound", at / "bound"}, [](const A& a) { return a.bound; })
+      .column({prefix + "reached", on, "1", "largest magnitude reached", at / "reached"},
+              [](const A& a) { return a.reached; })
+      .column({prefix + "ratio", on, "1", "reached over bound", at / "ratio"}, [](const A& a) { return a.ratio(); });
+  return table;
+}
+
+/// What was tried besides, and what it was held against.
+void add_own(Table<Judged>& table) {
+  const Place at("own_run");
+  table
+      .part(arithmetic_table("own_", "", at, "the runs that were measured and attacked"),
+            [](const Judged& j) { return j.own ? &j.own->certificate : nullptr; })
+      .part(measured_bounds_table("own_", at, "the arithmetic of what was measured (T24)"),
+            [](const Judged& j) { return j.own ? &*j.own : nullptr; })
+      .rows(
+          "attack", reached_table("attack_", "attack", Place("attack").each({"attack"}), "signal that was attacked"),
+          [](const Judged& j) -> const auto& { return j.result.attacks; })
+      .part(reached_table("exceeded_", "", Place("exceeded"),
+                          "signal whose bound a run passed, which is a bug of this program"),
+            [](const Judged& j) { return j.result.check.exceeded ? &*j.result.check.exceeded : nullptr; })
+      .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
+                     [](const Judged& j) -> std::optional<std::string> {
+                       if (!j.result.check.overflowed) return std::nullopt;
+                       return place_text(*j.result.check.overflowed, j.result.spec.model);
+                     });
+}
+
+const Table<Judged>& judged_table() {
+  static const Table<Judged> all = [] {
+    Table<Judged> table;
+    const auto exact = [](const Judged& j) { return &j.exact; };
+    Table<NumberFormat> largest;
+    largest.column({"format_largest", "format", "1", "largest finite number of the format",
+                    Place("formats").by("format") / "largest"},
+                   [](const NumberFormat& f) { return f.largest; });
+    table.part(head_table(), [](const Judged& j) { return &j.result; })
+        .column({"excluded", "exclusion", "", "inputs and runs that are not covered"},
+                [](const Judged& j) { return not_covered(j.result, j.formats); })
+        .column({"signal_class", "signal", "", "class of the signal", Place("signals").by("signal") / "class"},
+                [](const Judged& /*j*/) {
+                  std::vector<std::string_view> names;
+                  for (const Signal s : theory::certified_signals) {
+                    names.push_back(theory::signal_class_names[static_cast<std::size_t>(theory::class_of(s))]);
+                  }
+                  return names;
+                })
+        .rows(
+            "format", largest, [](const Judged& /*j*/) -> const auto& { return number_formats; })
+        .rows_at("format", verdict_table(), formats_of)
+        .part(measured_bounds_table("", Place("exact"), "exact arithmetic (T17)"), exact)
+        .part(exact_classes_table("", Place("exact"), ""), exact)
+        .part(exact_places_table(), exact)
+        .rows("depth", stream_table(), [](const Judged& j) { return stream_of(j.exact); })
+        .rows_at(
+            "format", run_table(), [](const Judged& j) -> const auto& { return j.runs; });
+    add_own(table);
+    table.part(headroom_table(), [](const Judged& j) { return &j; });
+    return table;
+  }();
+  return all;
+}
+
+Judged judged(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  const SignalMaxima* measured = r.measured ? &*r.measured : nullptr;
+  const ModelSpec& m = r.spec.model;
+  Judged all{.result = r, .formats = formats, .exact = {r.certificate, m, measured, formats}};
+  const auto add = [&](auto& to, const theory::Certificate& c, const ModelSpec& model) {
+    to.emplace_back(position_of(c.arithmetic.stored), Certified{c, model, nullptr, formats});
+  };
+  for (const theory::Certificate& c : r.runs) add(all.runs, c, m);
+  if (r.own) all.own.emplace(Certified{*r.own, m, measured, formats});
+  if (!r.headroom.possible || !r.headroom.run) return all;
+  const ScaledRun& run = *r.headroom.run;
+  all.scaled.emplace(Certified{run.certificate, run.model, nullptr, formats});
+  for (const theory::Certificate& c : run.runs) add(all.scaled_runs, c, run.model);
+  return all;
+}
+
+}  // namespace
+
+const dataset::Schema& schema() {
+  static const dataset::Schema schema(
+      "certify", 2,
+      {{"signal", Type::text, "", "signal"},
+       {"class", Type::text, "", "class of signals"},
+       {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
+       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+       {"feature"},
+       {"format", Type::text, "", "number format"},
+       {"weights", Type::text, "", "file of weights, or drawn"},
+       {"attack"},
+       {"exclusion"},
+       {"multiplied"},
+       {"divided"}},
+      judged_table().specs());
+  return schema;
+}
+
+dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<NumberFormat>& formats) {
+  Builder builder(schema());
+  for (std::size_t s = 0; s < theory::certified_signals.size(); ++s) {
+    builder.at("signal", s).put("signal", name_of(theory::certified_signals[s]));
+  }
+  builder.put("class", theory::signal_class_names);
+  const auto sublayers = static_cast<std::size_t>(result.spec.model.sublayers());
+  builder.count("place", sublayers + 2, -1);
+  builder.count("depth", sublayers + 1);
+  for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
+  for (std::size_t k = 0; k < result.weights.size(); ++k) {
+    builder.at("weights", k).put("weights", result.weights[k].first);
+  }
+  judged_table().put(judged(result, formats), builder.row());
+  // What figures look for is there even if exact arithmetic alone was certified.
+  builder.mention("run_bound");
+  builder.mention("certified");
+  return builder.finish();
+}
+
+}  // namespace periscope::certify

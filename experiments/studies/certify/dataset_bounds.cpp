@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/studies/certify/dataset_tables.h"
+
+namespace periscope::certify {
+namespace {
+
+using dataset::Place;
+using dataset::Table;
+using theory::SignalBound;
+using theory::SignalClass;
+
+/// A value of every bound on (signal, place), row-major.
+template <class F>
+auto on_places(const Certified& c, F value) {
+  std::vector<std::optional<std::invoke_result_t<F, const SignalBound&>>> all(theory::certified_signals.size() *
+                                                                              c.places());
+  for (const SignalBound& b : c.certificate.bounds) {
+    const auto signal = std::ranges::find(theory::certified_signals, b.signal) - theory::certified_signals.begin();
+    all[static_cast<std::size_t>(signal) * c.places() + static_cast<std::size_t>(b.sublayer + 1)] = value(b);
+  }
+  return all;
+}
+
+/// The same of a bound and of what was measured there, NaN where nothing was; nothing at all without a measurement.
+template <class F>
+std::optional<std::vector<std::optional<double>>> on_measured_places(const Certified& c, F value) {
+  if (c.measured == nullptr) return std::nullopt;
+  return on_places(c, [&](const SignalBound& b) {
+    if (c.measured->find(b.signal, b.sublayer) == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    return value(b.largest, c.measured->largest(b.signal, b.sublayer));
+  });
+}
+
+/// The largest value of every class on (class, place), row-major.
+template <class F>
+std::vector<double> on_class_places(const Certified& c, F value) {
+  std::vector<double> all(theory::signal_class_names.size() * c.places(), std::nan(""));
+  for (const SignalBound& b : c.certificate.bounds) {
+    double& at = all[static_cast<std::size_t>(theory::class_of(b.signal)) * c.places() +
+                     static_cast<std::size_t>(b.sublayer + 1)];
+    at = std::isnan(at) ? value(b) : std::max(at, value(b));
+  }
+  return all;
+}
+
+double largest_of(const SignalBound& b) { return b.largest; }
+
+/// A class of signals in a certificate, and its largest bound, if it has any.
+struct ClassRow {
+  const Certified& of;
+  SignalClass kind;
+  const SignalBound* worst;
+
+  [[nodiscard]] theory::Verdict verdict() const { return theory::verdict(of.certificate, kind); }
+};
+
+std::vector<ClassRow> classes_of(const Certified& c) {
+  std::vector<ClassRow> all;
+  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+    const auto kind = static_cast<SignalClass>(k);
+    all.push_back({c, kind, c.certificate.worst(kind)});
+  }
+  return all;
+}
+
+Table<SignalBound> worst_table(const std::string& prefix, const std::string& on, const Place& at,
+                               const std::string& of) {
+  Table<SignalBound> table;
+  table
+      .column({prefix + "class_largest", on, "1", "largest bound of a class" + of, at / "bound"},
+              [](const SignalBound& b) { return b.largest; })
+      .column({prefix + "class_signal", on, "", "its signal", at / "at" / "signal"},
+              [](const SignalBound& b) { return name_of(b.signal); })
+      .column({prefix + "class_sublayer", on, "1", "its sublayer", at / "at" / "sublayer"},
+              [](const SignalBound& b) { return b.sublayer; })
+      .column({prefix + "class_feature", on, "1", "its feature", at / "at" / "feature"},
+              [](const SignalBound& b) { return b.channel; });
+  return table;
+}
+
+/// The largest bound of a class beside what a format holds.
+struct ClassInFormat {
+  double bound;
+  double limit;
+};
+
+std::vector<std::pair<std::size_t, ClassInFormat>> in_formats(const ClassRow& c) {
+  std::vector<std::pair<std::size_t, ClassInFormat>> all;
+  if (c.worst == nullptr) return all;
+  for (const NumberFormat& f : c.of.formats) all.push_back({position_of(f), {c.worst->largest, f.largest}});
+  return all;
+}
+
+Table<ClassInFormat> fits_table(const std::string& prefix, const Place& at) {
+  Table<ClassInFormat> table;
+  table
+      .column({prefix + "class_fits", "class format", "1", "1: the format holds it", at / "fits"},
+              [](const ClassInFormat& c) { return c.bound <= c.limit; })
+      .column({prefix + "class_headroom", "class format", "1", "largest number of the format over it", at / "headroom"},
+              [](const ClassInFormat& c) { return c.limit / c.bound; });
+  return table;
+}
+
+}  // namespace
+
+std::size_t position_of(const NumberFormat& format) {
+  const auto* at = std::ranges::find(number_formats, format.name, &NumberFormat::name);
+  return static_cast<std::size_t>(at - number_formats.begin());
+}
+
+Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std::string& on, const Place& at,
+                                            const std::string& of) {
+  using C = theory::Certificate;
+  Table<C> table;
+  table
+      .column({prefix + "arithmetic", on, "", "arithmetic of " + of, at / "arithmetic"},
+              [](const C& c) { return arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]; })
+      .column({prefix + "format", on, "", "stored format of " + of, at / "format"},
+              [](const C& c) { return c.arithmetic.stored.name; })
+      .column({prefix + "accumulated", on, "", "format of sums of " + of, at / "accumulated"},
+              [](const C& c) { return c.arithmetic.accumulated.name; })
+      .column({prefix + "length", on, "1", "tokens of a sequence; 0: any number", at / "length"},
+              [](const C& c) { return c.longest; })
+      .column({prefix + "weights_rounded", on, "1", "1: weights are no numbers of the format", at / "weights_rounded"},
+              [](const C& c) { return c.weights_rounded; });
+  return table;
+}
+
+Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const Place& at,
+                              const std::string& in) {
+  const std::string on = leading + "signal place";
+  const Place at_signal = (at / "signals").by("signal");
+  Table<Certified> table;
+  table
+      .column({prefix + "bound_feature", on, "1", "feature of the bound in " + in, at_signal / "feature"},
+              [](const Certified& c) { return on_places(c, [](const SignalBound& b) { return b.channel; }); })
+      .column({prefix + "bound", on, "1", "largest magnitude that any input can cause in " + in, at_signal / "bound"},
+              [](const Certified& c) { return on_places(c, largest_of); });
+  return table;
+}
+
+Table<Certified> measured_bounds_table(const std::string& prefix, const Place& at, const std::string& in) {
+  const Place at_signal = (at / "signals").by("signal");
+  Table<Certified> table = bounds_table(prefix, "", at, in);
+  table
+      .column_if_any({prefix + "measured", "signal place", "1", "largest magnitude measured", at_signal / "measured"},
+                     [](const Certified& c) {
+                       return on_measured_places(c, [](double /*bound*/, double largest) { return largest; });
+                     })
+      .column_if_any({prefix + "bound_ratio", "signal place", "1", "bound over measured", at_signal / "ratio"},
+                     [](const Certified& c) {
+                       return on_measured_places(c, [](double bound, double largest) { return bound / largest; });
+                     });
+  return table;
+}
+
+Table<Certified> exact_classes_table(const std::string& prefix, const Place& at, const std::string& of) {
+  const Place at_class = (at / "classes").by("class");
+  Table<ClassRow> rows;
+  rows.part(worst_table(prefix, "class", at_class, of + " in exact arithmetic"),
+            [](const ClassRow& c) { return c.worst; })
+      .rows_at("format", fits_table(prefix, (at_class / "formats").by("format")), in_formats);
+  Table<Certified> table;
+  table.rows("class", rows, classes_of);
+  return table;
+}
+
+Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict, const Place& at,
+                                   const std::string& of) {
+  const std::string on = "format class";
+  const Place at_class = (at / "classes").by("class");
+  Table<ClassRow> rows;
+  rows.column({verdict, on, "1", "1: no input can overflow the format there; 0: not certified", at_class / "certified"},
+              [](const ClassRow& c) { return c.verdict().certified; })
+      .column({prefix + "reason", on, "", "what stands against it", at_class / "reason"},
+              [](const ClassRow& c) { return reason_of(c.verdict(), c.of.model); })
+      .part(worst_table(prefix, on, at_class, of + " in the arithmetic of a run (T24)"),
+            [](const ClassRow& c) { return c.worst; });
+  Table<Certified> table;
+  table.rows("class", rows, classes_of);
+  return table;
+}
+
+Table<Certified> exact_places_table() {
+  const Place at = (Place("exact") / "classes").by("class");
+  Table<Certified> table;
+  table
+      .column(
+          {"class_bound", "class place", "1", "largest bound of a class of signals in exact arithmetic", at / "bounds"},
+          [](const Certified& c) { return on_class_places(c, largest_of); })
+      .column_if_any({"class_measured", "class place", "1", "largest magnitude measured in a class", at / "measured"},
+                     [](const Certified& c) -> std::optional<std::vector<double>> {
+                       if (c.measured == nullptr) return std::nullopt;
+                       return on_class_places(
+                           c, [&](const SignalBound& b) { return c.measured->largest(b.signal, b.sublayer); });
+                     });
+  return table;
+}
+
+Table<Certified> run_places_table() {
+  Table<Certified> table;
+  table.column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)",
+                (at_run / "classes").by("class") / "bounds"},
+               [](const Certified& c) { return on_class_places(c, largest_of); });
+  return table;
+}
+
+}  // namespace periscope::certify

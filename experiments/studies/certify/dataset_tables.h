@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/certify/certify.h"
+
+/// The parts of the result's columns.
+namespace periscope::certify {
+
+/// A certificate, and what is said beside it.
+struct Certified {
+  const theory::Certificate& certificate;
+  const ModelSpec& model;
+  const SignalMaxima* measured;              ///< held against it; null if nothing was
+  const std::vector<NumberFormat>& formats;  ///< that are judged
+
+  [[nodiscard]] std::size_t places() const { return static_cast<std::size_t>(model.sublayers()) + 2; }
+};
+
+/// A result, and its certificates.
+struct Judged {
+  const CertifyResult& result;
+  const std::vector<NumberFormat>& formats;
+  Certified exact;
+  std::vector<std::pair<std::size_t, Certified>> runs = {};  ///< by the position of the format
+  std::optional<Certified> own = {};
+  std::optional<Certified> scaled = {};  ///< of the scaled stack in exact arithmetic
+  std::vector<std::pair<std::size_t, Certified>> scaled_runs = {};
+};
+
+inline const dataset::Place at_run = dataset::Place("runs").by("format");
+
+/// The position on the dimension format.
+std::size_t position_of(const NumberFormat& format);
+
+/// The arithmetic of a certificate; `of` says in words which. Names begin with `prefix`, `on` are the dimensions.
+dataset::Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std::string& on,
+                                                     const dataset::Place& at, const std::string& of);
+
+/// Every bound of a certificate on (signal, place). `in` says in words of which arithmetic.
+dataset::Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const dataset::Place& at,
+                                       const std::string& in);
+/// The same, and beside it what was measured.
+dataset::Table<Certified> measured_bounds_table(const std::string& prefix, const dataset::Place& at,
+                                                const std::string& in);
+
+/// The largest bound of every class and where it is, and what formats make of it. `of` says in words of what.
+dataset::Table<Certified> exact_classes_table(const std::string& prefix, const dataset::Place& at,
+                                              const std::string& of);
+/// The same in a run's own arithmetic, on (format, class), with verdicts, whose column is called `verdict`.
+dataset::Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict,
+                                            const dataset::Place& at, const std::string& of);
+
+/// The largest bound, and the largest measured number, of every class by place.
+dataset::Table<Certified> exact_places_table();
+dataset::Table<Certified> run_places_table();
+
+/// What brings the stream into a format, and the stack that was scaled and run.
+dataset::Table<Judged> headroom_table();
+
+}  // namespace periscope::certify

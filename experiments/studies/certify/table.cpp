@@ -1,0 +1,204 @@
+#include <fmt/color.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/certify/certify.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::certify {
+
+using theory::SignalBound;
+using theory::SignalClass;
+
+namespace {
+
+constexpr std::array<std::string_view, 7> class_titles{
+    "residual stream", "branch inputs and outputs", "attention inside", "attention scores",
+    "MLP inside",      "output and logits",         "inside the ops"};
+
+std::string title_of(SignalClass kind) { return std::string(class_titles[static_cast<std::size_t>(kind)]); }
+
+std::string upper(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) c = c == '_' ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Room that is left in a class: the least of limit over bound. Empty if there is none.
+std::string room(const theory::Certificate& c, SignalClass kind, const NumberFormat& f) {
+  double least = theory::infinity;
+  bool any = false;
+  for (const SignalBound& b : c.bounds) {
+    if (theory::class_of(b.signal) != kind) continue;
+    any = true;
+    least = std::min(least, (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest);
+  }
+  if (!any) return "";
+  return least >= 1.0 ? fmt::format("{:.3g}x", least) : fmt::format("NO {:.2g}x", least);
+}
+
+SignalPlace place_of(const SignalBound& b) { return {b.signal, b.sublayer, b.channel}; }
+
+/// The largest measured value of a class.
+double measured_of(const CertifyResult& r, SignalClass kind) {
+  double largest = 0.0;
+  for (const SignalBound& b : r.certificate.bounds) {
+    if (theory::class_of(b.signal) == kind) largest = std::max(largest, r.measured->largest(b.signal, b.sublayer));
+  }
+  return largest;
+}
+
+std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  std::vector<std::string> titles{"", ">exact bound", "largest at"};
+  for (const NumberFormat& f : formats) titles.push_back(fmt::format(">{}", f.name));
+  if (r.measured) titles.emplace_back(">measured");
+  TextTable table(titles);
+  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+    const auto kind = static_cast<SignalClass>(k);
+    const SignalBound* exact = r.certificate.worst(kind);
+    if (exact == nullptr && r.runs.empty()) continue;
+    std::vector<std::string> cells{title_of(kind), "", ""};
+    if (exact != nullptr) cells[1] = fmt::format("{:.4g}", exact->largest);
+    if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
+    for (const NumberFormat& f : formats) cells.push_back(room(certificate_for(r, f), kind, f));
+    if (r.measured && exact != nullptr) cells.push_back(fmt::format("{:.4g}", measured_of(r, kind)));
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
+std::string input_of(const CertifyResult& r) {
+  if (r.domain.tokens) return "token ids";
+  return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
+}
+
+/// What is proved of one format, and no more.
+std::string verdict_line(const CertifyResult& r, const NumberFormat& f, bool& certified) {
+  const theory::Certificate& c = certificate_for(r, f);
+  const bool exact = c.arithmetic.kind == Arithmetic::exact;
+  const std::string where =
+      fmt::format("{} in {} arithmetic", upper(f.name), arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
+  const theory::Verdict stream = verdict_of(r, {SignalClass::stream, f});
+  certified = stream.certified;
+  if (!certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
+  std::string line =
+      exact
+          ? fmt::format("{}: no {} take the residual stream beyond {:g}", where, input_of(r), f.largest)
+          : fmt::format("{}: no {}, up to {} of them, can overflow the residual stream", where, input_of(r), c.longest);
+  if (verdict_of(r, {std::nullopt, f}).certified) return line + ", nor anything else";
+  std::vector<std::string> others;
+  for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
+    const auto kind = static_cast<SignalClass>(k);
+    if (!verdict_of(r, {kind, f}).certified) others.push_back(title_of(kind));
+  }
+  return line + fmt::format("; not certified: {}", fmt::join(others, ", "));
+}
+
+std::string verdicts(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  std::string text;
+  for (const NumberFormat& f : formats) {
+    bool certified = false;
+    const std::string line = verdict_line(r, f, certified);
+    const auto shade = certified ? fmt::terminal_color::green : fmt::terminal_color::yellow;
+    text += fmt::format(fmt::fg(shade), "{}", line) + "\n";
+  }
+  return text;
+}
+
+/// What the verdicts are about.
+std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  std::string text;
+  switch (r.arithmetic) {
+    case Arithmetic::exact:
+      text = "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered";
+      break;
+    case Arithmetic::mixed:
+      text =
+          "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
+          "accumulated in fp32";
+      break;
+    case Arithmetic::pure:
+      text = "Pure arithmetic: weights, results, partial sums and the insides of norms and softmax are in the format";
+      break;
+  }
+  if (r.arithmetic != Arithmetic::exact) {
+    text +=
+        ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
+        "operation";
+    for (const NumberFormat& f : formats) {
+      if (certificate_for(r, f).weights_rounded) text += fmt::format("; weights change when rounded to {}", f.name);
+    }
+  }
+  if (const std::vector<std::string> rest = not_covered(r, formats); !rest.empty()) {
+    text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
+  }
+  return text + ".\n";
+}
+
+std::string attacks(const CertifyResult& r) {
+  std::string text;
+  for (const AttackResult& a : r.attacks) {
+    text += fmt::format("attack on {}: reached {:.6g}, {:.2f} % of the bound\n", place_text(a.place, r.spec.model),
+                        a.reached, 100.0 * a.ratio());
+  }
+  if (const auto& exceeded = r.check.exceeded) {
+    text += fmt::format("BOUND EXCEEDED: {} reached {:.17g}, the bound is {:.17g}\n",
+                        place_text(exceeded->place, r.spec.model), exceeded->reached, exceeded->bound);
+  }
+  if (r.check.overflowed) {
+    text += fmt::format("{} overflowed at {}, as its certificate allows; what follows was not held against bounds\n",
+                        upper(r.own->arithmetic.stored.name), place_text(*r.check.overflowed, r.spec.model));
+  }
+  return text;
+}
+
+std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  const Headroom& h = r.headroom;
+  if (!h.possible) return "headroom: the stack's output is its result, so its stream cannot be scaled\n";
+  std::string text = fmt::format(
+      "headroom: the stream can be c times as large and the function the same, but for "
+      "eps, if\n  c multiplies {}",
+      fmt::join(h.recipe.multiplied, "; "));
+  if (!h.recipe.divided.empty()) text += fmt::format("\n  c divides {}", fmt::join(h.recipe.divided, "; "));
+  text += "\n";
+  for (const FormatHeadroom& f : h.formats) {
+    if (std::ranges::find(formats, f.format.name, &NumberFormat::name) == formats.end()) continue;
+    text += fmt::format("  {:<9} certified for c up to {:.4g}", f.format.name, f.stream);
+    if (!std::isnan(f.measured)) {
+      text += fmt::format(", {} times what was measured fits for c up to {:.4g}", Headroom::margin, f.measured);
+    }
+    if (!std::isnan(f.branch)) text += fmt::format("; before norms B for k up to {:.4g}", f.branch);
+    text += "\n";
+  }
+  if (!h.run) return text;
+  const ScaledRun& run = *h.run;
+  text += fmt::format(
+      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0; gains "
+      "alone: {:.2g}\n",
+      run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
+  for (const NumberFormat& f : formats) {
+    const auto at = std::ranges::find(run.runs, f.name, [](const auto& c) { return c.arithmetic.stored.name; });
+    const auto holds = [&](std::optional<SignalClass> kind) {
+      return (at != run.runs.end() ? theory::verdict(*at, kind) : theory::verdict(run.certificate, kind, f)).certified;
+    };
+    const bool all = holds(std::nullopt);
+    const bool stream = holds(SignalClass::stream);
+    text += fmt::format("  then {}: {}\n", f.name,
+                        all      ? "certified everywhere"
+                        : stream ? "certified on the residual stream"
+                                 : "not certified");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string table(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+  return fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r, formats) +
+         verdicts(r, formats) + conditions(r, formats) + attacks(r) + headroom(r, formats);
+}
+
+}  // namespace periscope::certify

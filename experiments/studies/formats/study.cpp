@@ -1,0 +1,55 @@
+#include "experiments/core/study/study.h"
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/stacks/told_effect.h"
+#include "experiments/studies/formats/formats.h"
+
+namespace periscope::formats {
+namespace {
+
+struct FormatsFlags {
+  bool backward = false;
+};
+const std::vector<study::Flag<FormatsFlags>>& flags() {
+  static const std::vector<study::Flag<FormatsFlags>> all{
+      {"backward", &FormatsFlags::backward, "Gradients too, and the predicted noise of the stream"}};
+  return all;
+}
+
+study::Job resolve(const study::Request& request) {
+  FormatsConfig config = request.load(section);
+  config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
+  Config forward = config;  // theory predicts no gradient here: noise is predicted from those that are measured (T27)
+  forward.run.backward = false;
+  require_told_is_seen(forward, "formats", true, verdict_numbers);
+  const std::size_t passes = variants_of(config) * (checked_formats(config).size() + 1);
+  return {.file = "formats",
+          .run_options = config.run,
+          .resolved = resolved(config),
+          .told = told_json(config),
+          .need = formats_need(config, static_cast<double>(passes), study::threads_of(config.run)),
+          .keeps_cells = true,
+          .run = [config](Progress& progress) -> study::Outcome {
+            const FormatsResult result = formats::run(config, progress);
+            if (result.stopped_early) return {.stopped_early = true};
+            return {.data = dataset_of(config, result),
+                    .table = table(result, config) + told_lines(config),
+                    .code = check_failed(result) ? ExitCode::check_failed : ExitCode::ok};
+          }};
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "formats",
+           .question = "Run stacks in number formats: does the variance law survive, what drifts, what overflows?",
+           .example = "formats --config experiments/configs/formats.toml",
+           .sections = {any_section(section)},
+           .flags = flag_texts(flags()),
+           .schema = &schema(),
+           .compares = true,
+           .skips = true,
+           .resolve = resolve}};
+}
+
+}  // namespace periscope::formats

@@ -1,0 +1,42 @@
+#include "experiments/studies/gradients/report_columns.h"
+
+namespace periscope::gradients {
+
+Says version_of(const Says& says, const std::string& suffix, const std::string& words) {
+  Says version = says;
+  version.name += "_" + suffix;
+  version.meaning += ": " + words;
+  return version;
+}
+
+Says measured_of(const Says& says) { return version_of(says, "measured", "mean over seeds"); }
+Says measured_error_of(const Says& says) { return version_of(says, "stderr", "standard error over seeds"); }
+Says predicted_of(const Says& says) { return version_of(says, "predicted", "prediction"); }
+Says predicted_error_of(const Says& says) {
+  return version_of(says, "predicted_stderr", "standard error of the prediction");
+}
+
+Table<Finding> finding_table(const Says& says) {
+  Says text = says;
+  text.units.clear();
+  Table<Finding> table;
+  add_column(table, measured_of(says), [](const Finding& f) { return f.measured.value; });
+  add_column(table, measured_error_of(says), [](const Finding& f) { return f.measured.error; });
+  add_column(table, predicted_of(says), [](const Finding& f) { return f.predicted.value; });
+  add_column(table, predicted_error_of(says), [](const Finding& f) { return f.predicted.error; });
+  add_column(table, version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
+             [](const Finding& f) { return f.power; });
+  add_column(table, version_of(text, "verdict", "agreement with theory (T19)"),
+             [](const Finding& f) { return verdict_of(&f); });
+  add_column(table, version_of(text, "verdict_reason", "why it is inconclusive"),
+             [](const Finding& f) { return reason_of(&f); });
+  return table;
+}
+
+std::string_view verdict_of(const Finding* finding) {
+  return name_of(finding != nullptr ? finding->verdict : Verdict::not_checked);
+}
+
+std::string reason_of(const Finding* finding) { return finding != nullptr ? finding->reason : ""; }
+
+}  // namespace periscope::gradients

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/dataset/table.h"
+#include "experiments/core/judge/findings.h"
+#include "sim/spec/error.h"
+
+/// The columns of which results of gradient experiments consist. JSON has each as a key of "variables". Where several
+/// columns are about one quantity, `says` has the name N and the meaning of the quantity.
+namespace periscope::gradients {
+
+using dataset::Says;
+using dataset::Table;
+
+template <class S, class F>
+void add_column(Table<S>& table, Says says, F value) {
+  says.place = dataset::Place("variables") / says.name;
+  table.column(std::move(says), std::move(value));
+}
+
+/// "placement", of an S with a `spec`.
+template <class S>
+void add_placement(Table<S>& table, const std::string& row) {
+  add_column(table, {"placement", row, "", "normalization placement (T1)", {}, true},
+             [](const S& s) { return placement_label(s.spec); });
+}
+
+/// "refusal", of an S that has one.
+template <class S>
+void add_refusal(Table<S>& table, const std::string& row) {
+  add_column(table, {"refusal", row, "", "why there is no prediction"}, [](const S& s) { return s.refusal; });
+}
+
+/// The values and the standard errors of the curve `curve(s)`, which may be shorter than its dimension is long.
+template <class S, class F>
+void add_series(Table<S>& table, Says values, Says errors, F curve) {
+  add_column(table, std::move(values), [curve](const S& s) { return curve(s).value; });
+  add_column(table, std::move(errors), [curve](const S& s) { return curve(s).standard_error; });
+}
+
+/// N_suffix, its meaning followed by `words`.
+Says version_of(const Says& says, const std::string& suffix, const std::string& words);
+/// N_measured, N_stderr, N_predicted and N_predicted_stderr.
+Says measured_of(const Says& says);
+Says measured_error_of(const Says& says);
+Says predicted_of(const Says& says);
+Says predicted_error_of(const Says& says);
+
+/// These four, of the curves `from_seeds(s)` and `from_theory(s)`.
+template <class S, class M, class P>
+void add_curve(Table<S>& table, const Says& says, M from_seeds, P from_theory) {
+  add_series(table, measured_of(says), measured_error_of(says), std::move(from_seeds));
+  add_series(table, predicted_of(says), predicted_error_of(says), std::move(from_theory));
+}
+
+/// These four, N_power, N_verdict and N_verdict_reason.
+Table<Finding> finding_table(const Says& says);
+/// The same of the finding `find(s)`, a reference.
+template <class S, class F>
+void add_finding(Table<S>& table, const Says& says, F find) {
+  table.part(finding_table(says), [find](const S& s) { return &find(s); });
+}
+
+/// Of a finding, which is null where there is none to judge.
+std::string_view verdict_of(const Finding* finding);
+std::string reason_of(const Finding* finding);
+/// N and N_reason, of the finding `find(s)`, a pointer.
+template <class S, class F>
+void add_verdict(Table<S>& table, const Says& says, F find) {
+  add_column(table, says, [find](const S& s) { return verdict_of(find(s)); });
+  add_column(table, version_of(says, "reason", "why it is inconclusive"),
+             [find](const S& s) { return reason_of(find(s)); });
+}
+
+/// The rows of a result, in their order on the dimension `row`.
+template <class S>
+void put_rows(dataset::Builder& builder, const Table<S>& table, const std::string& row, const std::vector<S>& rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) table.put(rows[i], builder.at(row, i));
+}
+
+inline bool disagrees(const Finding& finding) { return finding.verdict == Verdict::disagrees; }
+inline ExitCode code_of(bool rejected) { return rejected ? ExitCode::check_failed : ExitCode::ok; }
+
+}  // namespace periscope::gradients

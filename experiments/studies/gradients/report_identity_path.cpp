@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/gradients/identity_path.h"
+#include "experiments/studies/gradients/report_columns.h"
+
+namespace periscope::gradients {
+namespace {
+
+std::string table_of(const std::vector<IdentityPath>& results) {
+  TextTable table({"placement", "identity: error", "share at depth 0", "predicted", "theory", "log ‖s₀‖/‖g_L‖",
+                   "predicted", "claim"});
+  for (const IdentityPath& path : results) {
+    const bool predicted = path.refusal.empty();
+    const Curve share = path.share.curve();
+    const Curve skip = path.log_skip.curve();
+    const auto number = [&](const Curve& curve) {
+      return predicted ? shown(curve.value.front(), "{:.3g}") : std::string("-");
+    };
+    table.add({std::string(path.spec.model.placement.name),
+               fmt::format("{} {} {:.0e}", shown(path.error, "{:.1e}"),
+                           path.error <= path.error_bound  ? "≤"
+                           : path.error > path.error_bound ? ">"
+                                                           : "?",
+                           path.error_bound),
+               plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
+               path.worst >= 0 ? verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
+               plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
+               fmt::format("{}: {}", path.claim.id, name_of(path.claim.verdict))});
+  }
+  return table.text() +
+         "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
+         "‖g − s − r‖/‖g‖.\nshare: ‖s‖²/(‖s‖² + ‖r‖²), ± standard error; the verdict is that of the worst depth. G11: "
+         "s "
+         "is the top's gradient unchanged, or with norms behind it is not.\n";
+}
+
+const Table<IdentityPath>& identity_path_table() {
+  static const Table<IdentityPath> all = [] {
+    using P = IdentityPath;
+    Table<P> table;
+    const auto series = [&](const std::string& name, const std::string& along, const std::string& meaning,
+                            SeedRows P::*rows) {
+      add_series(table, {name, "case " + along, "1", meaning},
+                 {name + "_stderr", "case " + along, "1", "its standard error over seeds"},
+                 [rows](const P& p) { return (p.*rows).curve(); });
+    };
+    add_placement(table, "case");
+    add_refusal(table, "case");
+    add_curve(
+        table, {"skip_share", "case depth", "1", "share of the skip path in the gradient"},
+        [](const P& p) { return p.share.curve(); }, [](const P& p) -> const Curve& { return p.share_predicted; });
+    add_curve(
+        table,
+        {"log_skip", "case depth", "nat",
+         "log norm of the gradient that came down the skip connections alone, over that at the top"},
+        [](const P& p) { return p.log_skip.curve(); }, [](const P& p) -> const Curve& { return p.log_skip_predicted; });
+    series("skip_cosine", "depth", "cosine of the skip path's gradient and the whole: mean", &P::cosine);
+    series("branch_term", "sublayer", "norm of a branch's term over that of the top's gradient: mean", &P::branch);
+    series("branch_cosine", "sublayer", "cosine of a branch's term and the top's gradient: mean", &P::branch_cosine);
+    add_column(table, {"identity_error", "case", "1", "largest norm of g - s - r over that of g"},
+               [](const P& p) { return p.error; });
+    add_column(table, {"identity_bound", "case", "1", "what rounding may make of it"},
+               [](const P& p) { return p.error_bound; });
+    add_verdict(table, {"verdict", "case", "", "agreement of the share with theory at its worst depth (T19)"},
+                [](const P& p) { return p.worst >= 0 ? &p.shares[static_cast<std::size_t>(p.worst)] : nullptr; });
+    add_column(table, {"claim_verdict", "case", "", "what the data say of G11"},
+               [](const P& p) { return name_of(p.claim.verdict); });
+    return table;
+  }();
+  return all;
+}
+
+bool rejects(const IdentityPath& path) {
+  const bool broken = path.has_gradient && !(path.error <= path.error_bound);
+  return broken || std::ranges::any_of(path.shares, disagrees);
+}
+
+}  // namespace
+
+const dataset::Schema& identity_path_schema() {
+  using dataset::Type;
+  static const dataset::Schema schema(
+      "identity_path", 2,
+      {{"case"}, {"depth", Type::integer, "1", "sublayers passed"}, {"sublayer", Type::integer, "1", "sublayer"}},
+      identity_path_table().specs());
+  return schema;
+}
+
+study::Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
+  dataset::Builder builder(identity_path_schema());
+  const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
+  builder.count("depth", sublayers + 1);
+  builder.count("sublayer", sublayers);
+  put_rows(builder, identity_path_table(), "case", results);
+  const bool rejected = std::ranges::any_of(results, rejects);
+  return {.data = builder.finish(), .table = table_of(results), .code = code_of(rejected)};
+}
+
+}  // namespace periscope::gradients

@@ -1,0 +1,177 @@
+#include "experiments/core/study/study.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/stacks/told_effect.h"
+#include "experiments/studies/gradients/attenuation.h"
+#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/depth.h"
+#include "experiments/studies/gradients/identity_path.h"
+#include "experiments/studies/gradients/score_path.h"
+
+namespace periscope::gradients {
+namespace {
+
+using study::Outcome;
+
+struct Experiment {
+  std::string name;  ///< "gradients depth"
+  std::string file;  ///< of its result
+  std::string question;
+  std::string configuration;  ///< in experiments/configs
+  const dataset::Schema* schema = nullptr;
+  Compared compared;         ///< the predicted numbers that it holds against what it measures
+  bool over_depths = false;  ///< it runs through gradients.layers
+  bool decomposes = false;   ///< it decomposes gradients by their paths
+  std::vector<double> GradientConfig::*swept = nullptr;  ///< the values that it runs through; null: none
+  std::function<Outcome(const GradientConfig&, Progress&)> run;
+};
+
+/// Of every value that the experiment runs through.
+Need need_of(const Experiment& experiment, const GradientConfig& config) {
+  const int threads = study::threads_of(config.run);
+  constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
+  int deepest = 1;
+  for (const int layers : config.layers) deepest = std::max(deepest, layers);
+  Need all;
+  for (StackSpec spec : config.told_stacks()) {
+    if (experiment.over_depths) spec.model.layers = beyond * deepest;
+    all.then(limit_need(spec, true, config.run.seeds, threads));
+  }
+  for (StackSpec spec : config.stacks()) {
+    if (experiment.over_depths) spec.model.layers = deepest;
+    all.then(experiment.decomposes ? paths_need(spec, config.run, config.run.seeds, threads)
+                                   : reading_need(spec, config.run, config.run.seeds, threads));
+  }
+  if (experiment.swept != nullptr) all.operations *= static_cast<double>((config.*experiment.swept).size());
+  return all;
+}
+
+/// The gradient of the last layer's W_down and, with `outputs`, the size of the last MLP's output.
+std::vector<double> last_down(const Profile& predicted, bool outputs) {
+  std::vector<double> numbers;
+  if (const Curve* down = predicted.find(Statistic::grad_sq, Weight::down)) numbers.push_back(down->value.back());
+  if (outputs) numbers.push_back(predicted.find(Statistic::second_moment, Signal::f_out)->value.back());
+  return numbers;
+}
+
+/// The stream's gradient at every depth, and beside it one more curve.
+template <class Place>
+std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {
+  std::vector<double> numbers;
+  for (const Curve* curve : {predicted.find(Statistic::grad_sq, Signal::x_out), predicted.find(statistic, place)}) {
+    if (curve != nullptr) numbers.insert(numbers.end(), curve->value.begin(), curve->value.end());
+  }
+  return numbers;
+}
+std::vector<double> stream_and_shares(const Profile& predicted) {
+  return stream_and(predicted, Statistic::score_share, Signal::A_out);
+}
+
+/// What `say` makes of a result, unless it was stopped.
+template <class Result, class Say>
+Outcome unless_stopped(const Result& result, const Say& say) {
+  if (result.stopped_early) return {.stopped_early = true};
+  return say(result);
+}
+
+std::vector<Experiment> experiments() {
+  return {
+      {.name = "gradients depth",
+       .file = "gradient_depth",
+       .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents (G8)",
+       .configuration = "gradient_depth.toml",
+       .schema = &depth_schema(),
+       .compared = [](const Profile& p) { return last_down(p, false); },
+       .over_depths = true,
+       .run = [](const GradientConfig& config,
+                 Progress& progress) { return unless_stopped(gradient_depth(config, progress), depth_outcome); }},
+      {.name = "gradients attenuation",
+       .file = "gradient_attenuation",
+       .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
+       .configuration = "gradient_attenuation.toml",
+       .schema = &attenuation_schema(),
+       .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
+       .swept = &GradientConfig::qk_factors,
+       .run =
+           [](const GradientConfig& config, Progress& progress) {
+             return unless_stopped(gradient_attenuation(config, progress),
+                                   [&](const auto& result) { return attenuation_outcome(config, result.cases); });
+           }},
+      {.name = "gradients identity-path",
+       .file = "identity_path",
+       .question = "The gradient as a sum over paths: the skip connections alone, and the branches (G11)",
+       .configuration = "identity_path.toml",
+       .schema = &identity_path_schema(),
+       .compared = stream_and_shares,
+       .decomposes = true,
+       .run =
+           [](const GradientConfig& config, Progress& progress) {
+             return unless_stopped(identity_path(config, progress),
+                                   [&](const auto& result) { return identity_path_outcome(config, result.stacks); });
+           }},
+      {.name = "gradients score-path",
+       .file = "score_path",
+       .question = "What queries and keys carry of the gradient, and a theory that leaves it out (T9)",
+       .configuration = "score_path.toml",
+       .schema = &score_path_schema(),
+       .compared = stream_and_shares,
+       .run =
+           [](const GradientConfig& config, Progress& progress) {
+             return unless_stopped(score_path(config, progress),
+                                   [&](const auto& result) { return score_path_outcome(config, result.stacks); });
+           }},
+      {.name = "gradients crossover",
+       .file = "gradient_crossover",
+       .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)",
+       .configuration = "crossover.toml",
+       .schema = &crossover_schema(),
+       .compared = [](const Profile& p) { return last_down(p, true); },
+       .swept = &GradientConfig::down_factors,
+       .run =
+           [](const GradientConfig& config, Progress& progress) {
+             return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
+           }}};
+}
+
+study::Job resolve(const Experiment& experiment, const study::Request& request) {
+  GradientConfig config = request.load(gradients_section);
+  config.run.backward = true;
+  require_fault_acts(config);
+  require_told_is_seen(config, experiment.name, false, experiment.compared);
+  return {.file = experiment.file,
+          .run_options = config.run,
+          .resolved = resolved(config),
+          .told = told_json(config),
+          .need = need_of(experiment, config),
+          .keeps_cells = true,
+          .run = [config, run = experiment.run](Progress& progress) {
+            Outcome outcome = run(config, progress);
+            if (!outcome.stopped_early) outcome.table += told_lines(config);
+            return outcome;
+          }};
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  std::vector<study::Study> all;
+  for (const Experiment& experiment : experiments()) {
+    all.push_back({.name = experiment.name,
+                   .question = experiment.question,
+                   .example = experiment.name + " --config experiments/configs/" + experiment.configuration,
+                   .group = "Experiments about gradients: claims G6, G8, G10, G11",
+                   .sections = {any_section(gradients_section)},
+                   .schema = experiment.schema,
+                   .compares = true,
+                   .skips = true,
+                   .resolve = [experiment](const study::Request& request) { return resolve(experiment, request); }});
+  }
+  return all;
+}
+
+}  // namespace periscope::gradients

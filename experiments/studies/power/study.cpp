@@ -1,0 +1,113 @@
+#include "experiments/core/study/study.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/studies/power/false_alarms.h"
+#include "experiments/studies/power/power.h"
+
+namespace periscope::power {
+namespace {
+
+struct PowerFlags {
+  std::optional<int> master_seeds;
+};
+const std::vector<study::Flag<PowerFlags>>& flags() {
+  static const std::vector<study::Flag<PowerFlags>> all{
+      {"master-seeds", &PowerFlags::master_seeds,
+       "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps finished ones",
+       from_to(1, 1'000'000)}};
+  return all;
+}
+
+const RunOptions& options_of(const PowerRun& run) { return run.configs.front().run; }
+
+Need need_of(const PowerRun& run) {
+  const int threads = study::threads_of(options_of(run));
+  Need all;
+  for (const auto* configs : {&run.configs, &run.told}) {
+    for (const ladder::LadderConfig& config : *configs) {
+      all.then(stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
+    }
+  }
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (!run.list.configs[i].ladder) continue;
+    const ladder::LadderConfig& config = run.configs[i];
+    all.then(widths_need(config, config.widths, "ladder.widths", config.width_seeds, threads));
+  }
+  return all;
+}
+
+/// A configuration of the list with what `request` sets on top of it, and what theory is told instead.
+ladder::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
+                                 const std::vector<std::string>& told) {
+  study::Request own = request;
+  own.file = config.file;
+  own.settings = config.settings;
+  own.settings.insert(own.settings.end(), request.settings.begin(), request.settings.end());
+  own.theory_settings = told;
+  return own.load(ladder::section);
+}
+
+study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
+  return {.file = "power",
+          .run_options = options_of(*run),
+          .resolved = resolved(*run),
+          .need = need_of(*run),
+          .keeps_cells = true,
+          .run = [run](Progress& progress) -> study::Outcome {
+            const PowerResult result = power::run(*run, progress);
+            if (result.stopped_early) return {.stopped_early = true};
+            return {.data = dataset_of(result),
+                    .table = table(result),
+                    .code = all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed};
+          }};
+}
+
+study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int master_seeds) {
+  Need need = need_of(*run);
+  need.operations *= master_seeds;
+  const auto result = std::make_shared<FalseAlarmResult>();  // outlives the run: a stopped one can be gone on from
+  return {.file = "",
+          .run_options = options_of(*run),
+          .resolved = resolved(*run),
+          .need = need,
+          .unskippable = "--master-seeds: its journal keeps what is there",
+          .run = [run, master_seeds, result](Progress& progress) -> study::Outcome {
+            *result = count_false_alarms(*run, master_seeds, progress);
+            if (result->stopped_early) {
+              progress.say(false_alarm_table(*result));
+              return {.stopped_early = true};
+            }
+            return {.document = false_alarm_json(*result),
+                    .table = false_alarm_table(*result),
+                    .code = too_many(*result) ? ExitCode::check_failed : ExitCode::ok};
+          }};
+}
+
+study::Job resolve(const study::Request& request) {
+  const auto own = study::read_flags(flags(), request.flags);
+  const auto run =
+      std::make_shared<const PowerRun>(load_power(request.file.empty() ? shipped_power_list() : request.file,
+                                                  [&](const PowerConfig& config, const std::vector<std::string>& told) {
+                                                    return load_listed(request, config, told);
+                                                  }));
+  return own.master_seeds ? false_alarm_job(run, *own.master_seeds) : power_job(run);
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "power",
+           .question = "Wrong theories against measurements: which configuration rejects which?",
+           .example = "power",
+           .sections = {any_section(ladder::section)},
+           .flags = flag_texts(flags()),
+           .schema = &schema(),
+           .skips = true,
+           .resolve = resolve}};
+}
+
+}  // namespace periscope::power

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/probe/probe.h"
+
+/// The parts of the result's columns.
+namespace periscope::probe {
+
+/// How the stream grows (T15), and what of that is due to the weights' sizes (T29).
+dataset::Table<ProbeResult> growth_table();
+/// The largest entries of the stream, and the margins of number formats.
+dataset::Table<ProbeResult> extremes_table();
+
+/// The text of a token, as the tokenizer has it; "" without one.
+std::string token_text(const TokenInput& input, int id);
+
+}  // namespace periscope::probe

@@ -1,0 +1,88 @@
+#include "experiments/core/study/study.h"
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/study/checkpoint_flags.h"
+#include "experiments/studies/probe/probe.h"
+
+namespace periscope::probe {
+namespace {
+
+struct ProbeFlags : CheckpointFlags {
+  std::string labels;
+  std::string dump;
+  bool backward = false;
+  bool no_theory = false;
+  bool fail_on_divergence = false;
+  int top = 10;
+  int draws = 16;
+};
+const std::vector<study::Flag<ProbeFlags>>& flags() {
+  static const std::vector<study::Flag<ProbeFlags>> all = [] {
+    auto list = checkpoint_flags<ProbeFlags>();
+    const std::vector<study::Flag<ProbeFlags>> more{
+        {"labels", &ProbeFlags::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
+        {"backward", &ProbeFlags::backward, "Gradients of the loss too"},
+        {"dump", &ProbeFlags::dump, "Folder for activations.safetensors: activations and gradients in f64"},
+        {"top", &ProbeFlags::top, "Largest entries of the stream to report per depth", at_least(1)},
+        {"no-theory", &ProbeFlags::no_theory,
+         "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes"},
+        {"draws", &ProbeFlags::draws,
+         "Random models of each law that keeps something of the weights' sizes, for the errors of what is left over",
+         from_to(0, 1 << 20)},
+        {"fail-on-divergence", &ProbeFlags::fail_on_divergence,
+         "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}};
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }();
+  return all;
+}
+
+ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
+  ProbeConfig config;
+  static_cast<Config&>(config) = load_for_checkpoint(request);
+  config.run.backward = config.run.backward || own.backward;
+  config.checkpoint = own.checkpoint;
+  config.source = own.source();
+  if (request.flags.contains("labels")) config.source.labels = own.labels;
+  config.with_theory = !own.no_theory;
+  config.top = own.top;
+  config.draws = own.draws;
+  config.dump = own.dump;
+  config.force = request.force;
+  return config;
+}
+
+study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result, bool fail_on_divergence) {
+  if (result.stopped_early) return {.stopped_early = true};
+  study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
+  dataset::set(outcome.data->facts, "checkpoint", config.checkpoint);
+  if (fail_on_divergence && !not_finite(result).empty()) outcome.code = ExitCode::diverged;
+  if (violates_growth_identity(result.measured)) outcome.code = ExitCode::check_failed;
+  return outcome;
+}
+
+/// The run reads the checkpoint, so that it finds out itself what it needs and what its result is made from.
+study::Job resolve(const study::Request& request) {
+  const auto own = study::read_flags(flags(), request.flags);
+  const ProbeConfig config = config_of(request, own);
+  return {.file = "probe",
+          .run_options = config.run,
+          .resolved = {},
+          .told = told_json(config),
+          .run = [config, fail = own.fail_on_divergence](Progress& progress) {
+            return outcome_of(config, run(config, progress), fail);
+          }};
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "probe",
+           .question = "Run a checkpoint on tokens and measure all that theory speaks of",
+           .example = "probe DIR --text FILE",
+           .flags = flag_texts(flags()),
+           .schema = &schema(),
+           .resolve = resolve}};
+}
+
+}  // namespace periscope::probe

@@ -1,0 +1,119 @@
+#include "experiments/core/study/study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/core/config/told.h"
+#include "experiments/core/stacks/confront.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/verdict_table.h"
+#include "experiments/studies/propagate/propagate.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::propagate {
+
+using study::Job;
+using study::Outcome;
+using study::Request;
+
+namespace {
+
+struct PropagateFlags {
+  bool fail_on_divergence = false;
+  bool backward = false;
+  std::string dump;
+};
+const std::vector<study::Flag<PropagateFlags>>& propagate_flags() {
+  static const std::vector<study::Flag<PropagateFlags>> all{
+      {"fail-on-divergence", &PropagateFlags::fail_on_divergence,
+       "Exit 5 if the mean square of a seed's stream stops being finite"},
+      {"backward", &PropagateFlags::backward, "Predict and measure gradients too"},
+      {"dump", &PropagateFlags::dump,
+       "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
+  return all;
+}
+
+struct TheoryFlags {
+  bool backward = false;
+};
+const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
+  static const std::vector<study::Flag<TheoryFlags>> all{{"backward", &TheoryFlags::backward, "Predict gradients too"}};
+  return all;
+}
+
+Outcome outcome_of(const Config& config, const ConfrontedStacks& result) {
+  if (result.stopped_early) return {.stopped_early = true};
+  return {.data = dataset_of(config, result.stacks),
+          .table = verdict_table(result.stacks, config.agreement, true) + told_lines(config)};
+}
+
+/// Weights and activations of the first seed, in f64 and in memory of their own.
+void write_dump(const Config& config, const std::string& folder, bool force, Progress& progress) {
+  RunOptions dumped = config.run;
+  dumped.dtype = DType::f64;
+  const Need need = dump_need(config.base, dumped, study::threads_of(dumped));
+  within_memory(need, force, progress, [&] { dump(config, folder, force); });
+  progress.say(fmt::format("wrote {}\n", printable(folder)));
+}
+
+Job resolve_propagate(const Request& request) {
+  const auto own = study::read_flags(propagate_flags(), request.flags);
+  Config config = request.load(study::Matrices::any);
+  config.run.backward = config.run.backward || own.backward;
+  Job job{.file = "propagate",
+          .run_options = config.run,
+          .resolved = resolved(config),
+          .told = told_json(config),
+          .need = stacks_need(config, config.theory.finite_width.value_or(true), true, study::threads_of(config.run)),
+          .keeps_cells = true,
+          .run = {}};
+  if (own.fail_on_divergence) {
+    job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
+  }
+  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
+  job.run = [config, own, force = request.force](Progress& progress) {
+    if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
+    const ConfrontedStacks result = confront(config, progress);
+    Outcome outcome = outcome_of(config, result);
+    if (outcome.stopped_early) return outcome;
+    const bool diverged =
+        std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+    if (diverged && own.fail_on_divergence) outcome.code = ExitCode::diverged;
+    if (any_disagrees(result.stacks)) outcome.code = ExitCode::check_failed;
+    return outcome;
+  };
+  return job;
+}
+
+Job resolve_theory(const Request& request) {
+  Config config = request.load(study::Matrices::any);
+  config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
+  return {.file = "theory",
+          .run_options = config.run,
+          .resolved = resolved(config),
+          .told = told_json(config),
+          .need = stacks_need(config, config.theory.finite_width.value_or(false), false, study::threads_of(config.run)),
+          .run = [config](Progress& progress) { return outcome_of(config, predict_alone(config, progress)); }};
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "propagate",
+           .question = "Predict and measure the signals of random stacks; say whether they agree",
+           .example = "propagate --config experiments/configs/headline.toml",
+           .flags = flag_texts(propagate_flags()),
+           .schema = &schema(),
+           .compares = true,
+           .skips = true,
+           .resolve = resolve_propagate},
+          {.name = "theory",
+           .question = "Print the prediction alone",
+           .example = "theory --set model.preset=3.2B",
+           .flags = flag_texts(theory_flags()),
+           .schema = &schema(),
+           .resolve = resolve_theory}};
+}
+
+}  // namespace periscope::propagate

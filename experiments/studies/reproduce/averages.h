@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/studies/reproduce/claims.h"
+#include "theory/predict.h"
+
+/// What the result of `reproduce` has of a whole group: means over its seeds.
+namespace periscope::reproduce {
+
+using Values = std::vector<double>;
+
+/// A curve that figures draw: of every record of a run, averaged over seeds.
+struct Averaged {
+  std::string name;
+  std::string dimension;
+  std::string units;
+  std::string meaning;
+  bool geometric;  ///< mean of logarithms, whose standard error is then given
+  std::function<Values(const train::RecordedValues&)> values;
+};
+
+[[nodiscard]] const std::vector<Averaged>& averaged();
+
+/// Mean and standard error, entry by entry.
+struct MeanCurve {
+  Values mean, error;
+};
+
+/// Over the seeds of a group, at these steps, one record behind the other; NaN for a record that no seed has. Nothing
+/// where no seed has any.
+[[nodiscard]] std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs,
+                                                  const std::vector<int>& steps);
+
+/// Of the final loss: one entry.
+[[nodiscard]] MeanCurve mean_final_loss(const GroupRuns& runs);
+
+/// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
+/// matrices'. Nothing without prediction.
+[[nodiscard]] std::optional<MeanCurve> predicted_layer_gradients(const theory::Prediction& prediction);
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,223 @@
+#include <algorithm>
+
+#include "experiments/studies/reproduce/averages.h"
+#include "experiments/studies/reproduce/dataset_tables.h"
+#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/studies/reproduce/reproduce.h"
+
+namespace periscope::reproduce {
+namespace {
+
+using dataset::Place;
+using dataset::Type;
+
+const Place at_group = Place("groups").each({"group"});
+
+dataset::Table<MeanCurve> theory_gradient_table() {
+  dataset::Table<MeanCurve> table;
+  const Place at = at_group / "theory";
+  table
+      .column({"theory_layer_gradient", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
+              [](const MeanCurve& gradient) { return gradient.mean; })
+      .column({"theory_layer_gradient_stderr", "group layer", "nat2",
+               "its standard error at most: the sum of its matrices'", at / "layer_gradient_stderr"},
+              [](const MeanCurve& gradient) { return gradient.error; });
+  return table;
+}
+
+dataset::Table<theory::Prediction> theory_table() {
+  using P = theory::Prediction;
+  dataset::Table<P> table;
+  const Place at = at_group / "theory";
+  table
+      .column({"theory_second_moment", "group depth", "1", "prediction at initialisation", at / "second_moment"},
+              [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->value; })
+      .column({"theory_second_moment_stderr", "group depth", "1", "its standard error", at / "second_moment_stderr"},
+              [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error; })
+      .column({"theory_variance", "group depth", "1", "prediction at initialisation", at / "variance"},
+              [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
+      .part_if_any(theory_gradient_table(), [](const P& p) {
+        const std::optional<MeanCurve> gradient = predicted_layer_gradients(p);
+        return gradient ? std::vector{*gradient} : std::vector<MeanCurve>();
+      });
+  return table;
+}
+
+/// A group, and what was predicted of it before training.
+struct TrainedGroup {
+  const GroupRuns& runs;
+  const std::vector<int>& steps;
+  const theory::Prediction* initial;  ///< null: nothing
+};
+
+std::vector<Run> runs_of(const TrainedGroup& g) {
+  std::vector<Run> all;
+  for (const train::TrainedCell& cell : g.runs.cells) all.push_back({cell, g.steps});
+  return all;
+}
+
+std::vector<dataset::ColumnSpec> average_columns() {
+  std::vector<dataset::ColumnSpec> all;
+  for (const Averaged& a : averaged()) {
+    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& meaning) {
+      all.push_back({.name = a.name + "_" + suffix,
+                     .dimensions = "group record " + a.dimension,
+                     .type = Type::real,
+                     .units = units,
+                     .meaning = meaning,
+                     .place = at_group / a.name / suffix});
+    };
+    add("mean", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
+    add("stderr", a.geometric ? "1" : a.units,
+        a.geometric ? "standard error of the mean logarithm" : "standard error of the mean");
+  }
+  return all;
+}
+
+void put_averages(const TrainedGroup& g, const dataset::Builder::Row& row) {
+  for (const Averaged& a : averaged()) {
+    const std::optional<MeanCurve> curve = average_of(a, g.runs, g.steps);
+    if (!curve) continue;
+    row.put(a.name + "_mean", curve->mean);
+    row.put(a.name + "_stderr", curve->error);
+  }
+}
+
+const dataset::Table<TrainedGroup>& group_table() {
+  using G = TrainedGroup;
+  static const dataset::Table<G> all = [] {
+    dataset::Table<G> table;
+    table
+        .column({"placement", "group", "", "normalization placement (T1)", at_group / "placement", true},
+                [](const G& g) { return placement_label(g.runs.group.spec); })
+        .column({"study", "group", "", "what the group belongs to", at_group / "study"},
+                [](const G& g) { return g.runs.group.study; })
+        .column({"lr", "group", "1", "highest learning rate", at_group / "lr"},
+                [](const G& g) { return g.runs.group.train.lr; })
+        .column({"weight_decay", "group", "1", "weight decay", at_group / "weight_decay"},
+                [](const G& g) { return g.runs.group.train.weight_decay; })
+        .column_if_any(
+            {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal",
+             at_group / "init_std"},
+            [](const G& g) {
+              const InitSpec& init = g.runs.group.spec.init;
+              return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
+            })
+        .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss", at_group / "final_loss" / "mean"},
+                [](const G& g) { return mean_final_loss(g.runs).mean.front(); })
+        .column({"final_loss_stderr", "group", "nat", "its standard error", at_group / "final_loss" / "stderr"},
+                [](const G& g) { return mean_final_loss(g.runs).error.front(); })
+        .rows("seed", run_table(), runs_of)
+        .part(theory_table(),
+              [](const G& g) { return g.initial != nullptr && g.initial->refusal.empty() ? g.initial : nullptr; })
+        .family(average_columns(), put_averages);
+    return table;
+  }();
+  return all;
+}
+
+/// What is said of the whole.
+struct Whole {
+  const ReproduceConfig& config;
+  const ReproduceResult& result;
+};
+
+const dataset::Table<Whole>& whole_table() {
+  static const dataset::Table<Whole> all = [] {
+    dataset::Table<Whole> table;
+    table.rows("claim", claim_table(), [](const Whole& w) -> const std::vector<Claim>& { return w.result.claims; })
+        .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
+                       [](const Whole& w) { return w.result.loss_floor; })
+        .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
+    return table;
+  }();
+  return all;
+}
+
+}  // namespace
+
+dataset::Table<Claim> claim_table() {
+  dataset::Table<Claim> table;
+  const Place at = Place("claims").each({"claim"});
+  const auto tested = [](double Claim::*value) {
+    return [value](const Claim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
+  };
+  table
+      .column({"claim_exhibit", "claim", "", "figure or table", at / "exhibit"},
+              [](const Claim& c) { return c.exhibit; })
+      .column({"claim_statement", "claim", "", "what the source says, in our words", at / "statement"},
+              [](const Claim& c) { return c.statement; })
+      .column({"claim_quantity", "claim", "", "the number that is positive if it is so", at / "quantity"},
+              [](const Claim& c) { return c.quantity; })
+      .column({"claim_verdict", "claim", "", "holds, fails, not-shown or not-run", at / "verdict"},
+              [](const Claim& c) { return claim_verdict_names[static_cast<std::size_t>(c.verdict)]; })
+      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"}, tested(&Claim::mean))
+      .column_if_any({"claim_stderr", "claim", "1", "its standard error", at / "stderr"},
+                     tested(&Claim::standard_error))
+      .column_if_any({"claim_p", "claim", "1",
+                      "chance of such values if the number were 0 and not positive, of this claim alone", at / "p"},
+                     tested(&Claim::p))
+      .column_if_any(
+          {"claim_holm", "claim", "1",
+           "chance that any of the run's tested claims would show so much, in either direction: Holm's p", at / "holm"},
+          tested(&Claim::holm))
+      .column_if_any({"claim_detectable", "claim", "1",
+                      "true mean that as many further seeds would show with 95 % probability", at / "detectable"},
+                     tested(&Claim::detectable))
+      .column({"claim_reason", "claim", "", "why it was not run, or a remark", at / "reason"},
+              [](const Claim& c) { return c.reason; })
+      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed", at / "values"},
+                     [](const Claim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+  return table;
+}
+
+const dataset::Schema& schema() {
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::ColumnSpec> columns = group_table().specs();
+    std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
+    return dataset::Schema("reproduce", 3,
+                           {{"group", Type::text, "", "what was trained, and how"},
+                            {"seed", Type::integer, "1", "seed of weights and batches"},
+                            {"step", Type::integer, "1", "step of the optimizer", true},
+                            {"record", Type::integer, "1", "steps done"},
+                            {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+                            {"other_depth", Type::integer, "1", "sublayers passed, second stream of a pair"},
+                            {"sublayer", Type::integer, "1", "sublayer, in the order of the stream"},
+                            {"layer", Type::integer, "1", "layer, attention and MLP"},
+                            {"law", Type::text, "", "law of growth over depth"},
+                            {"claim", Type::text, "", "name in the ledger of claims"}},
+                           std::move(columns));
+  }();
+  return schema;
+}
+
+dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult& result) {
+  dataset::Builder builder(schema());
+  std::vector<int> steps;
+  for (int step = 0; step <= config.train.steps; ++step) {
+    if (is_recorded(config.train, step)) steps.push_back(step);
+  }
+  const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
+  builder.put("record", steps);
+  builder.count("step", static_cast<std::size_t>(config.train.steps), 1);
+  builder.count("depth", sublayers + 1);
+  builder.count("other_depth", sublayers + 1);
+  builder.count("sublayer", sublayers);
+  builder.count("layer", static_cast<std::size_t>(config.base.model.layers));
+  builder.put("law", std::vector(growth_law_names.begin(), growth_law_names.end()));
+  whole_table().put({config, result}, builder.row());
+  for (int s = 0; s < config.run.seeds; ++s) {
+    builder.at("seed", static_cast<std::size_t>(s)).put("seed", config.run.seed + static_cast<std::uint64_t>(s));
+  }
+  for (std::size_t g = 0; g < result.groups.size(); ++g) {
+    const GroupRuns& runs = result.groups[g];
+    builder.at("group", g).put("group", runs.group.name);
+    const auto initial = result.initial.find(runs.group.name);
+    group_table().put({runs, steps, initial == result.initial.end() ? nullptr : &initial->second},
+                      builder.at("group", g));
+  }
+  for (std::size_t c = 0; c < result.claims.size(); ++c) builder.at("claim", c).put("claim", result.claims[c].id);
+  return builder.finish();
+}
+
+}  // namespace periscope::reproduce

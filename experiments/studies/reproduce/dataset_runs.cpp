@@ -1,0 +1,163 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "experiments/studies/reproduce/dataset_tables.h"
+#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/studies/reproduce/readings.h"
+
+namespace periscope::reproduce {
+namespace {
+
+using dataset::Place;
+using train::RecordedValues;
+using Values = std::vector<double>;
+
+const std::string on_run = "group seed";
+const Place at_run = (Place("groups").each({"group"}) / "seeds").each({"seed"});
+
+dataset::Table<GrowthFit> growth_table() {
+  using G = GrowthFit;
+  dataset::Table<G> table;
+  const auto of_laws = [](double DepthFit::*value) {
+    return [value](const G& fit) {
+      Values values;
+      for (const DepthFit& one : fit.laws) values.push_back(one.*value);
+      return values;
+    };
+  };
+  table
+      .column({"growth_law", on_run, "",
+               "law that describes the variance over depth at the end best, from depth 2 on; no law fits: none to 10 %",
+               at_run / "growth_law"},
+              [](const G& fit) {
+                const std::optional<GrowthLaw> law = best_law(fit);
+                return std::string(law ? growth_law_names[static_cast<std::size_t>(*law)] : no_growth_law);
+              })
+      .column({"growth_criterion", on_run + " law", "1",
+               "QAICc of a law of growth over depth, with growth_effective_points", at_run / "growth_criterion"},
+              of_laws(&DepthFit::criterion))
+      .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on",
+               at_run / "growth_misfit"},
+              of_laws(&DepthFit::rms_residual))
+      .column({"growth_effective_points", on_run, "1",
+               "independent points that tell as much as these depths, by the closest law's autocorrelation at lag one",
+               at_run / "growth_effective_points"},
+              [](const G& fit) { return fit.effective_points; });
+  return table;
+}
+
+std::vector<GrowthFit> growth_of(const Run& run) {
+  GrowthFit fit = fit_growth(at_end(run.cell, "variance.x_out"));
+  if (std::isnan(fit.effective_points)) return {};
+  return {std::move(fit)};
+}
+
+/// A run whose last record has theory at the trained weights' sizes.
+struct Sized {
+  const train::TrainedCell& cell;
+  const RecordedValues& last;
+};
+
+dataset::Table<Sized> sizes_table() {
+  using S = Sized;
+  dataset::Table<S> table;
+  const Place at = at_run / "scaled";
+  const std::string on_depth = on_run + " depth";
+  const auto recorded = [](const char* name) { return [name](const S& s) { return s.last.at(name); }; };
+  table
+      .column({"scaled_second_moment", on_depth, "1",
+               "mean square of the stream of random weights with the trained ones' scales, at the end",
+               at / "second_moment"},
+              recorded("scaled_second_moment"))
+      .column({"scaled_second_moment_stderr", on_depth, "1", "its standard error", at / "second_moment_stderr"},
+              recorded("scaled_second_moment_stderr"))
+      .column({"growth_from_scales", on_run, "nat",
+               "ln of that at the top over the second moment before training: growth that scales explain",
+               at / "growth_from_scales"},
+              [](const S& s) { return from_scales(s.cell); })
+      .column({"profiled_second_moment", on_depth, "1",
+               "mean square of the stream of random weights with the size of every trained row and column (T29), at "
+               "the end",
+               at / "profiled_second_moment"},
+              recorded("profiled_second_moment"))
+      .column(
+          {"profiled_second_moment_stderr", on_depth, "1", "its standard error", at / "profiled_second_moment_stderr"},
+          recorded("profiled_second_moment_stderr"))
+      .column({"growth_from_sizes_inside", on_run, "nat",
+               "ln of that over scaled_second_moment, at the top: growth that sizes inside matrices explain",
+               at / "growth_from_sizes_inside"},
+              [](const S& s) { return from_sizes_inside(s.cell); })
+      .column({"growth_from_alignment", on_run, "nat",
+               "ln of the measured one over profiled_second_moment: growth that alignment adds",
+               at / "growth_from_alignment"},
+              [](const S& s) { return from_alignment(s.cell); })
+      .column({"growth_alignment_error", on_run, "nat",
+               "what random models of these profiles and this width have for growth_from_alignment, root mean square",
+               at / "growth_alignment_error"},
+              [](const S& s) { return s.last.at("profiled_deviation").back(); })
+      .column({"growth_beyond_signs", on_run, "nat",
+               "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
+               at / "growth_beyond_signs"},
+              [](const S& s) { return beyond_signs(s.cell); })
+      .column({"growth_beyond_signs_error", on_run, "nat", "standard deviation of one such model's",
+               at / "growth_beyond_signs_error"},
+              [](const S& s) { return s.last.at("signs_deviation").back(); });
+  return table;
+}
+
+std::vector<Sized> sizes_of(const Run& run) {
+  const RecordedValues& last = run.history().records.rbegin()->second;
+  if (!last.contains("scaled_second_moment")) return {};
+  return {{run.cell, last}};
+}
+
+/// A number of every record; NaN where the run had ended.
+std::function<Values(const Run&)> by_record(const std::function<double(const RecordedValues&)>& read) {
+  return [read](const Run& run) {
+    Values values;
+    for (const int step : run.steps) {
+      const auto it = run.history().records.find(step);
+      values.push_back(it == run.history().records.end() ? std::numeric_limits<double>::quiet_NaN() : read(it->second));
+    }
+    return values;
+  };
+}
+
+}  // namespace
+
+dataset::Table<Run> run_table() {
+  dataset::Table<Run> table;
+  const std::string on_step = on_run + " step";
+  const std::string on_record = on_run + " record";
+  table
+      .column({"loss", on_step, "nat", "training loss", at_run / "loss"}, [](const Run& r) { return r.history().loss; })
+      .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping", at_run / "grad_norm"},
+              [](const Run& r) { return r.history().grad_norm; })
+      .column({"last_layer_grad_norm", on_step, "nat", "norm of the last layer's gradients",
+               at_run / "last_layer_grad_norm"},
+              [](const Run& r) { return r.history().last_layer_norm; })
+      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps; ln V if not finite",
+               at_run / "final_loss"},
+              [](const Run& r) { return final_loss(r.cell); })
+      .column({"diverged_at", on_run, "1", "step at which a run diverged", at_run / "diverged_at"},
+              [](const Run& r) { return train::divergence_step(r.history()); })
+      .column({"spikes", on_run, "1",
+               "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done",
+               at_run / "spikes"},
+              [](const Run& r) { return spikes(r.cell); })
+      .part_if_any(growth_table(), growth_of)
+      .part_if_any(sizes_table(), sizes_of)
+      .column({"validation_loss", on_record, "nat", "on the held-out windows", at_run / "validation_loss"},
+              by_record([](const RecordedValues& record) { return record.at("validation_loss").front(); }))
+      .column({"top_first", on_record, "1", "largest |x| of the stream", at_run / "top_first"},
+              by_record([](const RecordedValues& record) { return record.at("top_magnitudes").front(); }))
+      .column({"top_last", on_record, "1", "the 100th largest", at_run / "top_last"},
+              by_record([](const RecordedValues& record) { return record.at("top_magnitudes").back(); }))
+      .column({"cosine_share", on_record, "nat", "ln of the second moment at the top over Eq. 4's",
+               at_run / "cosine_share"},
+              by_record(cosine_share));
+  return table;
+}
+
+}  // namespace periscope::reproduce

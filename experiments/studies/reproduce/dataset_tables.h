@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/reproduce/claims.h"
+
+/// The parts of the dataset of `reproduce`.
+namespace periscope::reproduce {
+
+/// A run, and the steps of which there are records.
+struct Run {
+  const train::TrainedCell& cell;
+  const std::vector<int>& steps;
+  [[nodiscard]] const train::CellHistory& history() const { return cell.history; }
+};
+[[nodiscard]] dataset::Table<Run> run_table();
+[[nodiscard]] dataset::Table<Claim> claim_table();
+
+}  // namespace periscope::reproduce

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+
+#include "experiments/core/config/section.h"
+#include "experiments/core/study/study.h"
+
+namespace periscope {
+
+/// Every study, in the order of lists. The folders that they are in are listed in experiments/CMakeLists.txt.
+std::span<const study::Study> studies();
+
+/// Every section of a configuration file, in the order of lists: those that all studies have, then the studies' own; a
+/// section within another behind it.
+std::span<const AnySection> sections();
+
+}  // namespace periscope

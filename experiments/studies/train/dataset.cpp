@@ -1,0 +1,267 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "experiments/core/dataset/curves.h"
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/train/report.h"
+#include "sim/measure/probe.h"
+#include "sim/numerics/number_format.h"
+#include "sim/train/spikes.h"
+
+namespace periscope::train {
+namespace {
+
+using dataset::Builder;
+using dataset::ColumnSpec;
+using dataset::CurvePlace;
+using dataset::Place;
+using dataset::text_of;
+using dataset::Type;
+using Values = std::vector<double>;
+using Row = Builder::Row;
+
+const std::string on_cell = "placement seed";
+const std::string on_record = on_cell + " record";
+const Place at_cell = Place("cells").each({"placement", "seed"});
+const Place at_record = (at_cell / "records").each({"record"});
+
+/// What a record has besides curves, by the name that Recorder gives it; the column's has "_" for ".".
+struct RecordColumn {
+  std::string name;
+  std::string dimensions;  ///< behind the record
+  std::string units;
+  std::string meaning;
+};
+
+const std::vector<RecordColumn>& record_columns() {
+  static const std::vector<RecordColumn> all = [] {
+    std::vector<RecordColumn> columns{
+        {"validation_loss", "", "nat", "cross-entropy on the held-out windows"},
+        {"growth_stream", "sublayer", "1", "T15: alpha^2 q, mean over tokens"},
+        {"growth_branch", "sublayer", "1", "T15: beta^2 s^2"},
+        {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)"},
+        {"growth_sum", "sublayer", "1", "T15: q of the stream after the sublayer, before norm C"},
+        {"growth_residual", "sublayer", "1", "T15: worst token's deviation in units of what rounding explains"},
+        {"largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"},
+        {"top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"},
+        {"top_depths", "rank", "1", "the depths at which they are"},
+        {"angular_distance", "depth other_depth", "1", "arccos(cos)/pi between the stream at two depths"},
+        {"attention_entropy", "layer", "nat", "entropy of attention, mean over heads and tokens that see two or more"}};
+    for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
+      const std::string name = text_of(norm);
+      columns.push_back({"gain_mean." + name, "sublayer", "1", "mean over features of the gain of " + name});
+      columns.push_back({"gain_rms." + name, "sublayer", "1", "root mean square of the gain of " + name});
+    }
+    return columns;
+  }();
+  return all;
+}
+
+std::string column_name(std::string name) {
+  std::ranges::replace(name, '.', '_');
+  return name;
+}
+
+std::vector<Weight> layer_matrices() {
+  std::vector<Weight> all;
+  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) all.push_back(static_cast<Weight>(w));
+  return all;
+}
+
+const Values* find(const RecordedValues& values, const std::string& name) {
+  const auto it = values.find(name);
+  return it == values.end() || it->second.empty() ? nullptr : &it->second;
+}
+
+std::vector<ColumnSpec> value_columns() {
+  std::vector<ColumnSpec> all;
+  const auto add = [&](const std::string& name, const std::string& dimensions, const std::string& units,
+                       const std::string& meaning, const Place& place) {
+    all.push_back({.name = name,
+                   .dimensions = dimensions.empty() ? on_record : on_record + " " + dimensions,
+                   .type = Type::real,
+                   .units = units,
+                   .meaning = meaning,
+                   .place = place});
+  };
+  for (const RecordColumn& c : record_columns()) {
+    add(column_name(c.name), c.dimensions, c.units, c.meaning, at_record / column_name(c.name));
+  }
+  add("weight_root_mean_square", "weight layer", "1", "of a matrix's entries",
+      (at_record / "weight_root_mean_square").by("weight"));
+  add("margin", "format", "1", "the format's largest number over the largest |x| of any signal",
+      (at_record / "margin").by("format"));
+  return all;
+}
+
+void put_values(const RecordedValues& values, const Row& row) {
+  for (const RecordColumn& c : record_columns()) {
+    if (const Values* found = find(values, c.name)) row.put(column_name(c.name), *found);
+  }
+  for (const Weight weight : layer_matrices()) {
+    if (const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)))) {
+      row.at("weight", static_cast<std::size_t>(weight)).put("weight_root_mean_square", *found);
+    }
+  }
+  const Values* largest = find(values, "largest");
+  if (largest == nullptr) return;
+  const double most = *std::ranges::max_element(*largest);
+  for (std::size_t f = 0; f < number_formats.size(); ++f) {
+    row.at("format", f).put("margin", number_formats[f].largest / most);
+  }
+}
+
+std::vector<ColumnSpec> curves() {
+  return dataset::curve_columns(on_record, at_record,
+                                {{"measured", "on the held-out windows, mean over their tokens"}});
+}
+
+void put_curves(const RecordedValues& values, const Row& row) {
+  for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
+    const auto statistic = static_cast<Statistic>(s);
+    for (const Signal signal : stream_signals) {
+      const Values* found = find(values, fmt::format("{}.{}", name_of(statistic), name_of(signal)));
+      if (found != nullptr) CurvePlace(row, statistic, signal).put("measured", *found);
+    }
+    if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) continue;
+    for (const Weight weight : layer_matrices()) {
+      const Values* found = find(values, fmt::format("{}.weight.{}", name_of(statistic), name_of(weight)));
+      if (found != nullptr) CurvePlace(row, statistic, weight).put("measured", *found);
+    }
+  }
+}
+
+/// What was recorded after one step.
+const dataset::Table<RecordedValues>& record_table() {
+  static const dataset::Table<RecordedValues> all = [] {
+    dataset::Table<RecordedValues> table;
+    table.family(value_columns(), put_values).family(curves(), put_curves);
+    return table;
+  }();
+  return all;
+}
+
+/// A run, and the steps of which there are records of any run.
+struct Run {
+  const TrainedCell& trained;
+  const std::vector<int>& record_steps;
+  [[nodiscard]] const CellHistory& history() const { return trained.history; }
+};
+
+Values rates_of(const Run& run) {
+  Values rates;
+  for (std::size_t s = 1; s <= run.history().loss.size(); ++s) {
+    rates.push_back(learning_rate(run.trained.cell.train, static_cast<int>(s)));
+  }
+  return rates;
+}
+
+std::vector<std::pair<std::size_t, const RecordedValues&>> records_of(const Run& run) {
+  std::vector<std::pair<std::size_t, const RecordedValues&>> all;
+  for (const auto& [step, values] : run.history().records) {
+    const auto place = std::ranges::find(run.record_steps, step) - run.record_steps.begin();
+    all.emplace_back(static_cast<std::size_t>(place), values);
+  }
+  return all;
+}
+
+void add_spikes(dataset::Table<Run>& table, const std::string& series, const std::string& words,
+                std::vector<double> CellHistory::*values) {
+  const Place at = at_cell / "spikes" / series;
+  table
+      .column({series + "_spikes_olmo", on_cell, "1",
+               "spikes of " + words + ": above mean + 6 standard deviations of the last 128 steps", at / "olmo"},
+              [=](const Run& run) { return olmo_spikes(run.history().*values).size(); })
+      .column({series + "_spikes_robust", on_cell, "1",
+               "events in which the logarithm of " + words +
+                   " is above median + 6 * 1.4826 MAD of its up to 128 last steps",
+               at / "robust"},
+              [=](const Run& run) { return spike_events(robust_spikes(run.history().*values)).size(); });
+}
+
+const dataset::Table<Run>& run_table() {
+  static const dataset::Table<Run> all = [] {
+    const std::string on_step = on_cell + " step";
+    dataset::Table<Run> table;
+    table
+        .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step", at_cell / "loss"},
+                [](const Run& run) { return run.history().loss; })
+        .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping", at_cell / "grad_norm"},
+                [](const Run& run) { return run.history().grad_norm; })
+        .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters",
+                 at_cell / "last_layer_grad_norm"},
+                [](const Run& run) { return run.history().last_layer_norm; })
+        .column({"lr", on_step, "1", "learning rate", at_cell / "lr"}, rates_of)
+        .column({"diverged_at", on_cell, "1",
+                 "first step whose loss or gradient is not finite, or from which on (2 or later) the loss is never "
+                 "below that of step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last "
+                 "loss of ten times it",
+                 at_cell / "diverged_at"},
+                [](const Run& run) { return divergence_step(run.history()); })
+        .column(
+            {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps", at_cell / "final_loss"},
+            [](const Run& run) { return mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
+    add_spikes(table, "loss", "the training loss", &CellHistory::loss);
+    add_spikes(table, "grad_norm", "the gradient norm", &CellHistory::grad_norm);
+    table.rows_at("record", record_table(), records_of);
+    return table;
+  }();
+  return all;
+}
+
+const dataset::Table<TrainResult>& result_table() {
+  static const dataset::Table<TrainResult> all = [] {
+    dataset::Table<TrainResult> table;
+    table.column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
+                        [](const TrainResult& result) { return result.loss_floor; });
+    return table;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const dataset::Schema& schema() {
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::DimensionSpec> dimensions{
+        {"placement", Type::text, "", "normalization placement (T1)", false, true},
+        {"seed", Type::integer, "1", "seed of weights and batches"},
+        {"step", Type::integer, "1", "step of the optimizer", true},
+        {"record", Type::integer, "1", "steps done"},
+        {"format", Type::text, "", "number format"}};
+    std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
+    std::vector<ColumnSpec> columns = run_table().specs();
+    std::ranges::copy(result_table().specs(), std::back_inserter(columns));
+    return dataset::Schema("train", 3, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
+  }();
+  return schema;
+}
+
+dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result) {
+  Builder builder(schema());
+  std::set<int> recorded;
+  std::size_t steps = 0;
+  for (const TrainedCell& cell : result.cells) {
+    steps = std::max(steps, cell.history.loss.size());
+    for (const auto& [step, values] : cell.history.records) recorded.insert(step);
+  }
+  const std::vector<int> record_steps(recorded.begin(), recorded.end());
+  const auto seeds = static_cast<std::size_t>(config.run.seeds);
+  builder.count("step", steps, 1);
+  builder.put("record", record_steps);
+  dataset::put_curve_coordinates(builder, config.base.model, top_count, true);
+  for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
+  result_table().put(result, builder.row());
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const TrainedCell& trained = result.cells[i];
+    builder.at("placement", i / seeds).put("placement", placement_label(trained.cell.spec));
+    builder.at("seed", i % seeds).put("seed", trained.cell.seed);
+    run_table().put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
+  }
+  return builder.finish();
+}
+
+}  // namespace periscope::train

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/core/dataset/schema.h"
+#include "experiments/core/training/train.h"
+
+namespace periscope::train {
+
+/// The result of `train`, on the dimensions (placement, seed, …).
+[[nodiscard]] const dataset::Schema& schema();
+[[nodiscard]] dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result);
+
+/// The same in short, for people.
+[[nodiscard]] std::string table(const TrainResult& result);
+
+}  // namespace periscope::train

@@ -1,0 +1,214 @@
+#include "experiments/core/study/study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/studies/train/dump.h"
+#include "experiments/studies/train/export.h"
+#include "experiments/studies/train/report.h"
+#include "sim/backends.h"
+#include "sim/files/folder_lock.h"
+#include "sim/spec/printable.h"
+
+namespace periscope::train {
+namespace {
+
+struct TrainFlags {
+  std::string corpus;
+  std::string dump;
+  std::string export_to;
+  bool fail_on_divergence = false;
+};
+const std::vector<study::Flag<TrainFlags>>& flags() {
+  static const std::vector<study::Flag<TrainFlags>> all{
+      {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+      {"dump", &TrainFlags::dump,
+       "Folder for the batches, the weights before and after, and every step's loss, in f64; one placement and one "
+       "seed"},
+      {"export", &TrainFlags::export_to,
+       "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family computes the "
+       "same"},
+      {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit 5 if a run diverged"}};
+  return all;
+}
+
+/// What a run writes besides its result: --dump and --export. Both places are tried before anything is trained.
+class Extras {
+ public:
+  /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as FolderLock does.
+  Extras(const TrainFlags& own, const TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
+    if (!own.dump.empty()) dump_.emplace(config, own.dump, overwrite_);
+    if (!own.export_to.empty()) models_.emplace(own.export_to);
+    for (const TrainCell& cell : models_ && !overwrite_ ? cells_of(config) : std::vector<TrainCell>()) {
+      const std::string model = path_of(cell);
+      if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
+        throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+      }
+    }
+  }
+  [[nodiscard]] bool empty() const { return !dump_ && !models_; }
+
+  void write(const Backend& ops, const TrainResult& result, const Corpus& corpus, Progress& progress) {
+    if (dump_) dump_->write(ops, result.cells.front(), corpus);
+    for (std::size_t i = 0; models_ && i < result.cells.size(); ++i) {
+      const std::string model = path_of(result.cells[i].cell);
+      const std::string layout = export_model(model, ops, result.cells[i], overwrite_);
+      progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string path_of(const TrainCell& cell) const { return models_->folder() + "/" + cell.name; }
+
+  bool overwrite_;
+  std::optional<Dump> dump_;
+  std::optional<FolderLock> models_;
+};
+
+/// Throws ConfigError if the folder that `flag` names is, or is in, what will be the result file.
+void check_apart(const char* flag, const std::string& folder, const std::string& out) {
+  if (folder.empty() || out.empty()) return;
+  const std::filesystem::path result = std::filesystem::weakly_canonical(std::filesystem::path(out) / "train.nc");
+  for (std::filesystem::path at = std::filesystem::weakly_canonical(folder); at.has_relative_path();
+       at = at.parent_path()) {
+    if (at == result) {
+      throw ConfigError(
+          fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
+    }
+  }
+}
+
+/// So that another place is another key of the journal, whatever the working folder.
+std::string absolute_or_none(const std::string& path) {
+  return path.empty() ? "none" : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// The states of runs go when all is written; what else is in their folder stays.
+void remove_states(const std::string& folder) {
+  if (folder.empty()) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") std::filesystem::remove(entry.path());
+  }
+  if (std::filesystem::is_empty(folder)) std::filesystem::remove(folder);
+}
+
+/// A run of `train`, from its request to its files.
+class Training {
+ public:
+  Training(TrainConfig config, TrainFlags own, bool force)
+      : config_(std::move(config)),
+        own_(std::move(own)),
+        force_(force),
+        corpus_(corpus_of(config_)),
+        resolved_(train::resolved(config_, corpus_)),
+        ops_(make_backend(config_.run.device)) {}
+
+  [[nodiscard]] const TrainConfig& config() const { return config_; }
+  [[nodiscard]] const Resolved& resolved() const { return resolved_; }
+  [[nodiscard]] Need need() const {
+    const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
+    // The weights of finished cells stay until all are written.
+    Need need = train_need(config_, cells, cells, study::threads_of(config_.run));
+    if (!own_.dump.empty()) {  // all batches are written at once
+      const double tokens = static_cast<double>(config_.train.batch) * (config_.base.input.tokens + 1);
+      need.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
+    }
+    return need;
+  }
+
+  study::Outcome run(Progress& progress) {
+    const std::vector<TrainCell> cells = cells_of(config_);
+    CellJournal* journal = progress.journal();
+    if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
+    // What this very run was writing when it ended may be there.
+    extras_.emplace(own_, config_, force_ || (journal != nullptr && journal->find(writing()).has_value()));
+    std::shared_ptr<const void> resumable;
+    const KeptStates kept{.folder = states_, .identity = identity_of_runs(config_, resolved_), .on_first = [&] {
+                            resumable = progress.resumable(
+                                fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
+                          }};
+    progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
+    result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
+    result_.stopped_early = until_stopped([&] {
+      train_cells(*ops_, cells, corpus_, kept, progress,
+                  [&](TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
+    });
+    resumable_ = std::move(resumable);
+    if (result_.stopped_early) return {.stopped_early = true};
+    const bool diverged =
+        std::ranges::any_of(result_.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
+    return {.data = dataset_of(config_, result_),
+            .table = table(result_),
+            .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
+  }
+
+  void write_files(Progress& progress) {
+    CellJournal* journal = progress.journal();
+    if (journal != nullptr && !extras_->empty() && !journal->find(writing())) journal->keep(writing(), true);
+    extras_->write(*ops_, result_, corpus_, progress);
+    remove_states(states_);
+  }
+
+ private:
+  /// The key under which a journal knows that files were being written.
+  [[nodiscard]] std::string writing() const {
+    return fmt::format("writing of dump {} and export {} has begun", absolute_or_none(own_.dump),
+                       absolute_or_none(own_.export_to));
+  }
+
+  TrainConfig config_;
+  TrainFlags own_;
+  bool force_;
+  Corpus corpus_;
+  Resolved resolved_;
+  std::unique_ptr<Backend> ops_;
+  std::string states_;
+  std::optional<Extras> extras_;
+  TrainResult result_;
+  std::shared_ptr<const void> resumable_;  // as long as the files are not written
+};
+
+study::Job resolve(const study::Request& request) {
+  const auto own = study::read_flags(flags(), request.flags);
+  TrainConfig config =
+      train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
+  if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
+  check_apart("--dump", own.dump, config.run.out);
+  check_apart("--export", own.export_to, config.run.out);
+  const auto training = std::make_shared<Training>(std::move(config), own, request.force);
+  study::Job job{.file = "train",
+                 .run_options = training->config().run,
+                 .resolved = training->resolved(),
+                 .need = training->need(),
+                 .keeps_cells = true,
+                 .run = [training](Progress& progress) {
+                   study::Outcome outcome = training->run(progress);
+                   outcome.write_files = [training](Progress& to) { training->write_files(to); };
+                   return outcome;
+                 }};
+  if (own.fail_on_divergence || !own.dump.empty() || !own.export_to.empty()) {
+    job.unskippable =
+        "--fail-on-divergence, --dump or --export: a result file does not keep that flag's exit code, and does not say "
+        "what else was written";
+  }
+  return job;
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "train",
+           .question = "Train twins, stacks that differ in their placement alone; record their signals",
+           .example = "train --config experiments/configs/twins.toml",
+           .sections = {any_section(train_section)},
+           .flags = flag_texts(flags()),
+           .schema = &schema(),
+           .skips = true,
+           .resolve = resolve}};
+}
+
+}  // namespace periscope::train

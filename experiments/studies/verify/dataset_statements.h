@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/verify/verify.h"
+
+namespace periscope::verify {
+
+/// What every statement met, over all cases and at each width: on the dimensions statement, log_ratio and width.
+dataset::Table<VerifyResult> statement_columns();
+
+/// The coordinate log_ratio: the middles of the bins that the columns have of such a histogram.
+std::vector<double> histogram_bins(const RatioHistogram& histogram);
+
+}  // namespace periscope::verify

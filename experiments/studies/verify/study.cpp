@@ -1,0 +1,87 @@
+#include "experiments/core/study/study.h"
+
+#include <fmt/format.h>
+
+#include "experiments/studies/verify/report.h"
+
+namespace periscope::verify {
+namespace {
+
+using study::Job;
+using study::Outcome;
+using study::Request;
+
+struct VerifyFlags {
+  int cases = 20000;
+  double scale = 1.0;
+  std::string replay;
+};
+const std::vector<study::Flag<VerifyFlags>>& verify_flags() {
+  static const std::vector<study::Flag<VerifyFlags>> all{
+      {"cases", &VerifyFlags::cases, "Number of random cases", from_to(1, 2e9)},
+      {.name = "scale",
+       .field = &VerifyFlags::scale,
+       .meaning = "Multiply every bound that should hold by this; below 1 violations must be found",
+       .range = from_to(0.0, 1.0),
+       .alias = "bound-scale"},
+      {"replay", &VerifyFlags::replay, "One case alone: SEED:ID of a random case, or a JSON file with a case"}};
+  return all;
+}
+
+ExitCode code_of(bool passed) { return passed ? ExitCode::ok : ExitCode::check_failed; }
+
+Outcome outcome_of_replay(const std::string& which, double scale) {
+  const Replay result = replay(which, scale);
+  return {.document = replay_json(result, scale),
+          .table = describe(result, scale),
+          .code = code_of(result.violations.empty())};
+}
+
+Outcome outcome_of_run(const VerifyConfig& config, Progress& progress) {
+  const VerifyResult result = verify::run(config, progress);
+  if (result.stopped_early) return {.stopped_early = true};
+  progress.say(fmt::format("{} cases in {:.1f} s ({:.0f}/s)\n", config.cases, result.seconds,
+                           static_cast<double>(config.cases) / result.seconds));
+  return {.data = dataset_of(result), .table = table(result), .code = code_of(result.passed())};
+}
+
+Job resolve_verify(const Request& request) {
+  const auto own = study::read_flags(verify_flags(), request.flags);
+  if (!(own.scale > 0.0)) {
+    throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
+  }
+  if (request.device.value_or("reference") != "reference" || request.dtype.value_or("f64") != "f64") {
+    throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
+  }
+  RunOptions run = request.load().run;
+  run.device = "reference";
+  run.dtype = DType::f64;
+  const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
+  Resolved all;
+  all.add(section, config);
+  if (!own.replay.empty()) {
+    return {.file = "",
+            .run_options = run,
+            .resolved = all,
+            .unskippable = "--replay: there is no result file of a case",
+            .run = [own](Progress&) { return outcome_of_replay(own.replay, own.scale); }};
+  }
+  return {.file = "verify", .run_options = run, .resolved = all, .run = [config](Progress& progress) {
+            return outcome_of_run(config, progress);
+          }};
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {{.name = "verify",
+           .question = "Attack the bounds on gradients and growth (T14-T16): no input may break them",
+           .example = "verify --cases 20000",
+           .flags = flag_texts(verify_flags()),
+           .schema = &schema(),
+           .skips = true,
+           .json_file = true,
+           .resolve = resolve_verify}};
+}
+
+}  // namespace periscope::verify

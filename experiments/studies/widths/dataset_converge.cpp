@@ -1,0 +1,119 @@
+#include <algorithm>
+
+#include "experiments/core/config/weights_choice.h"
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/widths/converge.h"
+
+namespace periscope::converge {
+namespace {
+
+using dataset::Place;
+using dataset::Type;
+
+const Place at_fit = Place("fits").each({"fit"});
+
+/// A fitted power law, and whether it tells anything: figures are drawn of no other.
+struct Law {
+  const PowerLaw& fit;
+  Verdict verdict;
+  bool fitted;
+};
+
+std::optional<double> if_fitted(const Law& law, double PowerLaw::*value) {
+  return law.fitted ? std::optional(law.fit.*value) : std::nullopt;
+}
+
+/// `exponent`: what the verdict holds it against.
+dataset::Table<Law> law_table(const std::string& name, const std::string& over, const std::string& exponent) {
+  dataset::Table<Law> table;
+  const Place at = at_fit / (name + "_fit");
+  table
+      .column({name + "_exponent", "fit", "1", "exponent of " + over, at / "exponent"},
+              [](const Law& law) { return if_fitted(law, &PowerLaw::exponent); })
+      .column({name + "_exponent_stderr", "fit", "1", "its standard error", at / "exponent_error"},
+              [](const Law& law) { return if_fitted(law, &PowerLaw::exponent_error); })
+      .column({name + "_amplitude", "fit", "1", name + " = amplitude * that number ^ exponent", at / "amplitude"},
+              [](const Law& law) { return if_fitted(law, &PowerLaw::amplitude); })
+      .column({name + "_chi_squared", "fit", "1", "chi squared of the fit", at / "chi_squared"},
+              [](const Law& law) { return if_fitted(law, &PowerLaw::chi_squared); })
+      .column({name + "_significance", "fit", "1", "standard errors between it and nothing", at / "significance"},
+              [](const Law& law) { return if_fitted(law, &PowerLaw::significance); })
+      .column({name + "_verdict", "fit", "", "exponent " + exponent + " (T20)", at / "verdict"},
+              [](const Law& law) { return name_of(law.verdict); });
+  return table;
+}
+
+const dataset::Table<Convergence>& fit_table() {
+  using C = Convergence;
+  static const dataset::Table<C> all = [] {
+    dataset::Table<C> table;
+    const auto bias_law = [](const C& c) {
+      return std::vector<Law>{{c.bias_fit, c.bias_verdict, c.bias_reason.empty()}};
+    };
+    const auto noise_law = [](const C& c) {
+      return std::vector<Law>{{c.noise_fit, c.noise_verdict, c.noise_verdict != Verdict::not_checked}};
+    };
+    table
+        .column({"placement", "fit", "", "normalization placement (T1)", at_fit / "placement", true},
+                [](const C& c) { return placement_label(c.spec); })
+        .column({"input", "fit", "", "what enters the stack", at_fit / "input"},
+                [](const C& c) { return input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]; })
+        .column({"statistic", "fit", "", "statistic of the stream", at_fit / "statistic"},
+                [](const C& c) { return name_of(c.statistic); })
+        .column({"bias", "fit width", "1", "measured - predicted, mean over depth", at_fit / "bias"},
+                [](const C& c) { return c.bias; })
+        .column({"bias_stderr", "fit width", "1", "standard error of the bias", at_fit / "bias_stderr"},
+                [](const C& c) { return c.bias_error; })
+        .column({"bias_reason", "fit", "", "why no verdict was given", at_fit / "bias_reason"},
+                [](const C& c) { return c.bias_reason; })
+        .column({"remedy", "fit", "", "what would make an inconclusive verdict decide", at_fit / "remedy"},
+                [](const C& c) { return c.remedy; })
+        .column({"noise", "fit group", "1", "spread of means over groups of seeds", at_fit / "noise"},
+                [](const C& c) { return c.noise; })
+        .column({"noise_stderr", "fit group", "1", "standard error of the spread", at_fit / "noise_stderr"},
+                [](const C& c) { return c.noise_error; })
+        .part_if_any(law_table("bias", "width fitted to the bias", "-1"), bias_law)
+        .part_if_any(law_table("noise", "the number of seeds fitted to the spread", "-1/2"), noise_law);
+    return table;
+  }();
+  return all;
+}
+
+/// How weights were drawn at each width, the same for all fits.
+const dataset::Table<ConvergeConfig>& config_table() {
+  static const dataset::Table<ConvergeConfig> all = [] {
+    dataset::Table<ConvergeConfig> table;
+    table.column({"weights", "width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
+                 [](const ConvergeConfig& c) { return weights_at_widths(c, c.widths, "converge.widths"); });
+    return table;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const dataset::Schema& schema() {
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::ColumnSpec> columns = fit_table().specs();
+    std::ranges::copy(config_table().specs(), std::back_inserter(columns));
+    return dataset::Schema(
+        "converge", 2, {{"fit"}, {"width", Type::integer, "1", "D"}, {"group", Type::integer, "1", "seeds averaged"}},
+        std::move(columns));
+  }();
+  return schema;
+}
+
+dataset::Dataset dataset_of(const ConvergeConfig& config, const ConvergeResult& result) {
+  dataset::Builder builder(schema());
+  builder.put("width", config.widths);
+  config_table().put(config, builder.row());
+  std::vector<int> groups{1};
+  for (std::size_t k = 0; k < result.fits.size(); ++k) {
+    fit_table().put(result.fits[k], builder.at("fit", k));
+    while (groups.size() < result.fits[k].seeds.size()) groups.push_back(2 * groups.back());
+  }
+  builder.put("group", groups);
+  return builder.finish();
+}
+
+}  // namespace periscope::converge

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/widths/ladder.h"
+#include "sim/numerics/larger.h"
+
+namespace periscope::ladder {
+namespace {
+
+/// The quantities of one curve: its entries and its means.
+struct Family {
+  const LadderQuantity* worst = nullptr;  ///< the one nearest to rejection, or beyond it
+  const LadderQuantity* least = nullptr;  ///< the one with the least power that is inconclusive
+  double power = 0.0;                     ///< of the worst entry
+  Verdict verdict = Verdict::not_checked;
+};
+
+std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
+  std::vector<std::pair<std::string, Family>> all;
+  for (const LadderQuantity& q : stack.quantities) {
+    auto it = std::ranges::find(all, q.family(), &std::pair<std::string, Family>::first);
+    if (it == all.end()) it = all.insert(all.end(), {q.family(), {}});
+    Family& family = it->second;
+    if (q.verdict == Verdict::not_checked) continue;
+    family.power = larger(family.power, q.power);
+    const auto nearness = [](const LadderQuantity& x) {
+      return std::pair(x.verdict == Verdict::disagrees, x.excess / x.critical);
+    };
+    if (family.worst == nullptr || nearness(*family.worst) < nearness(q)) family.worst = &q;
+    if (q.verdict == Verdict::inconclusive && (family.least == nullptr || q.power > family.least->power)) {
+      family.least = &q;
+    }
+    if (q.verdict == Verdict::disagrees || family.verdict == Verdict::disagrees) {
+      family.verdict = Verdict::disagrees;
+    } else if (q.verdict == Verdict::inconclusive || family.verdict == Verdict::inconclusive) {
+      family.verdict = Verdict::inconclusive;
+    } else {
+      family.verdict = Verdict::agrees;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string table(const LadderResult& result, const Config& config) {
+  TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b", ">excess / limit",
+                   ">power", "verdict"});
+  for (const LadderStack& stack : result.stacks) {
+    const std::string placement = placement_label(stack.spec);
+    if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);
+    for (const auto& [name, family] : families(stack)) {
+      if (family.worst == nullptr) continue;
+      const LadderQuantity& q = *family.worst;
+      std::string why;
+      if (family.verdict == Verdict::inconclusive) {
+        const LadderQuantity& least = *family.least;
+        why = (&least == &q ? ": " : ": " + least.name() + " ") + least.reason;
+      }
+      table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
+                 name + q.name().substr(name.size()),
+                 fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
+                 fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error),
+                 fmt::format("{:.3g}", q.fit.slope.value), fmt::format("{:.1f} / {:.1f}", q.excess, q.critical),
+                 fmt::format("{:.2g}", family.power), std::string(name_of(family.verdict)) + why});
+    }
+  }
+  return table.text() +
+         fmt::format(
+             "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
+             "allowance.\nexcess: standard errors between them; limit: Student's t at a familywise error of {:g} "
+             "over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
+             "worst entry (relative for moments).\n",
+             result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
+}
+
+}  // namespace periscope::ladder

@@ -1,0 +1,194 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "experiments/app/netcdf_file.h"
+#include "experiments/app/netcdf_reader.h"
+#include "experiments/app/tools/list.h"
+#include "experiments/core/dataset/json_image.h"
+#include "experiments/core/dataset/table.h"
+#include "experiments/core/dataset/text_table.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope {
+namespace {
+
+using dataset::Builder;
+using dataset::Place;
+using dataset::Schema;
+using dataset::Type;
+using Json = nlohmann::ordered_json;
+
+struct Site {
+  std::vector<double> size;
+  bool stable;
+};
+struct Cell {
+  std::string placement;
+  std::vector<double> loss;
+  std::vector<std::pair<std::size_t, Site>> sites;
+  std::optional<int> diverged_at;
+};
+
+const Place at_cell = Place("cells").each({"cell"});
+
+dataset::Table<Site> site_table() {
+  dataset::Table<Site> table;
+  const Place at = (at_cell / "sites").by("site");
+  table.column({"size", "cell site step", "1", "size at a site", at / "size"}, [](const Site& s) { return s.size; })
+      .column({"stable", "cell site", "1", "1: it did not grow", at / "stable"},
+              [](const Site& s) { return s.stable; });
+  return table;
+}
+
+dataset::Table<Cell> cell_table() {
+  dataset::Table<Cell> table;
+  table
+      .column({"placement", "cell", "", "normalization placement", at_cell / "placement"},
+              [](const Cell& c) { return c.placement; })
+      .column({"loss", "cell step", "nat", "mean loss", at_cell / "loss"}, [](const Cell& c) { return c.loss; })
+      .column({"diverged_at", "cell", "1", "first step that is lost", at_cell / "diverged_at"},
+              [](const Cell& c) { return c.diverged_at; })
+      .rows_at("site", site_table(), [](const Cell& c) { return c.sites; });
+  return table;
+}
+
+/// Runs of training, whose number of steps is not known in advance.
+Schema training() {
+  std::vector<dataset::ColumnSpec> columns = cell_table().specs();
+  columns.push_back({"seconds_allowed", "", Type::real, "s", "that it may take", {}});
+  return {
+      "training",
+      3,
+      {{"cell"}, {"step", Type::integer, "1", "steps taken", true}, {"site", Type::text, "", "place in the dataflow"}},
+      std::move(columns),
+      {{at_cell / "unit", "nat"}}};
+}
+
+dataset::Dataset two_runs(const Schema& schema) {
+  Builder builder(schema);
+  builder.put("site", std::vector<std::string>{"x_in", "x_out"});
+  builder.count("step", 3, 1);
+  builder.put("seconds_allowed", 1.5);
+  const dataset::Table<Cell> table = cell_table();
+  table.put({"pre", {5.5, std::nan(""), 4.0}, {{1, {{1.0, 2.0, 3.0}, true}}}, std::nullopt}, builder.at("cell", 0));
+  table.put({"peri", {5.0}, {{0, {{7.0}, false}}}, 2}, builder.at("cell", 1));
+  return builder.finish();
+}
+
+}  // namespace
+
+TEST_CASE("one declaration makes JSON: rows by place, labels as keys, coordinates of elements, nothing for nothing") {
+  const Schema schema = training();
+  const Json json = dataset::json_image(schema, two_runs(schema));
+  CHECK(json.dump() == R"({"cells":[{"placement":"pre","loss":[5.5,null,4.0],"diverged_at":null,)"
+                       R"("sites":{"x_out":{"size":[1.0,2.0,3.0],"stable":true}},"unit":"nat"},)"
+                       R"({"placement":"peri","loss":[5.0,null,null],"diverged_at":2,)"
+                       R"("sites":{"x_in":{"size":[7.0,null,null],"stable":false}},"unit":"nat"}],)"
+                       R"("seconds_allowed":1.5,"coordinates":{"step":[1,2,3]}})");
+}
+
+TEST_CASE("one declaration makes the file: types, what is missing, a free dimension, one value as a scalar") {
+  const Schema schema = training();
+  const dataset::Dataset made = two_runs(schema);
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("training.nc");
+  write_netcdf(path, made);
+  const dataset::Dataset data = read_netcdf(path);
+  using Dimensions = std::vector<dataset::Dimension>;
+  CHECK((data.dimensions == Dimensions{{"cell", 2, false}, {"step", 3, true}, {"site", 2, false}}));
+  CHECK(data.find("loss")->units == "nat");
+  CHECK(data.find("loss")->meaning == "mean loss");
+  REQUIRE(data.columns.size() == made.columns.size());
+  for (std::size_t i = 0; i < made.columns.size(); ++i) {
+    CAPTURE(made.columns[i].name);
+    CHECK(data.columns[i].name == made.columns[i].name);
+    CHECK(data.columns[i].dimensions == made.columns[i].dimensions);
+    REQUIRE(data.columns[i].type() == made.columns[i].type());
+    for (std::size_t k = 0; k < dataset::size_of(made.columns[i].values); ++k) {
+      CHECK(dataset::is_missing(data.columns[i].values, k) == dataset::is_missing(made.columns[i].values, k));
+    }
+  }
+  const auto& size = std::get<std::vector<double>>(data.find("size")->values);
+  REQUIRE(size.size() == 12);
+  CHECK(size[5] == 3.0);  // cell 0, x_out, step 3
+  CHECK(std::isnan(size[0]));
+  CHECK(std::get<std::vector<double>>(data.find("seconds_allowed")->values) == std::vector{1.5});
+  CHECK(std::get<std::vector<std::int64_t>>(data.find("diverged_at")->values) ==
+        std::vector<std::int64_t>{dataset::missing_integer, 2});
+  CHECK(std::get<std::vector<std::uint8_t>>(data.find("stable")->values) ==
+        std::vector<std::uint8_t>{dataset::missing_boolean, 1, 0, dataset::missing_boolean});
+}
+
+TEST_CASE("several open dimensions: a flat row is nested in JSON") {
+  const Schema schema("table", 1, {{"a", Type::integer, "1", "a"}, {"b", Type::integer, "1", "b"}},
+                      {{"m", "a b", Type::real, "1", "m", Place("m")}});
+  Builder builder(schema);
+  builder.count("a", 2);
+  builder.count("b", 3, 1);
+  builder.put("m", std::vector{1.5, 2.0, 3.0, 4.0, 5.0, std::nan("")});
+  CHECK(dataset::json_image(schema, builder.finish())["m"].dump() == "[[1.5,2.0,3.0],[4.0,5.0,null]]");
+  builder.put("m", std::vector{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0});
+  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column m: 7 values are too many", std::logic_error);
+}
+
+TEST_CASE("what is not declared is refused, and so are another type and a bad declaration") {
+  const Schema schema = training();
+  Builder builder(schema);
+  CHECK_THROWS_AS(builder.put("los", 1.0), std::logic_error);
+  CHECK_THROWS_AS(builder.put("placement", 1.0), std::logic_error);
+  CHECK_THROWS_AS(builder.put("diverged_at", 1.5), std::logic_error);
+  CHECK_THROWS_AS(builder.put("stable", 1), std::logic_error);
+  CHECK_NOTHROW(builder.put("seconds_allowed", 2));  // a whole number is a real one
+  CHECK_THROWS_AS(static_cast<void>(builder.at("cel", 0)), std::logic_error);
+  const auto declare = [](dataset::ColumnSpec column) {
+    return Schema("k", 1, {{"d", Type::integer, "1", "d"}}, {std::move(column)});
+  };
+  CHECK_THROWS_AS(declare({"c", "e", Type::real, "1", "unknown dimension", {}}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::real, "1", "", {}}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::real, "", "no units", {}}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::text, "1", "units of text", {}}), std::logic_error);
+  CHECK_THROWS_AS(declare({"d", "d", Type::integer, "1", "twice", {}}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "", Type::real, "1", "in a list that it is not on", Place("l").each({"d"})}),
+                  std::logic_error);
+}
+
+TEST_CASE("every result has a schema whose units are known ones, and no two columns are at one place in JSON") {
+  std::set<std::string> kinds;
+  const std::set<std::string> known{"", "1", "dB", "nat", "nat2", "s"};
+  for (const Schema* schema : result_schemas()) {
+    CHECK(kinds.insert(schema->kind()).second);
+    std::set<std::string> places;
+    for (const dataset::ColumnSpec& c : schema->columns()) {
+      CAPTURE(c.name);
+      CHECK(known.contains(c.units));
+      CHECK_MESSAGE(places.insert(dataset::place_text(c)).second, dataset::place_text(c));
+      const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
+      // log_ratio of `verify` is decimal, and z is in standard errors.
+      if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.units == "nat");
+    }
+    // Nor is one below another: a key is a value, or has keys.
+    for (const std::string& place : places) {
+      const auto below = [&](const std::string& other) {
+        return other.starts_with(place + ".") || other.starts_with(place + "[");
+      };
+      CHECK_MESSAGE(std::ranges::none_of(places, below), schema->kind(), ": ", place);
+    }
+  }
+}
+
+TEST_CASE("a table's columns are as wide as their widest cell; colours and UTF-8 do not count as more") {
+  TextTable table({"name", ">value", ""});
+  table.add({"E[x²]", "1", "\x1b[32mgood\x1b[0m"});
+  table.add({"a", "-12.5"});
+  table.add_note("b", "refused: words that are as long as they like");
+  CHECK(table.text() ==
+        "name   value\nE[x²]      1  \x1b[32mgood\x1b[0m\na      -12.5\nb      refused: words that are as long as they "
+        "like\n");
+  CHECK(without_colours(table.text()).find("good") != std::string::npos);
+  CHECK(without_colours(table.text()).find('\x1b') == std::string::npos);
+}
+
+}  // namespace periscope

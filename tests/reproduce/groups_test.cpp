@@ -1,0 +1,215 @@
+#include "experiments/studies/reproduce/groups.h"
+#include "experiments/studies/studies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "sim/spec/error.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+namespace periscope::testing {
+namespace {
+
+using reproduce::chosen;
+using reproduce::Group;
+using reproduce::groups_of;
+
+train::TrainConfig proxy(bool quick) {
+  train::TrainConfig config = train::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
+  reproduce::set_proxy(config, quick);
+  return config;
+}
+
+TEST_CASE("every exhibit has groups, and no group of the whole study comes twice") {
+  const train::TrainConfig config = proxy(false);
+  for (const auto& exhibit : reproduce::exhibits()) {
+    INFO(std::string(exhibit.name));
+    CHECK_FALSE(groups_of({&exhibit}, config, false).empty());
+  }
+  std::set<std::string> names;
+  for (const Group& group : groups_of(chosen({}, false), config, false)) {
+    INFO(group.name);
+    CHECK(names.insert(group.name).second);
+  }
+}
+
+TEST_CASE("quick runs a part: figures 1, 4, 5, 7, 9, 11, and the runs of R1 and R3") {
+  std::set<std::string_view> names;
+  for (const auto* exhibit : chosen({}, true)) names.insert(exhibit->name);
+  for (const char* needed : {"1", "4", "5", "7", "9", "11", "3", "table5"}) CHECK(names.contains(needed));
+  CHECK_FALSE(names.contains("10"));
+  CHECK(groups_of(chosen({}, true), proxy(true), true).size() <
+        groups_of(chosen({}, false), proxy(false), false).size());
+}
+
+TEST_CASE("groups differ from the shared setting by what they are named after") {
+  const train::TrainConfig config = proxy(false);
+  const auto find = [groups = groups_of(chosen({}, false), config, false)](const std::string& name) {
+    for (const Group& group : groups)
+      if (group.name == name) return group;
+    FAIL(name);
+    return Group{};
+  };
+  CHECK(find("pre").train.lr == doctest::Approx(3e-3));
+  CHECK(find("pre, rate x 3").train.lr == doctest::Approx(9e-3));
+  CHECK(find("pre, weight decay 0.33").train.weight_decay == doctest::Approx(0.33));
+  CHECK(find("peri, variance 10/d").spec.init.std == doctest::Approx(std::sqrt(10.0 / 96.0)));
+  CHECK(find("peri, LayerNorm").spec.model.norm == NormKind::layer);
+  CHECK(find("peri, embedding norm").spec.model.embedding_norm);
+  CHECK(find("peri, output gains frozen").train.frozen == std::vector<std::string>{"norm_b"});
+  CHECK(find("b-only, QK-norm (OLMo 2)").spec.model.qk_norm == QkNorm::full);
+  CHECK(find("post, SGD, rate 0.3").train.optimizer == OptimizerKind::sgd);
+  CHECK(find("post, no warm-up, rate x 1").train.warmup == 0.0);
+  CHECK(find("peri, warm-up x 3, rate x 1").train.warmup == doctest::Approx(3.0 * config.train.warmup));
+  CHECK(find("peri, warm-up x 3, rate x 1").train.lr == doctest::Approx(config.train.lr));
+  CHECK(find("pre, Xavier").spec.init.scheme == InitScheme::xavier);
+  const Group half = find("pre, half the length, rate x 1");
+  CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
+}
+
+using Change = void (*)(train::TrainConfig&);
+
+/// Keys with a change of the shared setting.
+const std::vector<std::pair<std::string, Change>>& changes() {
+  static const std::vector<std::pair<std::string, Change>> all{
+      {"model.norm", [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }},
+      {"model.embedding_norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; }},
+      {"model.qk_norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::full; }},
+      {"model.gamma", [](train::TrainConfig& c) { c.base.model.gamma = 0.7; }},
+      {"init.scheme", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::he; }},
+      {"init.std", [](train::TrainConfig& c) { c.base.init.std = 0.5; }},
+      {"input.tokens", [](train::TrainConfig& c) { c.base.input.tokens = 40; }},
+      {"train.batch", [](train::TrainConfig& c) { c.train.batch = 6; }},
+      {"train.optimizer", [](train::TrainConfig& c) { c.train.optimizer = OptimizerKind::sgd; }},
+      {"train.lr", [](train::TrainConfig& c) { c.train.lr = 0.7; }},
+      {"train.warmup", [](train::TrainConfig& c) { c.train.warmup = 0.2; }},
+      {"train.weight_decay", [](train::TrainConfig& c) { c.train.weight_decay = 0.7; }},
+      {"train.momentum", [](train::TrainConfig& c) { c.train.momentum = 0.7; }},
+      {"train.clip", [](train::TrainConfig& c) { c.train.clip = 0.7; }},
+      {"train.frozen", [](train::TrainConfig& c) { c.train.frozen = {"q"}; }}};
+  return all;
+}
+
+nlohmann::ordered_json value_of(const Group& group, const std::string& key) {
+  nlohmann::ordered_json json = resolved_json(group.spec);
+  json["train"] = section_json(train_section, group.train);
+  const std::size_t dot = key.find('.');
+  return json.at(key.substr(0, dot)).at(key.substr(dot + 1));
+}
+
+TEST_CASE("a study tells every key whose shared value its groups do not follow") {
+  std::set<std::string_view> studies;
+  for (const auto& exhibit : reproduce::exhibits()) studies.insert(exhibit.studies.begin(), exhibit.studies.end());
+  CHECK(studies.size() == 12);
+  for (const std::string_view study : studies) {
+    const reproduce::Exhibit exhibit{.name = "one", .title = "one study", .studies = {study}, .quick = false};
+    const std::vector<std::string_view> told = reproduce::keys_set_by(study);
+    for (const auto& [changed_key, change] : changes()) {
+      const std::string& key = changed_key;
+      INFO(study, " ", key);
+      const train::TrainConfig shared = proxy(false);
+      train::TrainConfig changed = shared;
+      change(changed);
+      const std::vector<Group> groups = groups_of({&exhibit}, shared, false);
+      const std::vector<Group> others = groups_of({&exhibit}, changed, false);
+      bool follows = true;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        follows = follows && value_of(groups[g], key) != value_of(others[g], key);
+      }
+      CHECK(follows == (std::ranges::find(told, key) == told.end()));
+    }
+  }
+}
+
+TEST_CASE("a key that a chosen study sets itself is refused by its name, with what was given") {
+  const auto refusal = [](const std::string& figure, const std::string& key, Change change) {
+    train::TrainConfig config = proxy(false);
+    change(config);
+    config.given.insert(key);
+    try {
+      reproduce::refuse_settings_of_studies(chosen({figure}, false), config);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto find = [](const std::string& key) {
+    return std::ranges::find(changes(), key, &std::pair<std::string, Change>::first)->second;
+  };
+  CHECK(refusal("19", "model.norm", find("model.norm")) ==
+        "model.norm = \"layer\" is given: expected none for figure 19, whose study layer-norm sets it itself; --figure "
+        "chooses other figures");
+  for (const auto& [number, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
+                                    {"8", "train.frozen"},
+                                    {"10", "train.weight_decay"},
+                                    {"10", "init.scheme"},
+                                    {"10", "init.std"},
+                                    {"32", "model.qk_norm"},
+                                    {"35", "train.optimizer"},
+                                    {"35", "train.lr"},
+                                    {"warmup", "train.warmup"}}) {
+    const std::string figure = number;
+    const std::string setting = key;
+    INFO(figure, " ", setting);
+    CHECK(refusal(figure, setting, find(setting)).starts_with(setting));
+    CHECK(refusal("1", setting, find(setting)).empty());
+  }
+  CHECK(refusal("3", "train.lr", find("train.lr")).empty());  // its rates are multiples of the given one
+}
+
+TEST_CASE("two groups that would be the same runs are refused, however that came") {
+  const auto refusal = [](const std::vector<std::string>& figures, Change change) {
+    train::TrainConfig config = proxy(false);
+    change(config);
+    try {
+      reproduce::refuse_equal_groups(groups_of(chosen(figures, false), config, false));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal({}, [](train::TrainConfig&) {}).empty());
+  CHECK(refusal({"19"}, [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
+        "model.norm = \"layer\": the groups \"peri\" and \"peri, LayerNorm\" would be the same runs; expected settings "
+        "in which they differ, or other figures");
+  const auto refused = [&](const std::vector<std::string>& figures, const std::string& first, const std::string& second,
+                           Change change) {
+    const std::string words = refusal(figures, change);
+    CAPTURE(words);
+    CHECK(words.find("\"" + first + "\" and \"" + second + "\"") != std::string::npos);
+  };
+  refused({"20"}, "pre", "pre, embedding norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; });
+  refused({"8"}, "peri", "peri, output gains frozen", [](train::TrainConfig& c) { c.train.frozen = {"norm_b"}; });
+  refused({"10"}, "pre", "pre, weight decay 0.33", [](train::TrainConfig& c) { c.train.weight_decay = 0.33; });
+  refused({"10"}, "pre", "pre, variance 1/d", [](train::TrainConfig& c) { c.base.init.std = std::sqrt(1.0 / 96.0); });
+  refused({"10"}, "pre", "pre, Xavier", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::xavier; });
+  refused({"32"}, "peri", "peri, QK-norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::head; });
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.warmup = 0.0; });
+  refused({"3"}, "post", "post, rate x 0.1", [](train::TrainConfig& c) { c.train.lr = 0.0; });
+  refused({"3", "16"}, "pre, rate x 0.1", "pre, warm-up x 3, rate x 0.1",
+          [](train::TrainConfig& c) { c.train.warmup = 1.0; });
+  // A tenth of twelve steps is one, and so is no warm-up at all.
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.steps = 12; });
+  CHECK(refusal({"warmup"}, [](train::TrainConfig& c) { c.train.steps = 20; }).empty());
+}
+
+TEST_CASE("a run holds out the share of its corpus that train.validation says, a tenth if it says nothing") {
+  const TemporaryFolder folder;
+  train::TrainConfig config = proxy(true);
+  config.train.corpus = folder.write("text", std::string(1000, 'a'));
+  CHECK(train::corpus_of(config).validation().size() == 100);
+  config.train.validation = 0.27;
+  CHECK(train::corpus_of(config).validation().size() == 270);
+  CHECK(train::corpus_of(config).training().size() == 730);
+}
+
+TEST_CASE("a figure that there is not is named, with the nearest") {
+  CHECK_THROWS_WITH_AS(static_cast<void>(chosen({"table6"}, false)),
+                       doctest::Contains("--figure table6: expected one of 1, 3"), ConfigError);
+}
+
+}  // namespace
+}  // namespace periscope::testing
