@@ -14,7 +14,8 @@ double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quant
 
 /// T27. A tensor that is rounded gets independent errors of mean squares v_i; the stream below it changes by Jδ, whose
 /// mean square follows from the gradient g = Jᵀ∂L/∂x of a loss whose gradient at the stream is isotropic:
-/// E‖Jδ‖² = Σ_i v_i g_i² · N/‖∂L/∂x‖² for a stream of N numbers. This adds up Σ v_i g_i² over the tensors before a depth.
+/// E‖Jδ‖² = Σ_i v_i g_i² · N/‖∂L/∂x‖² for a stream of N numbers. This adds up Σ v_i g_i² over the tensors before a
+/// depth.
 class NoiseBudget {
  public:
   /// Adds `times` v_i g_i² of every entry.
