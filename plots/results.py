@@ -81,7 +81,8 @@ TEXTS = ("version", "commit", "config")  # attributes that captions need
 def _plain(values: Any) -> np.ndarray:
     """Numbers and flags as floats, NaN where there is none; text as it is."""
     values = np.ma.asarray(values)
-    return np.asarray(np.ma.filled(values.astype(float), np.nan) if values.dtype.kind in "fiub" else np.ma.getdata(values))
+    is_number = values.dtype.kind in "fiub"
+    return np.asarray(np.ma.filled(values.astype(float), np.nan) if is_number else np.ma.getdata(values))
 
 
 def _require_file(path: Path) -> None:

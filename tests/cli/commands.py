@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import pathlib
 import unittest
 
 from periscope_process import SMALL, FolderTest, run, run_json
@@ -240,6 +241,17 @@ class Commands(FolderTest):
         self.assertEqual([round(v, 4) for v in toy["reviews"][4]["value"]], [1.2247, 0.0, -1.2247])
         self.assertEqual([s["reviews_wrong"] for s in toy["reviews"]], [False, False, False, True, True])
         self.assertIn("WRONG", run("toy").stderr)
+
+    def test_every_study_is_in_the_list_and_among_the_documented_experiments(self):
+        documented = (pathlib.Path(__file__).parents[2] / "experiments" / "README.md").read_text()
+        listed = [e["command"] for e in run_json("list")[0]["experiments"]]
+        for command in ("propagate", "theory", "train", "reproduce", "gradients depth", "power", "probe", "certify"):
+            self.assertTrue(any(one.startswith(command) for one in listed), command)
+        for one in listed:
+            words = one.split()
+            name = " ".join(words[:2] if words[0] == "gradients" else words[:1])
+            if name != "theory":  # the prediction of propagate alone
+                self.assertTrue(f"periscope {name}" in documented, name)
 
     def test_list_and_help(self):
         done = run("list")
