@@ -7,8 +7,8 @@
 #include "sim/cpu/backend.h"
 #include "sim/cuda/backend.h"
 #include "sim/reference/backend.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

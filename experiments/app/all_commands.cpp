@@ -8,7 +8,7 @@
 #include "experiments/app/run_study.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/studies/studies.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "experiments/app/options.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

@@ -12,7 +12,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

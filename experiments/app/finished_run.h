@@ -6,7 +6,7 @@
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/options.h"
 #include "experiments/core/config/resolved.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

@@ -13,8 +13,8 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/core/config/build_info.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/checkpoint/file_error.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

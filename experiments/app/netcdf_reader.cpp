@@ -11,7 +11,7 @@
 #include "experiments/app/child_process.h"
 #include "experiments/app/netcdf_content.h"
 #include "sim/files/mapped_file.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

@@ -13,7 +13,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/dataset/json_image.h"
 #include "sim/files/output_file.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

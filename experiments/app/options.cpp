@@ -9,8 +9,8 @@
 
 #include "experiments/app/whole_number.h"
 #include "experiments/studies/studies.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

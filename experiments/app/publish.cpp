@@ -11,7 +11,7 @@
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/study/origin.h"
 #include "sim/files/output_file.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 /// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within a second,
 /// or sees a second signal a tenth of a second later or more, is ended, its temporary files removed. A stopped process

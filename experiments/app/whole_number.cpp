@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 

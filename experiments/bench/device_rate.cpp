@@ -13,7 +13,7 @@
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 /// What share of a device's rate of matrix products a stack reaches, forward and with the way back, statistics at every
 /// site and weights that are drawn anew included. Prints a row of a Markdown table.

@@ -17,7 +17,7 @@
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
 #include "sim/random/normal.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 /// The time and the memory of stacks of a preset's shape, as `propagate` measures them, without theory: Peri-LN with a
 /// final norm, Gaussian input, f32, statistics read at every site. With --parts also, in the same run, what a large

@@ -9,7 +9,7 @@
 #include "experiments/bench/measure.h"
 #include "experiments/core/training/record.h"
 #include "sim/backends.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/train/trainer.h"
 
 /// How many tokens a second `train` trains on, what a record costs beside that, and the memory of both: Peri-LN with

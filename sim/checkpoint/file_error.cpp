@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

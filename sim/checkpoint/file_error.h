@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

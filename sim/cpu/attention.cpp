@@ -4,7 +4,7 @@
 #include "sim/cpu/gemm.h"
 #include "sim/cpu/ops.h"
 #include "sim/cpu/scratch.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope {
 namespace cpu {

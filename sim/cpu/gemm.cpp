@@ -6,7 +6,7 @@
 
 #include "sim/cpu/gemm_kernel.h"
 #include "sim/cpu/scratch.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/cpu/ops.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope {
 namespace cpu {

@@ -5,7 +5,7 @@
 
 #include "sim/core/composed.h"
 #include "sim/core/storage.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "sim/core/tensor.h"
-#include "sim/spec/interface.h"
+#include "sim/base/interface.h"
 
 namespace periscope {
 

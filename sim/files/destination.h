@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

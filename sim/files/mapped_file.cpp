@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

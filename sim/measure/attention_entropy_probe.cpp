@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope {
 namespace {

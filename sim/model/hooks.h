@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/core/tensor.h"
-#include "sim/spec/interface.h"
+#include "sim/base/interface.h"
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "sim/core/backend.h"
-#include "sim/spec/interface.h"
+#include "sim/base/interface.h"
 
 namespace periscope {
 

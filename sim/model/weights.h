@@ -6,7 +6,7 @@
 #include <span>
 
 #include "sim/model/linear_map.h"
-#include "sim/spec/interface.h"
+#include "sim/base/interface.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {

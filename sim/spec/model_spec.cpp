@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/spec/stack_keys.h"
 
 namespace periscope {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope {

@@ -7,7 +7,7 @@
 
 #include "sim/files/mapped_file.h"
 #include "sim/random/philox.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/train/synthetic_language.h"
 #include "sim/train/train_spec.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {

@@ -6,7 +6,7 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
-#include "theory/finite_width.h"
+#include "theory/predict/finite_width.h"
 
 namespace periscope {
 namespace {

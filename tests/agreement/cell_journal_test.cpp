@@ -12,7 +12,7 @@
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/studies/widths/converge.h"
 #include "sim/backends.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 /// T3–T11 for what only checkpoints' specs have: theory and simulation of random weights, forward and backward.
 namespace periscope::testing {

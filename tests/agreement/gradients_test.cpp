@@ -6,7 +6,7 @@
 #include "experiments/studies/gradients/depth.h"
 #include "experiments/studies/gradients/identity_path.h"
 #include "experiments/studies/gradients/score_path.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 
 /// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "experiments/core/config/sha256.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 

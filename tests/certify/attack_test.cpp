@@ -77,7 +77,7 @@ TEST_CASE("gradient ascent comes near the certificate of every class and never p
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       const Victim v(victim_stack(placement, norm));
       const theory::Certificate certificate = theory::certify(v.spec.model, v.parameters, any_real);
-      SignalMaxima seen;
+      certify::SignalMaxima seen;
       for (const certify::SignalPlace& place : certify::attack_places(certificate)) {
         const certify::AttackResult r =
             certify::attack(v.context(), certificate, place, any_real, short_attack(), seen);
@@ -96,7 +96,7 @@ TEST_CASE("the input of the first sublayer reaches its bound, behind an embeddin
   for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
     const Victim v(victim_stack("peri", norm));
     const theory::Certificate certificate = theory::certify(v.spec.model, v.parameters, any_real);
-    SignalMaxima seen;
+    certify::SignalMaxima seen;
     const certify::AttackResult r =
         certify::attack(v.context(), certificate, {Signal::x_out, -1, 4}, any_real,
                         {.steps = 200, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
@@ -111,7 +111,7 @@ TEST_CASE("the attack finds bounds that are too low") {
     Planted parameters(v.parameters);
     plant(parameters);
     const theory::Certificate certificate = theory::certify(v.spec.model, parameters, any_real);
-    SignalMaxima seen;
+    certify::SignalMaxima seen;
     certify::attack(v.context(), certificate, place, any_real,
                     {.steps = 150, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
     return certify::check_bounds(certificate, seen, rounding).exceeded.has_value();
@@ -151,7 +151,7 @@ TEST_CASE("greedy search over token ids stays below the certificate, and finds a
   without.embedding.positions = 0;
   for (const bool planted : {false, true}) {
     const theory::Certificate certificate = theory::certify(planted ? without : v.spec.model, v.parameters, tokens);
-    SignalMaxima seen;
+    certify::SignalMaxima seen;
     const certify::AttackResult r =
         certify::attack(v.context(), certificate, {Signal::x_out, -1, 3}, tokens, options, seen);
     CHECK(certify::check_bounds(certificate, seen, rounding).exceeded.has_value() == planted);
@@ -188,7 +188,7 @@ TEST_CASE("greedy search changes every token of a sequence, not the first alone"
     const theory::Certificate certificate =
         theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), tokens);
     const auto reached = [&](int steps, std::uint64_t seed) {
-      SignalMaxima seen;
+      certify::SignalMaxima seen;
       return certify::attack(context, certificate, {Signal::x_out, -1, 3}, tokens,
                              {.steps = steps, .restarts = 1, .tokens = 3, .seed = seed, .dtype = DType::f64}, seen);
     };

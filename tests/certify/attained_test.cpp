@@ -12,7 +12,7 @@
 #include "tests/certify/certified_stack.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"
-#include "theory/signal.h"
+#include "theory/certify/signal.h"
 
 /// T17, T24: bounds that are attained. Where every matrix has rank one and points along one direction, one input makes
 /// every signal as large as its bound: a bound that is too low is passed, one that is too large stays out of reach.
@@ -51,7 +51,7 @@ struct Attained {
   std::map<Signal, double> share;
 };
 
-void hold(const std::string& what, const Certificate& certificate, const SignalMaxima& seen, Direction direction,
+void hold(const std::string& what, const Certificate& certificate, const certify::SignalMaxima& seen, Direction direction,
           double least, Attained& attained) {
   for (const SignalBound& b : certificate.bounds) {
     const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
@@ -155,10 +155,10 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     const TheoryParameters parameters(truth(), m, weights);
     for (const bool exact : {true, false}) {
       const RunArithmetic arithmetic = exact ? RunArithmetic{} : run_arithmetic(Arithmetic::pure, fp64);
-      InnerLog log;
+      certify::InnerLog log;
       const auto emulated = make_emulated_backend(truth(), {.arithmetic = arithmetic}, &log);
       const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights};
-      SignalMaxima seen;
+      certify::SignalMaxima seen;
       if (domain.tokens) {
         seen.add(c, std::vector<int>(tokens, 0), exact ? nullptr : &log);
       } else {
@@ -197,7 +197,7 @@ TEST_CASE("T17: RoPE turns one feature into another, and no more") {
   const StackContext c{.ops = truth(), .model = spec.model, .weights = weights};
   const Certificate certificate =
       theory::certify(spec.model, TheoryParameters(truth(), spec.model, weights), {false, 1e3});
-  SignalMaxima seen;
+  certify::SignalMaxima seen;
   for (int k = 0; k < spec.model.width; ++k) {
     std::vector<double> x(static_cast<std::size_t>(spec.model.width), 0.0);
     x[static_cast<std::size_t>(k)] = 1e3;

@@ -19,7 +19,7 @@ SublayerWeights BiasedWeights::fetch(int sublayer) const {
   return all;
 }
 
-Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima) {
+Tightness compare(const theory::Certificate& certificate, const certify::SignalMaxima& maxima) {
   Tightness t;
   const auto outside = [](const theory::SignalBound& b) { return b.signal < Signal::dots; };
   if (std::ranges::count_if(certificate.bounds, outside) != static_cast<std::ptrdiff_t>(maxima.size())) {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "sim/model/weights.h"
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 namespace periscope::testing {
 
@@ -33,6 +33,6 @@ struct Tightness {
 
 /// Compares every feature of every signal; one that the certificate or the measurement does not have counts as
 /// infinitely wrong. What only the insides of ops store is not measured.
-Tightness compare(const theory::Certificate& certificate, const SignalMaxima& maxima);
+Tightness compare(const theory::Certificate& certificate, const certify::SignalMaxima& maxima);
 
 }  // namespace periscope::testing

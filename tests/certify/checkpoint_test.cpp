@@ -32,7 +32,7 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
       const theory::Certificate certificate = theory::certify(m, TheoryParameters(*target.backend, m, weights), tokens);
       std::vector<int> ids(6);
       std::iota(ids.begin(), ids.end(), 0);
-      SignalMaxima maxima;
+      certify::SignalMaxima maxima;
       maxima.add(c, ids);
       for (const certify::SignalPlace& place : certify::attack_places(certificate)) {
         certify::attack(c, certificate, place, tokens, {.steps = 10, .restarts = 2, .tokens = 5, .seed = 1}, maxima);

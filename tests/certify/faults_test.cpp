@@ -104,7 +104,7 @@ TEST_CASE("rows that LayerNorm cancels are bounded with the rounding of a run") 
         return weight == Weight::up ? truth().constant(w.rows(), w.cols(), w.dtype(), 1e9) : w;
       },
       same_norm);
-  SignalMaxima seen;
+  certify::SignalMaxima seen;
   const std::vector<int> ids{1, 4, 2, 8, 5, 7, 3};
   seen.add({.ops = truth(), .model = spec.model, .weights = weights}, ids);
   const theory::Certificate exact = certify(spec, weights, Arithmetic::exact, fp64);

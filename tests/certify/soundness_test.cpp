@@ -8,7 +8,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/threads.h"
-#include "theory/rounded_parameters.h"
+#include "theory/certify/rounded_parameters.h"
 
 /// T17: no input passes a bound, whatever the placement and the weights.
 namespace periscope::testing {
@@ -36,7 +36,7 @@ TEST_CASE("T17: no token sequence and no real input passes the certificate, at a
       const EditedWeights normed(plain, same_matrix, random_norms(ops));
       const BiasedWeights weights(ops, normed, biased ? 1.0 : 0.0);
       const StackContext c{.ops = ops, .model = spec.model, .weights = weights};
-      SignalMaxima maxima;
+      certify::SignalMaxima maxima;
       for (std::uint64_t i = 0; i < 3; ++i) {
         if (tokens) {
           std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));

@@ -43,7 +43,7 @@ theory::Certificate planted(double stream, double inside, double behind, const R
 
 BoundsCheck check(const theory::Certificate& certificate, const std::vector<double>& stream,
                   const std::vector<double>& module) {
-  SignalMaxima seen;
+  certify::SignalMaxima seen;
   seen.raise_to(Signal::x_out, -1, stream);
   seen.raise_to(Signal::f_out, 0, module);
   return certify::check_bounds(certificate, seen, 0.0);

@@ -6,7 +6,7 @@
 #include "sim/model/input.h"
 #include "sim/model/key_value_cache.h"
 #include "sim/model/loss.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::testing {
 namespace {

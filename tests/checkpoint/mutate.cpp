@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "sim/checkpoint/safetensors_view.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 
 namespace periscope::testing {

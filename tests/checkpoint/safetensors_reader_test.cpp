@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "sim/checkpoint/safetensors_writer.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/temporary_folder.h"
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "sim/checkpoint/safetensors_view.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/doctest.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/temporary_folder.h"
 

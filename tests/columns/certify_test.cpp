@@ -83,7 +83,7 @@ Planted planted() {
   r.runs[1].bounds[7].channel = 1;
   r.own = planted_certificate(numbers, run_arithmetic(Arithmetic::pure, fp32));
   r.weights = {{"a.safetensors", "hash a"}, {"b.safetensors", "hash b"}};
-  SignalMaxima& seen = r.measured.emplace();
+  certify::SignalMaxima& seen = r.measured.emplace();
   for (const auto& [signal, sublayer] : bounded) {
     if (signal == Signal::squares) continue;  // no such number arises outside of ops
     seen.raise_to(signal, sublayer, std::vector{numbers.next(), numbers.next()});
@@ -142,7 +142,7 @@ void check_bounds(ExpectedColumns& expected, const std::string& prefix, const st
 
 /// What was measured beside the bounds of one certificate.
 void check_measured(ExpectedColumns& expected, const std::string& prefix, const Certificate& c,
-                    const SignalMaxima& seen, const std::string& json) {
+                    const certify::SignalMaxima& seen, const std::string& json) {
   std::vector<double> measured(theory::certified_signals.size() * places, nan);
   std::vector<double> ratio = measured;
   for (std::size_t k = 0; k < bounded.size(); ++k) {

@@ -8,7 +8,7 @@
 #include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
-#include "theory/finite_width.h"
+#include "theory/predict/finite_width.h"
 
 /// A small run of propagate: what is measured, from the readings of every seed; what is predicted, from predictions
 /// that the test asks for itself; and that each stack is judged by its own.

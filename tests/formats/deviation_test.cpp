@@ -6,7 +6,7 @@
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/studies/formats/noise_budget.h"
 #include "sim/model/input.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 

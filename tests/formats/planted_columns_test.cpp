@@ -7,7 +7,7 @@
 #include "experiments/core/dataset/json_image.h"
 #include "tests/formats/planted.h"
 #include "tests/support/doctest.h"
-#include "theory/quantization.h"
+#include "theory/predict/quantization.h"
 
 /// Every column of `formats`, computed again from planted raw numbers.
 namespace periscope::testing {

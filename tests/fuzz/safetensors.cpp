@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/checkpoint/safetensors_view.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

@@ -1,7 +1,7 @@
 #include <filesystem>
 
 #include "experiments/app/netcdf_reader.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -10,7 +10,7 @@
 
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/files/destination.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

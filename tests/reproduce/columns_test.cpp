@@ -8,15 +8,15 @@
 #include "experiments/core/dataset/json_image.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "experiments/core/stacks/weight_scales_of.h"
-#include "experiments/studies/reproduce/claim_tests.h"
-#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/core/judge/sign_claim_tests.h"
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
-#include "theory/predict_batch.h"
+#include "theory/predict/predict_batch.h"
 
 namespace periscope::testing {
 namespace {
@@ -128,7 +128,7 @@ TEST_CASE("the law of growth of every seed: which, how closely, of how many poin
   CHECK(seeds[1]["growth_law"] == "exponential");
   CHECK(seeds[2]["growth_law"] == "no law fits");
   const auto& end = result.groups[0].cells[1].history.records.rbegin()->second.at("variance.x_out");
-  const auto fit = reproduce::fit_growth(end);
+  const auto fit = fit_growth(end);
   for (std::size_t law = 0; law < 3; ++law) {
     CHECK(seeds[1]["growth_misfit"][law] == fit.laws[law].rms_residual);
     CHECK(seeds[1]["growth_criterion"][law] == fit.laws[law].criterion);
@@ -147,9 +147,9 @@ TEST_CASE(
                              .exhibit = "1",
                              .statement = "s",
                              .quantity = "q",
-                             .verdict = p < 0.05   ? reproduce::ClaimVerdict::holds
-                                        : p > 0.95 ? reproduce::ClaimVerdict::fails
-                                                   : reproduce::ClaimVerdict::not_shown,
+                             .verdict = p < 0.05   ? SignVerdict::holds
+                                        : p > 0.95 ? SignVerdict::fails
+                                                   : SignVerdict::not_shown,
                              .values = {1.0, 2.0, 3.0},
                              .p = p,
                              .reason = ""});

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 

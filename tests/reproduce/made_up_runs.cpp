@@ -45,8 +45,8 @@ reproduce::GroupRuns group_of(const std::string& name, double rate,
   return runs;
 }
 
-const reproduce::Claim& claim(const std::vector<reproduce::Claim>& claims, const std::string& id) {
-  const auto it = std::ranges::find(claims, id, &reproduce::Claim::id);
+const SignClaim& claim(const std::vector<SignClaim>& claims, const std::string& id) {
+  const auto it = std::ranges::find(claims, id, &SignClaim::id);
   REQUIRE_MESSAGE(it != claims.end(), id);
   return *it;
 }

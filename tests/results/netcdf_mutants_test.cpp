@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "experiments/app/tools/export_csv.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/results/netcdf_files.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -11,8 +11,8 @@
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
 #include "tests/support/doctest.h"
-#include "theory/forward.h"
-#include "theory/predict.h"
+#include "theory/predict/forward.h"
+#include "theory/predict/predict.h"
 
 /// Variance profiles (T29): random weights whose rows and columns are of unlike size, theory against simulation.
 namespace periscope::testing {

@@ -7,7 +7,7 @@
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/spec/weight_scales.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 /// Stacks of random weights of given scales, simulated and predicted.
 namespace periscope::testing {

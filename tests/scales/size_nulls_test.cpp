@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/judge/random_signs.h"
+#include "experiments/core/stacks/random_signs.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"

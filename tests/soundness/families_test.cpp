@@ -2,14 +2,14 @@
 #include <filesystem>
 
 #include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "experiments/studies/certify/soundness/held_weights.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/emulated/backend.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 /// Stored models of every family, run in number formats, against certificates of the stored weights.
 namespace periscope::testing {
@@ -65,9 +65,9 @@ TEST_CASE("every family, mixed and pure in every format: stored signals stay bel
         INFO(arithmetic_names[static_cast<std::size_t>(kind)], " ", format.name);
         const theory::Certificate certificate = theory::certify(m, parameters, {}, arithmetic);
         const RoundedWeights weights(stored, format);
-        SignalMaxima seen;
+        certify::SignalMaxima seen;
         for (int run = 0; run < 2; ++run) {
-          InnerLog log;
+          certify::InnerLog log;
           const Emulation emulation{.arithmetic = arithmetic,
                                     .order = run == 0 ? SumOrder::sequential : SumOrder::positives_first,
                                     .norm = run == 0 ? NormForm::stored_then_gain : NormForm::accumulated,

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/spec/model_spec.h"
 #include "tests/support/doctest.h"
 

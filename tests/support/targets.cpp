@@ -5,7 +5,7 @@
 
 #include "sim/backends.h"
 #include "sim/cuda/on_host/backend.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "theory/attention_pattern.h"
+#include "theory/predict/attention_pattern.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "theory/backward.h"
+#include "theory/predict/backward.h"
 
 #include "tests/support/doctest.h"
 
@@ -10,7 +10,7 @@
 
 #include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 /// T7–T11 where they have closed forms.
 namespace periscope::theory {

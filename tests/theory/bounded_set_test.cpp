@@ -1,4 +1,4 @@
-#include "theory/bounded_set.h"
+#include "theory/certify/bounded_set.h"
 
 #include "tests/support/doctest.h"
 
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "tests/theory/plain_parameters.h"
-#include "theory/module_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 namespace periscope::theory {
 namespace {

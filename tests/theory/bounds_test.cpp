@@ -1,4 +1,4 @@
-#include "theory/bounds.h"
+#include "theory/certify/bounds.h"
 
 #include "tests/support/doctest.h"
 
@@ -8,7 +8,7 @@
 #include <numbers>
 #include <vector>
 
-#include "theory/spectral_norm.h"
+#include "theory/certify/spectral_norm.h"
 
 namespace periscope::theory {
 namespace {

@@ -1,11 +1,11 @@
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 #include <map>
 #include <utility>
 
 #include "tests/theory/coarse_arithmetic.h"
 #include "tests/theory/plain_parameters.h"
-#include "theory/module_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 /// T24 around the modules: every op of a whole stack widens its sets by its own allowance, in the place where the run
 /// rounds. The stack is walked once more here, on the ops whose allowances computed_terms_test.cpp works out, in

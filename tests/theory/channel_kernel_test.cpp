@@ -1,4 +1,4 @@
-#include "theory/channel_kernel.h"
+#include "theory/predict/channel_kernel.h"
 
 #include "tests/support/doctest.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/numerics/number_format.h"
-#include "theory/rounded_parameters.h"
+#include "theory/certify/rounded_parameters.h"
 
 /// Arithmetics that are so coarse that every term of a certificate's allowance (T24) is a visible part of it, and the
 /// terms themselves for numbers, written from theory/README.md.

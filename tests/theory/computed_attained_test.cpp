@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "theory/computed_ops.h"
-#include "theory/rounded_parameters.h"
+#include "theory/certify/computed_ops.h"
+#include "theory/certify/rounded_parameters.h"
 
 /// T24: the allowances are needed. Runs that round after every step, on numbers that all round the same way, come near
 /// what a bound allows them: a bound that allows a part of it only would be passed.

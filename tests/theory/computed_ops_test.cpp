@@ -1,11 +1,11 @@
-#include "theory/computed_ops.h"
+#include "theory/certify/computed_ops.h"
 
 #include "tests/support/doctest.h"
 
 #include <cmath>
 #include <random>
 
-#include "theory/rounded_parameters.h"
+#include "theory/certify/rounded_parameters.h"
 
 /// T24: sets of computed signals against computations that round after every step.
 namespace periscope::theory {

@@ -1,4 +1,4 @@
-#include "theory/computed_ops.h"
+#include "theory/certify/computed_ops.h"
 
 #include "tests/theory/coarse_arithmetic.h"
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "tests/support/doctest.h"
-#include "theory/computed_ops.h"
-#include "theory/rounded_parameters.h"
+#include "theory/certify/computed_ops.h"
+#include "theory/certify/rounded_parameters.h"
 
 /// T24's lemma on division after averaging: attention in blocks, which keeps Σp and Σp v unnormalised, rescales both
 /// when a block has a larger score and divides at the end, stays within what is certified for n + 2R tokens, R

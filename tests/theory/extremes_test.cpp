@@ -9,8 +9,8 @@
 
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
-#include "theory/kernel.h"
-#include "theory/laws.h"
+#include "theory/predict/kernel.h"
+#include "theory/predict/laws.h"
 
 namespace periscope::theory {
 namespace {

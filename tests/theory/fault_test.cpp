@@ -1,10 +1,10 @@
-#include "theory/fault.h"
+#include "theory/predict/fault.h"
 
 #include "tests/support/doctest.h"
 
 #include <cmath>
 
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::theory {
 namespace {

@@ -1,4 +1,4 @@
-#include "theory/finite_width.h"
+#include "theory/predict/finite_width.h"
 
 #include <cmath>
 #include <limits>

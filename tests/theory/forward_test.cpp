@@ -1,5 +1,5 @@
-#include "theory/forward.h"
-#include "theory/module_kernels.h"
+#include "theory/predict/forward.h"
+#include "theory/predict/module_kernels.h"
 
 #include "tests/support/doctest.h"
 #include "tests/theory/exactly.h"

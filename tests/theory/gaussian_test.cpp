@@ -1,4 +1,4 @@
-#include "theory/gaussian.h"
+#include "theory/predict/gaussian.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "theory/gram_signal.h"
+#include "theory/predict/gram_signal.h"
 
 #include "tests/support/doctest.h"
 

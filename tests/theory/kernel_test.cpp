@@ -1,4 +1,4 @@
-#include "theory/kernel.h"
+#include "theory/predict/kernel.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "theory/laws.h"
+#include "theory/predict/laws.h"
 
 #include "tests/support/doctest.h"
 #include "tests/theory/exactly.h"

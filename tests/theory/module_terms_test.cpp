@@ -1,4 +1,4 @@
-#include "theory/module_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 #include "tests/theory/coarse_arithmetic.h"
 #include "tests/theory/plain_parameters.h"

@@ -1,4 +1,4 @@
-#include "theory/pattern_level.h"
+#include "theory/predict/pattern_level.h"
 
 #include "tests/support/doctest.h"
 

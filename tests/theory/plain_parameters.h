@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "theory/parameters.h"
+#include "theory/certify/parameters.h"
 
 namespace periscope::theory {
 

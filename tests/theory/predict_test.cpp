@@ -1,4 +1,4 @@
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 #include <fmt/format.h>
 

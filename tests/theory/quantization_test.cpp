@@ -1,4 +1,4 @@
-#include "theory/quantization.h"
+#include "theory/predict/quantization.h"
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>
@@ -15,7 +15,7 @@
 #include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
-#include "theory/laws.h"
+#include "theory/predict/laws.h"
 
 /// T26 against roundings of drawn numbers.
 namespace periscope::testing {

@@ -1,12 +1,12 @@
-#include "theory/window_pairs.h"
+#include "theory/predict/window_pairs.h"
 
 #include <map>
 #include <set>
 #include <stdexcept>
 
 #include "tests/support/doctest.h"
-#include "theory/backward.h"
-#include "theory/predict_batch.h"
+#include "theory/predict/backward.h"
+#include "theory/predict/predict_batch.h"
 
 namespace periscope::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/train/synthetic_language.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

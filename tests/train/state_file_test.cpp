@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "sim/model/parameters.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 
 namespace periscope::testing {

@@ -10,7 +10,7 @@
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/core/stacks/fits.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -12,7 +12,7 @@
 #include "sim/checkpoint/file_error.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

@@ -7,8 +7,8 @@
 
 #include "experiments/app/standard_streams.h"
 #include "sim/model/key_value_cache.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::probe {
 

@@ -5,7 +5,7 @@
 
 #include "experiments/app/tools/facts.h"
 #include "experiments/app/tools/info.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::checkpoint {
 namespace {

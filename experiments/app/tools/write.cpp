@@ -6,7 +6,7 @@
 #include "experiments/app/tools/info.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_writer.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::checkpoint {
 

@@ -9,8 +9,8 @@
 #include "experiments/core/config/seed_range.h"
 #include "experiments/core/config/setting.h"
 #include "experiments/core/config/toml_reader.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

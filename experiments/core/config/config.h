@@ -14,7 +14,7 @@
 #include "experiments/core/config/section.h"
 #include "sim/core/tensor.h"
 #include "sim/spec/stack_keys.h"
-#include "theory/fault.h"
+#include "theory/predict/fault.h"
 
 namespace periscope {
 

@@ -9,7 +9,7 @@
 
 #include "experiments/core/config/sha256.h"
 #include "sim/files/mapped_file.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

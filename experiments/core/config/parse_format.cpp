@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 

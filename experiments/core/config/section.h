@@ -7,9 +7,9 @@
 
 #include "experiments/core/config/input_file.h"
 #include "experiments/core/config/toml_reader.h"
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 
-/// What is made from the rows of a section (sim/spec/key.h).
+/// What is made from the rows of a section (sim/base/key.h).
 namespace periscope {
 
 /// A row as `periscope list` shows it.

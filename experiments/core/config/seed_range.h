@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 
 namespace periscope {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/model/parameters.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

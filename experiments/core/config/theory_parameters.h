@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/model/weights.h"
-#include "theory/parameters.h"
+#include "theory/certify/parameters.h"
 
 namespace periscope {
 

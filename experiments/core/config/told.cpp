@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "experiments/core/config/json_text.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

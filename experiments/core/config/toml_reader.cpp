@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "experiments/core/config/setting.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

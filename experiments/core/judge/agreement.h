@@ -9,7 +9,7 @@
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/verdict_power.h"
 #include "sim/spec/profile.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope {
 

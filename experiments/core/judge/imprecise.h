@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope {
 

@@ -11,7 +11,7 @@
 
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -13,7 +13,7 @@
 #include <limits>
 #include <optional>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

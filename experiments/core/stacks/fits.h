@@ -5,7 +5,7 @@
 
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

@@ -15,7 +15,7 @@
 #include "experiments/core/config/sha256.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

@@ -8,7 +8,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/stacks/cell_journal.h"
 #include "sim/checkpoint/file_error.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 

@@ -18,9 +18,9 @@
 #include "experiments/core/stacks/told_effect.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 #include "sim/spec/weight.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::ladder {
 namespace {

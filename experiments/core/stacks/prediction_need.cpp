@@ -4,9 +4,9 @@
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/profiled_need.h"
-#include "theory/attention_pattern.h"
-#include "theory/finite_width.h"
-#include "theory/forward.h"
+#include "theory/predict/attention_pattern.h"
+#include "theory/predict/finite_width.h"
+#include "theory/predict/forward.h"
 
 namespace periscope {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "experiments/core/judge/random_signs.h"
+#include "experiments/core/stacks/random_signs.h"
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 

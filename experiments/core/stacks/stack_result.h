@@ -7,7 +7,7 @@
 #include "experiments/core/config/config.h"
 #include "experiments/core/judge/agreement.h"
 #include "sim/measure/seed_average.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope {
 

@@ -8,7 +8,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
-#include "theory/finite_width.h"
+#include "theory/predict/finite_width.h"
 
 namespace periscope {
 

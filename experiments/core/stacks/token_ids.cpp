@@ -6,7 +6,7 @@
 
 #include "experiments/core/config/input_file.h"
 #include "sim/random/philox.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {

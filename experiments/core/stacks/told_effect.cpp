@@ -10,10 +10,10 @@
 #include "experiments/core/config/told.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/stacks/token_ids.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
-#include "theory/gram_chain.h"
-#include "theory/predict.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+#include "theory/predict/gram_chain.h"
+#include "theory/predict/predict.h"
 
 namespace periscope {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "experiments/core/config/sha256.h"
 #include "sim/checkpoint/tensor_files.h"
-#include "theory/parameters.h"
+#include "theory/certify/parameters.h"
 
 namespace periscope {
 

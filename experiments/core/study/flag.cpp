@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "experiments/core/dataset/words.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::study::flag_details {
 

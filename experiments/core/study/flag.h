@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "sim/spec/error.h"
-#include "sim/spec/key.h"
+#include "sim/base/error.h"
+#include "sim/base/key.h"
 
 namespace periscope::study {
 

@@ -5,7 +5,7 @@
 #include <omp.h>
 
 #include "sim/backends.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::study {
 namespace {

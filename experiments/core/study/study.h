@@ -11,7 +11,7 @@
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/study/request.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::study {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "experiments/core/config/sha256.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::train {
 namespace {

@@ -11,8 +11,8 @@
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "sim/model/parameters.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::train {
 namespace {

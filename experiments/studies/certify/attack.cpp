@@ -5,7 +5,7 @@
 
 #include "sim/model/input.h"
 #include "sim/random/philox.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::certify {
 namespace {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "experiments/studies/certify/peak_gradient.h"
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 namespace periscope::certify {
 

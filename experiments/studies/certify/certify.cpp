@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::certify {
 

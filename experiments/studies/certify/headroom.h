@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "experiments/studies/certify/scaled_weights.h"
 #include "sim/numerics/number_format.h"
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 namespace periscope::certify {
 

@@ -16,7 +16,7 @@
 #include "experiments/studies/certify/certify.h"
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::certify {
 namespace {

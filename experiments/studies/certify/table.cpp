@@ -6,7 +6,7 @@
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/certify/certify.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::certify {
 

@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
-#include "theory/laws.h"
+#include "theory/predict/laws.h"
 
 namespace periscope::formats {
 namespace {

@@ -9,8 +9,8 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/studies/formats/seed_reading.h"
 #include "sim/measure/running_moments.h"
-#include "theory/certificate.h"
-#include "theory/predict.h"
+#include "theory/certify/certificate.h"
+#include "theory/predict/predict.h"
 
 /// Claim C5: what a number format does to a stack, by placement. Does the law of the stream's variance survive, what
 /// drifts from a run in f64, what overflows first, and whom do massive features hurt?

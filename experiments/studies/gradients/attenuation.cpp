@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::gradients {
 namespace {

@@ -13,7 +13,7 @@
 #include "experiments/studies/gradients/decompose.h"
 #include "sim/backends.h"
 #include "sim/numerics/larger.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::gradients {
 namespace {

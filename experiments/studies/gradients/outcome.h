@@ -5,7 +5,7 @@
 
 #include "experiments/core/judge/findings.h"
 #include "experiments/studies/gradients/config.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::gradients {
 

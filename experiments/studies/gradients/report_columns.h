@@ -8,7 +8,7 @@
 #include "experiments/core/config/config.h"
 #include "experiments/core/dataset/table.h"
 #include "experiments/core/judge/findings.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 /// The columns of which results of gradient experiments consist. JSON has each as a key of "variables". Where several
 /// columns are about one quantity, `says` has the name N and the meaning of the quantity.

@@ -16,7 +16,7 @@
 #include "experiments/core/stacks/confront.h"
 #include "experiments/core/stacks/journal.h"
 #include "experiments/core/stacks/progress.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::power {
 namespace {

@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/stacks.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::power {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "experiments/core/config/toml_reader.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::power {
 namespace {

@@ -13,7 +13,7 @@
 #include "experiments/core/stacks/token_input.h"
 #include "sim/measure/model_reading.h"
 #include "sim/measure/signal_peaks.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::probe {
 

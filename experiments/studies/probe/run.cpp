@@ -14,7 +14,7 @@
 #include "sim/backends.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/files/output_folder.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::probe {
 namespace {

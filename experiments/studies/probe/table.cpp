@@ -5,7 +5,7 @@
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/numerics/number_format.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::probe {
 namespace {

@@ -11,7 +11,7 @@
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::propagate {
 namespace {

@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/verdict_table.h"
 #include "experiments/studies/propagate/propagate.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::propagate {
 

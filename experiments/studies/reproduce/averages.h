@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiments/studies/reproduce/claims.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 /// What the result of `reproduce` has of a whole group: means over its seeds.
 namespace periscope::reproduce {

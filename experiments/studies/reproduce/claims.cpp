@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/ledger.h"
 #include "experiments/studies/reproduce/readings.h"
 
@@ -227,7 +227,7 @@ void add_decay_and_init(Ledger& ledger) {
 
 }  // namespace
 
-std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs) {
+std::vector<SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   Ledger ledger(runs);
   add_forward(ledger);
   add_scales(ledger);
@@ -236,7 +236,7 @@ std::vector<Claim> judge_claims(const std::vector<GroupRuns>& runs) {
   add_outcomes(ledger);
   add_rate_claims(ledger);
   add_decay_and_init(ledger);
-  std::vector<Claim> claims = ledger.take();
+  std::vector<SignClaim> claims = ledger.take();
   correct_for_number(claims);
   return claims;
 }

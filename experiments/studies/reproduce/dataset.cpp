@@ -2,7 +2,7 @@
 
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
-#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::reproduce {
@@ -125,7 +125,7 @@ struct Whole {
 const dataset::Table<Whole>& whole_table() {
   static const dataset::Table<Whole> all = [] {
     dataset::Table<Whole> table;
-    table.rows("claim", claim_table(), [](const Whole& w) -> const std::vector<Claim>& { return w.result.claims; })
+    table.rows("claim", claim_table(), [](const Whole& w) -> const std::vector<SignClaim>& { return w.result.claims; })
         .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
                        [](const Whole& w) { return w.result.loss_floor; })
         .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
@@ -136,38 +136,38 @@ const dataset::Table<Whole>& whole_table() {
 
 }  // namespace
 
-dataset::Table<Claim> claim_table() {
-  dataset::Table<Claim> table;
+dataset::Table<SignClaim> claim_table() {
+  dataset::Table<SignClaim> table;
   const Place at = Place("claims").each({"claim"});
-  const auto tested = [](double Claim::*value) {
-    return [value](const Claim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
+  const auto tested = [](double SignClaim::*value) {
+    return [value](const SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
   };
   table
       .column({"claim_exhibit", "claim", "", "figure or table", at / "exhibit"},
-              [](const Claim& c) { return c.exhibit; })
+              [](const SignClaim& c) { return c.exhibit; })
       .column({"claim_statement", "claim", "", "what the source says, in our words", at / "statement"},
-              [](const Claim& c) { return c.statement; })
+              [](const SignClaim& c) { return c.statement; })
       .column({"claim_quantity", "claim", "", "the number that is positive if it is so", at / "quantity"},
-              [](const Claim& c) { return c.quantity; })
+              [](const SignClaim& c) { return c.quantity; })
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown or not-run", at / "verdict"},
-              [](const Claim& c) { return claim_verdict_names[static_cast<std::size_t>(c.verdict)]; })
-      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"}, tested(&Claim::mean))
+              [](const SignClaim& c) { return sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
+      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"}, tested(&SignClaim::mean))
       .column_if_any({"claim_stderr", "claim", "1", "its standard error", at / "stderr"},
-                     tested(&Claim::standard_error))
+                     tested(&SignClaim::standard_error))
       .column_if_any({"claim_p", "claim", "1",
                       "chance of such values if the number were 0 and not positive, of this claim alone", at / "p"},
-                     tested(&Claim::p))
+                     tested(&SignClaim::p))
       .column_if_any(
           {"claim_holm", "claim", "1",
            "chance that any of the run's tested claims would show so much, in either direction: Holm's p", at / "holm"},
-          tested(&Claim::holm))
+          tested(&SignClaim::holm))
       .column_if_any({"claim_detectable", "claim", "1",
                       "true mean that as many further seeds would show with 95 % probability", at / "detectable"},
-                     tested(&Claim::detectable))
+                     tested(&SignClaim::detectable))
       .column({"claim_reason", "claim", "", "why it was not run, or a remark", at / "reason"},
-              [](const Claim& c) { return c.reason; })
+              [](const SignClaim& c) { return c.reason; })
       .column_if_any({"claim_value", "claim seed", "1", "that number of every seed", at / "values"},
-                     [](const Claim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+                     [](const SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
   return table;
 }
 

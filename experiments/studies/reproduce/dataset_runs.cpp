@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "experiments/studies/reproduce/dataset_tables.h"
-#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {

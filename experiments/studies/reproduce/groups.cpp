@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::reproduce {
 namespace {

@@ -8,7 +8,7 @@ namespace periscope::reproduce {
 namespace {
 
 /// Names the runs that did not come to their end.
-void name_unfinished(const std::vector<const GroupRuns*>& groups, Claim& claim) {
+void name_unfinished(const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
   for (const GroupRuns* group : groups) {
     const auto lost = std::ranges::count_if(group->cells, [](const train::TrainedCell& cell) {
       return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
@@ -24,7 +24,7 @@ void name_unfinished(const std::vector<const GroupRuns*>& groups, Claim& claim) 
 }  // namespace
 
 void Ledger::add_judged(const Words& words, const std::vector<std::string>& needed, const Judge& judge) {
-  Claim claim{.id = words.id,
+  SignClaim claim{.id = words.id,
               .exhibit = words.exhibit,
               .statement = words.statement,
               .quantity = words.quantity,
@@ -46,14 +46,14 @@ void Ledger::add_judged(const Words& words, const std::vector<std::string>& need
 }
 
 void Ledger::alike(const Words& words, const std::vector<std::string>& needed, const DifferencesReading& differences) {
-  add_judged(words, needed, [&](const auto& groups, Claim& claim) {
+  add_judged(words, needed, [&](const auto& groups, SignClaim& claim) {
     const Differences found = differences(groups);
     test_alike(claim, found.large, found.small);
   });
 }
 
 void Ledger::add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value) {
-  add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, Claim& claim) {
+  add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
     for (std::size_t seed = 0; seed < groups.front()->cells.size(); ++seed) {
       std::vector<const train::TrainedCell*> twins;
       for (const GroupRuns* group : groups) twins.push_back(&group->cells[seed]);
@@ -64,12 +64,12 @@ void Ledger::add(const Words& words, const std::vector<std::string>& needed, con
 }
 
 void Ledger::some_row(const Words& words, const std::vector<std::string>& needed, const TableReading& table) {
-  add_judged(words, needed, [&](const auto& groups, Claim& claim) { test_some_row_positive(claim, table(groups)); });
+  add_judged(words, needed, [&](const auto& groups, SignClaim& claim) { test_some_row_positive(claim, table(groups)); });
 }
 
 void Ledger::spreads(const Words& words, const std::string& first, const std::string& second, double factor,
                      const Reading& reading) {
-  add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, Claim& claim) {
+  add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
     std::vector<double> large, small;
     for (const train::TrainedCell& cell : groups[0]->cells) large.push_back(reading(cell));
     for (const train::TrainedCell& cell : groups[1]->cells) small.push_back(factor * reading(cell));

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "experiments/studies/reproduce/groups.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::reproduce {
 namespace {

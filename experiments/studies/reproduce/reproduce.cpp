@@ -7,7 +7,7 @@
 #include "experiments/core/stacks/profiled_need.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "sim/backends.h"
-#include "theory/predict_batch.h"
+#include "theory/predict/predict_batch.h"
 
 namespace periscope::reproduce {
 namespace {

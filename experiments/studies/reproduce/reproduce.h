@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/train.h"
 #include "experiments/studies/reproduce/claims.h"
-#include "theory/predict.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
 
@@ -22,7 +22,7 @@ struct ReproduceConfig : train::TrainConfig {
 struct ReproduceResult {
   std::vector<GroupRuns> groups;
   std::map<std::string, theory::Prediction> initial;  ///< of the groups of the base study: theory before training
-  std::vector<Claim> claims;
+  std::vector<SignClaim> claims;
   std::optional<double> loss_floor;
   bool stopped_early = false;
 };

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "experiments/studies/reproduce/reproduce.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::reproduce {
 namespace {

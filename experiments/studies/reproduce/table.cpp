@@ -5,7 +5,7 @@
 #include <map>
 
 #include "experiments/core/dataset/text_table.h"
-#include "experiments/studies/reproduce/depth_fit.h"
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/measure/running_moments.h"
@@ -44,21 +44,21 @@ class GrowthCounts {
 };
 
 /// How many claims are decided, how many would be by chance, and which are beside all others.
-std::string number_of_claims(const std::vector<Claim>& claims) {
+std::string number_of_claims(const std::vector<SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::string together;
-  for (const Claim& claim : claims) {
-    if (std::isnan(claim.p) || claim.verdict == ClaimVerdict::not_run) continue;
+  for (const SignClaim& claim : claims) {
+    if (std::isnan(claim.p) || claim.verdict == SignVerdict::not_run) continue;
     ++tested;
-    if (claim.verdict == ClaimVerdict::not_shown) continue;
+    if (claim.verdict == SignVerdict::not_shown) continue;
     ++decided;
-    if (claim.holm <= claim_level) together += (together.empty() ? "" : ", ") + claim.id;
+    if (claim.holm <= sign_claim_level) together += (together.empty() ? "" : ", ") + claim.id;
   }
   if (tested == 0) return "";
   return fmt::format(
       "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
       "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
-      tested, decided, 2.0 * claim_level * static_cast<double>(tested), together.empty() ? "none" : together);
+      tested, decided, 2.0 * sign_claim_level * static_cast<double>(tested), together.empty() ? "none" : together);
 }
 
 }  // namespace
@@ -82,12 +82,12 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   }
   TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
   std::size_t not_run = 0;
-  for (const Claim& claim : result.claims) {
-    if (claim.verdict == ClaimVerdict::not_run) {
+  for (const SignClaim& claim : result.claims) {
+    if (claim.verdict == SignVerdict::not_run) {
       ++not_run;
       continue;
     }
-    claims.add({claim.id, std::string(claim_verdict_names[static_cast<std::size_t>(claim.verdict)]),
+    claims.add({claim.id, std::string(sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
                 fmt::format("{:.3g} ± {:.2g}", claim.mean, claim.standard_error), fmt::format("{:.3f}", claim.p),
                 fmt::format("{:.3f}", claim.holm), fmt::format("{:.2g}", claim.detectable), claim.statement});
   }

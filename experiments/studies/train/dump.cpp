@@ -5,7 +5,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/stacks/tensor_dump.h"
 #include "experiments/core/training/weights_file.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "experiments/core/training/weights_file.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/files/output_folder.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::train {
 namespace {

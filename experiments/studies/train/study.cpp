@@ -12,7 +12,7 @@
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
 #include "sim/files/folder_lock.h"
-#include "sim/spec/printable.h"
+#include "sim/base/printable.h"
 
 namespace periscope::train {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "experiments/studies/verify/statements.h"
 #include "sim/random/philox.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::verify {
 namespace {

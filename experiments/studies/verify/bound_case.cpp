@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "sim/model/parameters.h"
-#include "sim/spec/error.h"
-#include "sim/spec/printable.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::verify {
 namespace {

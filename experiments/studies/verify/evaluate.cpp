@@ -7,7 +7,7 @@
 #include "sim/model/loss.h"
 #include "sim/numerics/number_format.h"
 #include "sim/reference/backend.h"
-#include "theory/spectral_norm.h"
+#include "theory/certify/spectral_norm.h"
 
 namespace periscope::verify {
 namespace {

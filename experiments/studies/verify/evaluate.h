@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/studies/verify/bound_case.h"
-#include "theory/bounds.h"
+#include "theory/certify/bounds.h"
 
 namespace periscope::verify {
 

@@ -10,7 +10,7 @@
 #include "sim/numerics/allowances.h"
 #include "sim/numerics/larger.h"
 #include "sim/random/philox.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::verify {
 namespace {

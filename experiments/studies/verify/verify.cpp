@@ -18,8 +18,8 @@
 #include "sim/checkpoint/strict_json.h"
 #include "sim/numerics/allowances.h"
 #include "sim/numerics/larger.h"
-#include "sim/spec/error.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/error.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::verify {
 namespace {

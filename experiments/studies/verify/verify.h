@@ -10,7 +10,7 @@
 #include "experiments/studies/verify/aligned_growth.h"
 #include "experiments/studies/verify/massive.h"
 #include "experiments/studies/verify/tally.h"
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 
 namespace periscope::verify {
 

@@ -15,7 +15,7 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "experiments/core/stacks/told_effect.h"
 #include "sim/backends.h"
-#include "sim/spec/error.h"
+#include "sim/base/error.h"
 
 namespace periscope::converge {
 namespace {

@@ -7,7 +7,7 @@
 #include "sim/cuda/on_host/backend.h"
 #include "sim/cuda/ops.h"
 #include "sim/numerics/rounding.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {

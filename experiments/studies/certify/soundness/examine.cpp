@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/signal_maxima.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "experiments/studies/certify/soundness/inputs.h"
 #include "experiments/studies/certify/soundness/soundness.h"
 #include "sim/emulated/backend.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "experiments/core/stacks/progress.h"
-#include "sim/spec/first_exception.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::soundness {
 namespace {

@@ -11,7 +11,7 @@
 #include "experiments/core/study/study.h"
 #include "experiments/studies/certify/soundness/specimen.h"
 #include "sim/emulated/emulation.h"
-#include "sim/spec/key.h"
+#include "sim/base/key.h"
 
 /// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
 /// certificate is for, emulated: no run may pass a bound (T24).

@@ -10,7 +10,7 @@
 #include "experiments/core/stacks/draw.h"
 #include "experiments/studies/certify/soundness/held_weights.h"
 #include "sim/numerics/number_format.h"
-#include "theory/certificate.h"
+#include "theory/certify/certificate.h"
 
 namespace periscope::soundness {
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace periscope {
+
+/// Laws of growth over depth d: a + b·d, a + b·d + c·d², a·e^(b·d).
+enum class GrowthLaw { linear, quadratic, exponential };
+inline constexpr std::array<std::string_view, 3> growth_law_names{"linear", "quadratic", "exponential"};
+inline constexpr std::string_view no_growth_law = "no law fits";
+
+/// The depth from which on laws are fitted: the steps from the embedding to the first sublayers' outputs are of another
+/// kind (trained Pre-LN's first MLP alone lifts the variance a thousandfold), and would decide between the laws.
+inline constexpr std::size_t first_fitted_depth = 2;
+
+/// The largest root mean square of ln(value) − ln(law) at which a law still describes the values.
+inline constexpr double largest_misfit = 0.1;
+
+/// The fit of one law to positive values, by least squares of their logarithms.
+struct DepthFit {
+  std::vector<double> parameters;  ///< a, b and c
+  double rms_residual;             ///< root mean square of ln(value) − ln(law)
+  double residual_deviation;       ///< the same over the points that the parameters leave over: √(Σ r² / (n − k))
+  double criterion;                ///< see GrowthFit
+};
+
+/// Every law's fit, in the order of GrowthLaw. Neighbouring depths' residuals are alike, so n depths tell less than n
+/// points would: with ρ their autocorrelation at lag one, of the law with the smallest residuals, as much as n_eff =
+/// n (1 − ρ) / (1 + ρ), ρ ≥ 0. Laws are compared by QAICc (Burnham and Anderson 2002, section 2.5), which is Akaike's
+/// criterion, corrected for few points, of a likelihood that counts them so: n_eff ln(rms²) + 2k + 2k(k + 1)/(n − k −
+/// 1), where the residuals' size is one of the k parameters. It is −∞ for a law that is met exactly.
+struct GrowthFit {
+  std::array<DepthFit, 3> laws;
+  double effective_points;
+};
+
+/// Of values at depths 0, 1, …, from first_fitted_depth on. NaN everywhere for fewer than six fitted values, too few
+/// for the correction, and if one of them is not positive and finite.
+[[nodiscard]] GrowthFit fit_growth(const std::vector<double>& values);
+
+/// The law with the smallest criterion; nothing if it does not describe the values: `largest_misfit`.
+[[nodiscard]] std::optional<GrowthLaw> best_law(const GrowthFit& fit);
+
+}  // namespace periscope

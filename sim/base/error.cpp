@@ -1,0 +1,35 @@
+#include "sim/base/error.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace periscope {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, std::span<const std::string> names) {
+  constexpr std::size_t longest = 200;  // comparing takes the product of the lengths
+  word = word.substr(0, longest);
+  const auto best =
+      std::ranges::min_element(names, {}, [&](const std::string& name) { return edit_distance(word, name); });
+  return best == names.end() ? std::string() : *best;
+}
+
+}  // namespace periscope

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace periscope {
+
+struct Placement;
+
+/// The finite numbers that a key takes; of a list, its entries.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool open = false;     ///< low and high are not in it themselves
+  bool or_zero = false;  ///< 0 is, too, and means: automatic
+
+  [[nodiscard]] bool holds(double value) const;
+};
+constexpr Range at_least(double low) { return {.low = low}; }
+constexpr Range above(double low) { return {.low = low, .open = true}; }
+constexpr Range from_to(double low, double high) { return {.low = low, .high = high}; }
+constexpr Range between(double low, double high) { return {.low = low, .high = high, .open = true}; }
+
+/// What a key means for results.
+enum class Effect {
+  result,  ///< another value may give another result
+  file,    ///< the path of a file whose content, and nothing else of it, changes results
+  none,    ///< how a run goes about it and where its results go, as threads and folders
+};
+
+/// A field whose values are words in configuration files.
+template <class Section>
+struct WordField {
+  std::span<const std::string_view> names = {};  ///< empty: any word, which `set` judges
+  std::string_view (*get)(const Section&) = nullptr;
+  void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError
+};
+
+/// Where the value of a key is in its section; std::monostate: the key fills other fields.
+template <class S>
+using Field =
+    std::variant<std::monostate, int S::*, std::uint64_t S::*, double S::*, bool S::*, std::optional<bool> S::*,
+                 std::optional<double> S::*, std::string S::*, std::vector<int> S::*, std::vector<double> S::*,
+                 std::vector<std::string> S::*, Placement S::*, WordField<S>>;
+
+/// One key of a section of the configuration, and all that there is to say of it: `periscope list`, the reader, the
+/// resolved configuration, its hash and the messages are made from this row. The default is the field's initial value.
+template <class S>
+struct Key {
+  std::string_view name;
+  Field<S> field;
+  Range range = {};
+  std::string_view unit = "1";  ///< of a number
+  std::string_view meaning = "";
+  std::string_view standard = "";  ///< the default in words, where it depends on something
+  bool swept = false;              ///< takes a list, too: a run goes through it
+  Effect effect = Effect::result;
+};
+
+/// A table of a configuration file, as [converge]: its name and its keys.
+template <class S>
+struct Section {
+  std::string_view name;
+  std::span<const Key<S>> keys;
+};
+
+namespace key_details {
+template <class S, class E>
+S section_of(E S::*);
+template <class S, class E>
+E type_of(E S::*);
+}  // namespace key_details
+
+/// The enumeration `field`, whose enumerators are called `names`: word_field<&ModelSpec::mlp, mlp_kind_names>.
+template <auto field, const auto& names>
+constexpr auto word_field() {
+  using S = decltype(key_details::section_of(field));
+  using E = decltype(key_details::type_of(field));
+  return WordField<S>{.names = names,
+                      .get = [](const S& s) { return names[static_cast<std::size_t>(s.*field)]; },
+                      .set =
+                          [](S& s, const std::string& word) {
+                            for (std::size_t i = 0; i < names.size(); ++i) {
+                              if (names[i] == word) s.*field = static_cast<E>(i);
+                            }
+                          }};
+}
+
+/// Throws ConfigError "section.key = value: expected …" unless the number, or every number of the list, is in range.
+void require_in(const Range& range, std::string_view section, std::string_view key, int value);
+void require_in(const Range& range, std::string_view section, std::string_view key, double value);
+void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<int>& value);
+void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<double>& value);
+
+/// The same of every key of a section, in the order of the rows.
+template <class S>
+void require_ranges(const Section<S>& section, const S& values) {
+  for (const Key<S>& key : section.keys) {
+    std::visit(
+        [&](const auto& field) {
+          using F = std::remove_cvref_t<decltype(field)>;
+          if constexpr (std::is_same_v<F, int S::*> || std::is_same_v<F, double S::*> ||
+                        std::is_same_v<F, std::vector<int> S::*> || std::is_same_v<F, std::vector<double> S::*>) {
+            require_in(key.range, section.name, key.name, values.*field);
+          }
+        },
+        key.field);
+  }
+}
+
+}  // namespace periscope

@@ -1,0 +1,315 @@
+#include "experiments/core/judge/sign_claim_tests.h"
+
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "tests/support/doctest.h"
+
+/// The tests that decide claims: their numbers by hand, and how often they err, by simulation at a fixed seed. A
+/// frequency of n draws is allowed 4 standard deviations, √(0.05 · 0.95 / n), above a level of 5 %.
+namespace periscope::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+SignClaim claim_of(Values values = {}) {
+  return {.id = "", .exhibit = "", .statement = "", .quantity = "", .values = std::move(values), .reason = ""};
+}
+
+SignClaim tested(Values values) {
+  SignClaim claim = claim_of(std::move(values));
+  test_positive(claim);
+  return claim;
+}
+
+double most(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
+
+/// How often claims that `make` judges hold and fail.
+struct Frequencies {
+  double holds = 0.0, fails = 0.0;
+};
+
+template <class Make>
+Frequencies frequencies(int draws, const Make& make) {
+  std::mt19937 generator(7);
+  Frequencies found;
+  for (int i = 0; i < draws; ++i) {
+    const SignClaim claim = make(generator);
+    if (claim.verdict == SignVerdict::holds) found.holds += 1.0 / draws;
+    if (claim.verdict == SignVerdict::fails) found.fails += 1.0 / draws;
+  }
+  return found;
+}
+
+Values normal_values(std::mt19937& generator, int seeds, double mean, double deviation) {
+  std::normal_distribution<double> normal;
+  Values values;
+  for (int s = 0; s < seeds; ++s) values.push_back(mean + deviation * normal(generator));
+  return values;
+}
+
+/// Student's upper tail with two degrees of freedom.
+double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
+
+TEST_CASE("a claim's test is Student's, one-sided") {
+  // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
+  const SignClaim holds = tested({1.0, 2.0, 3.0});
+  CHECK(holds.mean == doctest::Approx(2.0));
+  CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
+  CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
+  CHECK(holds.detectable == doctest::Approx(detectable_in_errors(3, 0.05) / std::sqrt(3.0)));
+  CHECK(holds.verdict == SignVerdict::holds);
+  CHECK(tested({-1.0, -2.0, -3.0}).verdict == SignVerdict::fails);
+  CHECK(tested({-1.0, 0.5, 1.0}).verdict == SignVerdict::not_shown);
+}
+
+TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
+  for (const Values& values : {Values{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
+    const SignClaim claim = tested(values);
+    CHECK(claim.verdict == SignVerdict::not_shown);
+    CHECK(std::isnan(claim.p));
+    CHECK(std::isnan(claim.detectable));
+    CHECK_FALSE(claim.reason.empty());
+  }
+}
+
+TEST_CASE("what would be found is found by as many further seeds in 95 % of the cases") {
+  constexpr int draws = 20000;
+  for (const int seeds : {3, 5, 10}) {
+    CAPTURE(seeds);
+    const Frequencies found = frequencies(draws, [&](std::mt19937& generator) {
+      const double mean = tested(normal_values(generator, seeds, 0.0, 2.0)).detectable;
+      return tested(normal_values(generator, seeds, mean, 2.0));
+    });
+    // A bisection to 1e-4 and 256 likely spreads on each side err by less than 0.002.
+    CHECK(std::abs(found.holds - 0.95) < 0.002 + 4.0 * std::sqrt(0.05 * 0.95 / draws));
+  }
+  // With ever more seeds it is what a known spread asks for: the quantiles of both errors, 1.6449 each.
+  CHECK(detectable_in_errors(2000, 0.05) == doctest::Approx(2.0 * 1.6449).epsilon(0.002));
+  // Twice the critical t, 5.84 errors of three seeds, would be found in 79 % of the cases only.
+  CHECK(detectable_in_errors(3, 0.05) == doctest::Approx(13.39).epsilon(0.005));
+}
+
+/// Means and standard deviations of two normal differences.
+struct Differences {
+  double large, large_std, small, small_std;
+};
+
+Frequencies alike(int seeds, const Differences& d) {
+  return frequencies(4000, [&](std::mt19937& generator) {
+    SignClaim claim = claim_of();
+    const Values large = normal_values(generator, seeds, d.large, d.large_std);
+    test_alike(claim, large, normal_values(generator, seeds, d.small, d.small_std));
+    return claim;
+  });
+}
+
+TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the truth is at its border") {
+  for (const int seeds : {3, 5, 10}) {
+    CAPTURE(seeds);
+    // Nothing differs; half of the large difference is the small one, of either sign; only one of them has noise.
+    for (const Differences& d :
+         {Differences{0.0, 1.0, 0.0, 1.0}, Differences{0.0, 1.0, 0.0, 0.01}, Differences{0.0, 0.01, 0.0, 1.0},
+          Differences{2.0, 1.0, 1.0, 1.0}, Differences{-20.0, 1.0, 10.0, 1.0}, Differences{20.0, 1.0, -10.0, 1.0}}) {
+      CAPTURE(d.large);
+      CAPTURE(d.large_std);
+      CAPTURE(d.small_std);
+      const Frequencies found = alike(seeds, d);
+      CHECK(found.holds < most(4000));
+      CHECK(found.fails < most(4000));
+    }
+    CHECK(alike(seeds, {20.0, 1.0, 0.0, 0.5}).holds > 0.95);
+    CHECK(alike(seeds, {0.5, 0.5, -10.0, 1.0}).fails > 0.95);
+  }
+}
+
+TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
+  SignClaim claim = claim_of();
+  test_alike(claim, {-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6});
+  // Half of the large difference, of its own sign, less the small one: 1.5, 1.4, 1.6; plus it: 2.5, 2.8, 2.8.
+  CHECK(claim.values[0] == doctest::Approx(1.5));
+  CHECK(claim.values[1] == doctest::Approx(1.4));
+  CHECK(claim.values[2] == doctest::Approx(1.6));
+  const double error = 0.1 / std::sqrt(3.0);
+  CHECK(claim.p == doctest::Approx(2.0 * std::max(tail(1.5 / error), tail(2.7 / 0.1))));
+  CHECK(claim.detectable == doctest::Approx(error * detectable_in_errors(3, 0.025)));
+}
+
+/// Losses by rate of a sweep of normal ones, and the test that the lowest is between the ends.
+SignClaim shape(std::mt19937& generator, const Values& means, const Values& deviations) {
+  std::vector<Values> losses;
+  for (std::size_t r = 0; r < means.size(); ++r) losses.push_back(normal_values(generator, 3, means[r], deviations[r]));
+  SeedTable table;
+  for (std::size_t between = 1; between + 1 < losses.size(); ++between) {
+    auto& row = table.emplace_back();
+    for (const Values& end : {losses.front(), losses.back()}) {
+      Values& values = row.emplace_back();
+      for (std::size_t s = 0; s < 3; ++s) values.push_back(end[s] - losses[between][s]);
+    }
+  }
+  SignClaim claim = claim_of();
+  test_some_row_positive(claim, table);
+  return claim;
+}
+
+TEST_CASE("a flat curve is U-shaped, or not, in 5 % of the cases at most, with three rates and with five") {
+  constexpr int draws = 20000;
+  for (const std::size_t rates : {3UL, 5UL}) {
+    CAPTURE(rates);
+    const Values flat(rates, 3.0);
+    Values rising, noisy_ends(rates, 0.02);
+    for (std::size_t r = 0; r < rates; ++r) rising.push_back(0.03 * static_cast<double>(r + 1));
+    noisy_ends.front() = noisy_ends.back() = 0.2;
+    for (const Values& deviations : {Values(rates, 0.1), rising, noisy_ends}) {
+      CAPTURE(deviations);
+      const Frequencies found =
+          frequencies(draws, [&](std::mt19937& generator) { return shape(generator, flat, deviations); });
+      CHECK(found.holds < most(draws));
+      CHECK(found.fails < most(draws));
+    }
+    // Where one end is far above and all else alike a U cannot be told from a curve that ends flat.
+    Values slope = flat;
+    slope.front() = 30.0;
+    CHECK(frequencies(draws, [&](std::mt19937& generator) {
+            return shape(generator, slope, Values(rates, 0.1));
+          }).holds < most(draws));
+  }
+}
+
+TEST_CASE("a U that is deep enough is found: at five times a run's spread in 95 % with three rates, at ten with five") {
+  constexpr int draws = 4000;
+  const auto holds = [&](const Values& means) {
+    return frequencies(draws,
+                       [&](std::mt19937& generator) { return shape(generator, means, Values(means.size(), 1.0)); })
+        .holds;
+  };
+  // Of 3 seeds, with ends 5 and 10 standard deviations of a run above the middle: by a simulation of 50 000, 0.950,
+  // 0.603 and 0.992.
+  const double noise = 4.0 * std::sqrt(0.25 / draws);
+  CHECK(std::abs(holds({5.0, 0.0, 5.0}) - 0.950) < noise);
+  CHECK(std::abs(holds({5.0, 2.5, 0.0, 2.5, 5.0}) - 0.603) < noise);
+  CHECK(std::abs(holds({10.0, 5.0, 0.0, 5.0, 10.0}) - 0.992) < noise);
+  CHECK(frequencies(draws, [&](std::mt19937& generator) {
+          return shape(generator, {0.0, 10.0, 20.0}, {1.0, 1.0, 1.0});
+        }).fails > 0.8);
+}
+
+TEST_CASE("that some row is positive: values, p and what would be found, by hand") {
+  // Standard errors are 1/√3, so t is √3 times the mean.
+  const auto around = [](double mean) { return Values{mean - 1.0, mean, mean + 1.0}; };
+  const double root = std::sqrt(3.0);
+  SignClaim claim = claim_of();
+  test_some_row_positive(
+      claim, {{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
+  CHECK(claim.values == around(2.0));
+  CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
+  CHECK(claim.verdict == SignVerdict::not_shown);  // 0.037 for one row, three times that for three
+  CHECK(claim.detectable == doctest::Approx(detectable_in_errors(3, 0.05 / 3.0) / root));
+  SignClaim opposite = claim_of();
+  test_some_row_positive(opposite, {{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
+  CHECK(opposite.values == around(-9.0));
+  CHECK(opposite.p == doctest::Approx(1.0 - 2.0 * tail(8.0 * root)));
+  CHECK(opposite.verdict == SignVerdict::fails);
+}
+
+TEST_CASE("that some row is positive: a number without a spread shows nothing, the others still do") {
+  const Values constant(3, 4.0), high{49.0, 50.0, 51.0};
+  const auto judged = [](const SeedTable& table) {
+    SignClaim claim = claim_of();
+    test_some_row_positive(claim, table);
+    return claim;
+  };
+  CHECK(judged({{constant, high}}).verdict == SignVerdict::not_shown);
+  CHECK(judged({{constant, high}, {high, high}}).verdict == SignVerdict::holds);
+  const SignClaim nothing = judged({{constant, constant}});
+  CHECK(std::isnan(nothing.p));
+  CHECK(nothing.reason == "no spread over seeds");
+  CHECK(judged({{{1.0, NAN, 2.0}, high}}).reason == "a seed's value is not finite");
+  CHECK(judged({{{1.0}, {2.0}}}).reason == "too few seeds to tell a spread");
+}
+
+TEST_CASE("the lowest of several losses is no lower for scattering more") {
+  // Five rates on each side, nothing differs but the spread: the difference of the seeds' lowest losses would be found
+  // in 46 % of the cases.
+  const auto make = [](std::mt19937& generator) {
+    std::vector<Values> wide, narrow;
+    for (int r = 0; r < 5; ++r) {
+      wide.push_back(normal_values(generator, 3, 0.0, 1.0));
+      narrow.push_back(normal_values(generator, 3, 0.0, 0.2));
+    }
+    SeedTable table(5);
+    for (std::size_t j = 0; j < 5; ++j) {
+      for (std::size_t i = 0; i < 5; ++i) {
+        Values& values = table[j].emplace_back();
+        for (std::size_t s = 0; s < 3; ++s) values.push_back(wide[i][s] - narrow[j][s]);
+      }
+    }
+    SignClaim claim = claim_of();
+    test_some_row_positive(claim, table);
+    return claim;
+  };
+  const Frequencies found = frequencies(4000, make);
+  CHECK(found.holds < most(4000));
+  CHECK(found.fails < most(4000));
+}
+
+SignClaim spread_claim(const Values& first, const Values& second) {
+  SignClaim claim = claim_of();
+  test_spreads_more(claim, first, second);
+  return claim;
+}
+
+TEST_CASE("spreads of twins are compared by the correlation of sum and difference") {
+  // Sums 2, 1, −3 and differences 4, −1, −3, of mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
+  const SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
+  CHECK(claim.values[0] == doctest::Approx(8.0));
+  CHECK(claim.values[1] == doctest::Approx(-1.0));
+  CHECK(claim.values[2] == doctest::Approx(9.0));
+  const double r = 16.0 / std::sqrt(14.0 * 26.0);
+  // With one degree of freedom Student's law is Cauchy's.
+  CHECK(claim.p == doctest::Approx(0.5 - std::atan(r / std::sqrt(1.0 - r * r)) / M_PI));
+  CHECK(std::isnan(claim.detectable));
+  CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to tell a spread");
+}
+
+TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever their correlation") {
+  constexpr int draws = 20000;
+  for (const double common : {0.0, 0.5, 3.0}) {
+    CAPTURE(common);
+    const Frequencies found = frequencies(draws, [&](std::mt19937& generator) {
+      const Values shared = normal_values(generator, 3, 0.0, common);
+      Values first = normal_values(generator, 3, 5.0, 1.0), second = normal_values(generator, 3, 1.0, 1.0);
+      for (std::size_t s = 0; s < 3; ++s) {
+        first[s] += shared[s];
+        second[s] += shared[s];
+      }
+      return spread_claim(first, second);
+    });
+    CHECK(std::abs(found.holds - 0.05) < most(draws) - 0.05);
+    CHECK(std::abs(found.fails - 0.05) < most(draws) - 0.05);
+  }
+}
+
+TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
+  std::vector<SignClaim> claims;
+  for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
+    claims.push_back(claim_of());
+    claims.back().p = p;
+    claims.back().verdict = SignVerdict::not_shown;
+  }
+  claims.push_back(claim_of());  // not run
+  claims.back().p = 1e-9;
+  correct_for_number(claims);
+  // Two-sided, by size, of five: 0.006 · 5, 0.02 · 4, 0.024 · 3 (less than the one before), 0.2 · 2, 0.8.
+  CHECK(claims[2].holm == doctest::Approx(0.03));
+  CHECK(claims[0].holm == doctest::Approx(0.08));
+  CHECK(claims[5].holm == doctest::Approx(0.08));
+  CHECK(claims[1].holm == doctest::Approx(0.4));
+  CHECK(claims[4].holm == doctest::Approx(0.8));
+  CHECK(std::isnan(claims[3].holm));
+  CHECK(std::isnan(claims[6].holm));
+}
+
+}  // namespace
+}  // namespace periscope::testing

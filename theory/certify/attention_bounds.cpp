@@ -1,0 +1,247 @@
+#include <vector>
+
+#include "theory/certify/module_bounds.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+BoundedSet part(const BoundedSet& x, Index first, Index size) {
+  BoundedSet y{x.low.segment(first, size), x.high.segment(first, size), {}};
+  if (x.ellipsoid) {
+    const Ellipsoid& e = *x.ellipsoid;
+    y.ellipsoid = Ellipsoid{e.centre.segment(first, size), e.axes.segment(first, size), e.error.segment(first, size)};
+  }
+  return y;
+}
+
+/// RoPE in half-split form turns features i and i + e/2 together, by any angle.
+BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
+  const Index half = head.size() / 2;
+  Vector m = head.magnitude();
+  Vector error = Vector::Zero(head.size());
+  for (Index i = 0; i < half; ++i) {
+    error[i] = error[i + half] = ops.rotation_error(m[i] + m[i + half]);
+    double reach = std::hypot(m[i], m[i + half]);
+    if (head.ellipsoid) {
+      const Ellipsoid& e = *head.ellipsoid;
+      const double axis = std::max(std::abs(e.axes[i]), std::abs(e.axes[i + half]));
+      const double far = std::hypot(e.centre[i], e.centre[i + half]) + axis + std::hypot(e.error[i], e.error[i + half]);
+      if (far < reach) reach = far;
+    }
+    m[i] = m[i + half] = outward(reach);
+  }
+  return widened(ball(m, head.norm()), error);
+}
+
+/// Queries or keys: what is projected, and what the heads read.
+struct HeadInputs {
+  BoundedSet projected;
+  std::vector<BoundedSet> normed;  ///< of every head, before RoPE
+  std::vector<BoundedSet> read;
+};
+
+HeadInputs head_inputs(const ModelSpec& m, const Parameters& p, int layer, Weight weight, const BoundedSet& x,
+                       ComputedOps& ops) {
+  const bool query = weight == Weight::q;
+  const int heads = query ? m.heads : m.kv_heads;
+  const Index e = m.head_dim;
+  const RowMatrix w = p.matrix(layer, weight);
+  const Vector bias = p.bias(layer, weight);
+  HeadInputs inputs{ops.linear(w, bias, x), {}, {}};
+  std::optional<NormBound> norm;
+  if (m.qk_norm != QkNorm::none) {
+    const NormParameters n = p.norm(2 * layer, query ? Weight::q_norm : Weight::k_norm);
+    norm = NormBound{NormKind::rms, m.norm_eps, n.gain, n.bias};
+  }
+  BoundedSet whole;
+  if (m.qk_norm == QkNorm::full) whole = ops.normalised(inputs.projected, *norm);
+  for (int h = 0; h < heads; ++h) {
+    BoundedSet head;
+    if (m.qk_norm == QkNorm::full) {
+      head = part(whole, h * e, e);
+    } else if (m.qk_norm == QkNorm::head) {
+      head = ops.normalised(part(inputs.projected, h * e, e), *norm);
+    } else {
+      head = ops.mapped(w.middleRows(h * e, e), bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias, x).image;
+    }
+    inputs.normed.push_back(head);
+    inputs.read.push_back(m.rope ? rotated(head, ops) : head);
+  }
+  return inputs;
+}
+
+BoundedSet joined(const std::vector<BoundedSet>& parts) {
+  const Index e = parts.front().size();
+  BoundedSet all = unbounded(e * static_cast<Index>(parts.size()));
+  for (std::size_t h = 0; h < parts.size(); ++h) {
+    all.low.segment(static_cast<Index>(h) * e, e) = parts[h].low;
+    all.high.segment(static_cast<Index>(h) * e, e) = parts[h].high;
+  }
+  return all;
+}
+
+/// Largest |q·k| of one query and one key head, both before RoPE, which keeps it within this. If both are axis-aligned
+/// around 0, as after QK-norm, pair by pair: q = a∘u, k = b∘v turned against each other by an angle per pair give |q·k|
+/// ≤ max_i |a|_i|b|_i, |·|_i the larger of a pair; errors add ‖e_q‖‖k‖ + ‖q‖‖e_k‖.
+double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
+  double bound = q.norm() * k.norm();
+  const bool around_zero =
+      q.ellipsoid && k.ellipsoid && q.ellipsoid->centre.isZero(0.0) && k.ellipsoid->centre.isZero(0.0);
+  if (around_zero) {
+    Vector a = q.ellipsoid->axes.cwiseAbs();
+    Vector b = k.ellipsoid->axes.cwiseAbs();
+    const Index half = a.size() / 2;
+    for (Index i = 0; rope && i < half; ++i) {
+      a[i] = a[i + half] = std::max(a[i], a[i + half]);
+      b[i] = b[i + half] = std::max(b[i], b[i + half]);
+    }
+    const double of_errors = norm_of(q.ellipsoid->error) * k.norm() + q.norm() * norm_of(k.ellipsoid->error);
+    const double pairs = outward(largest_of(a.cwiseProduct(b))) + of_errors;
+    if (pairs < bound) bound = pairs;
+  }
+  return outward(bound, q.size());
+}
+
+void bound_scores(const ModelSpec& m, int layer, const HeadInputs& q, const HeadInputs& k, ComputedOps& ops,
+                  AttentionBounds& bounds) {
+  const ScoreRule rule = m.scores_at(layer);
+  const double scale = rule.scale != 0.0 ? std::abs(rule.scale) : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  bounds.dots = bounds.scores = Vector(m.heads);
+  if (rule.soft_cap > 0.0) bounds.cap_inputs = Vector(m.heads);
+  // What rounded rotations add to a vector of norm r: 4u(|x_i| + |x_j|) + 4η in both features of a pair, at most
+  // 4u·2r + 4η√e together.
+  const auto turned_by = [&](double r) {
+    const double root = std::sqrt(static_cast<double>(m.head_dim));
+    return m.rope ? ops.rotation_error(2.0 * r) + ops.rotation_error(0.0) * root : 0.0;
+  };
+  for (int h = 0; h < m.heads; ++h) {
+    const auto query = static_cast<std::size_t>(h);
+    const auto key = static_cast<std::size_t>(h / (m.heads / m.kv_heads));
+    const double of_query = turned_by(q.normed[query].norm());
+    const double of_key = turned_by(k.normed[key].norm());
+    const double of_queries = q.normed[query].norm() + of_query;
+    const double of_keys = k.normed[key].norm() + of_key;
+    const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + of_query * of_keys + of_queries * of_key;
+    const ComputedOps::Score score =
+        ops.score(outward(dot), outward(of_queries), outward(of_keys), m.head_dim, scale, rule.soft_cap);
+    bounds.dots[h] = score.dot;
+    bounds.scores[h] = score.score;
+    if (rule.soft_cap > 0.0) bounds.cap_inputs[h] = score.cap_input;
+  }
+}
+
+/// x divided by 2^exponent so that its largest entry is near 1.
+struct Scaled {
+  RowMatrix matrix;
+  int exponent = 0;
+};
+Scaled brought_near_one(const RowMatrix& x) {
+  const double largest = largest_of(x);
+  if (largest == 0.0 || !std::isfinite(largest)) return {x, 0};
+  const int e = scale_exponent(largest);
+  return {x * std::ldexp(1.0, -e), e};
+}
+
+/// Σ_h ‖(W_o^h A^g)_k‖ for every row k of W_o, A^g = W_v^g over the ellipsoid, g the group of head h. Squared norms are
+/// w·G·w with G = A Aᵀ; what its rounding may hide is at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers
+/// of two; where a row of W_o is so small that squares underflow, ‖w‖‖A‖_F serves.
+Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const MatrixOver& values) {
+  const Scaled over = brought_near_one(values.matrix);
+  const Scaled out = brought_near_one(wo);
+  const Index e = m.head_dim;
+  Vector radius = Vector::Zero(wo.rows());
+  for (int h = 0; h < m.heads; ++h) {
+    const Index group = h / (m.heads / m.kv_heads);
+    const RowMatrix a = over.matrix.middleRows(group * e, e);
+    const RowMatrix gram = gram_of(a);
+    const RowMatrix w = out.matrix.middleCols(h * e, e);
+    const RowMatrix y = product_transposed(w, gram);
+    const double allowance = 2.0 * rounding(2 * e + a.cols()) * gram.trace();
+    const double frobenius = norm_of(a);
+    for (Index k = 0; k < wo.rows(); ++k) {
+      const double size = norm_of(w.row(k));
+      const double square = y.row(k).dot(w.row(k)) + allowance * size * size;
+      const double safe = outward(size * frobenius);
+      const double reach = square > 1e-240 ? std::min(std::sqrt(square), safe) : safe;
+      radius[k] += std::ldexp(reach, over.exponent + out.exponent) + std::ldexp(values.lost * size, out.exponent);
+    }
+  }
+  return radius.unaryExpr([&](double r) { return outward(r, m.heads); });
+}
+
+}  // namespace
+
+AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x,
+                                 bool with_norm, ComputedOps& ops) {
+  AttentionBounds bounds;
+  {
+    const HeadInputs q = head_inputs(m, p, layer, Weight::q, x, ops);
+    const HeadInputs k = head_inputs(m, p, layer, Weight::k, x, ops);
+    if (m.qk_norm != QkNorm::none) {
+      bounds.q_projected = q.projected;
+      bounds.k_projected = k.projected;
+    }
+    bounds.q = joined(q.read);
+    bounds.k = joined(k.read);
+    bound_scores(m, layer, q, k, ops, bounds);
+  }
+  const RowMatrix wv = p.matrix(layer, Weight::v);
+  const RowMatrix wo = p.matrix(layer, Weight::o);
+  const Vector bv = p.bias(layer, Weight::v);
+  const ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
+  bounds.v = v.set;
+  const Index window = m.scores_at(layer).window;
+  const WeightSum weights = ops.attention_weights(window);
+  const ComputedImage averages = ops.weighted_values(weights, window, v.set);
+  const Index e = m.head_dim;
+  const Index share = m.heads / m.kv_heads;
+  const auto to_heads = [&](const Vector& of_groups) {
+    Vector all(wo.cols());
+    for (Index h = 0; h < m.heads; ++h) all.segment(h * e, e) = of_groups.segment((h / share) * e, e);
+    return all;
+  };
+  bounds.mixed = {to_heads(averages.set.low), to_heads(averages.set.high), {}};
+  const Vector bo = p.bias(layer, Weight::o);
+  if (!x.ellipsoid) {
+    bounds.out = ops.linear(wo, bo, bounds.mixed);
+    return bounds;
+  }
+
+  // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + what was rounded, S the sum of its weights.
+  const MatrixOver over = matrix_over(wv, *x.ellipsoid);
+  Centre value = centre_of(wv, *x.ellipsoid);
+  if (bv.size() > 0) {
+    value.error += rounding(0) * (value.value.cwiseAbs() + bv.cwiseAbs());
+    value.value += bv;
+  }
+  const double beside = std::max(weights.high - 1.0, 1.0 - weights.low);
+  const Vector error =
+      to_heads(weights.high * (value.error + v.error) + beside * value.value.cwiseAbs() + averages.error) *
+      (1.0 + rounding(0));
+  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for the sums behind it or for the output's norm.
+  double squares = 0.0;
+  for (Index g = 0; (with_norm || !ops.exact()) && g < m.kv_heads; ++g) {
+    const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.lost;
+    squares = std::hypot(squares, std::sqrt(static_cast<double>(share)) * head * (1.0 + rounding(0)));
+  }
+  const double reach = outward(weights.high * squares, m.heads);
+  BoundedSet around = bounds.mixed;
+  around.ellipsoid = Ellipsoid{to_heads(value.value), Vector::Constant(wo.cols(), reach), error, false};
+  const Centre centre = centre_of(wo, *around.ellipsoid);
+  if (ops.exact() && !with_norm) around.ellipsoid.reset();
+  LinearImage image = image_and_sums(wo, cleaned(std::move(around)));
+  const Vector radius = weights.high * (1.0 + rounding(0)) * output_radius(m, wo, over) + centre.error;
+  const Vector slack = rounding(0) * (centre.value.cwiseAbs() + radius);
+  image.set = within(image.set, cleaned({centre.value - radius - slack, centre.value + radius + slack, {}}));
+  if (with_norm) {
+    const double all = outward(spectral_bound(wo) * reach);
+    image.set.ellipsoid = Ellipsoid{centre.value, Vector::Constant(wo.rows(), all), centre.error, false};
+    image.set = cleaned(std::move(image.set));
+  }
+  bounds.out = ops.summed(std::move(image), wo.cols(), bo).set;
+  return bounds;
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/numerics/number_format.h"
+#include "theory/certify/bounded_set.h"
+#include "theory/certify/parameters.h"
+#include "theory/certify/signal.h"
+
+/// T17 and T24, the overflow certificate: how large any signal can be for any input, from the weights alone, in exact
+/// arithmetic or in that of a run.
+namespace periscope::theory {
+
+/// A bound on |signal|, feature by feature, and its largest entry.
+struct SignalBound {
+  Signal signal;
+  int sublayer;  ///< 0 … 2L−1; −1 before the first and 2L after the last
+  Vector magnitude;
+  double largest = 0.0;
+  Eigen::Index channel = 0;
+};
+
+/// What may enter a stack: any token ids up to the position table, or any real vectors of entries up to `largest`, of
+/// which a run overflows if its format does not reach so far. Infinite: whatever numbers the format has.
+struct InputDomain {
+  bool tokens = true;
+  double largest = infinity;
+};
+
+/// The longest input that a certificate of a run's arithmetic covers, unless another one is asked for.
+inline constexpr int default_longest = 4096;
+
+/// Every bound, in the order of the dataflow (what a sublayer only stores or sums on its way stands before its x_out).
+struct Certificate {
+  std::vector<SignalBound> bounds;
+  RunArithmetic arithmetic = {};
+  int longest = 0;               ///< tokens of a sequence; 0: any number
+  bool weights_rounded = false;  ///< some weights are no numbers of the format and were rounded to it
+
+  /// Null if the stack does not have it.
+  [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;
+  /// The largest bound of a class; null if there is none. NaN counts as infinite.
+  [[nodiscard]] const SignalBound* worst(SignalClass kind) const;
+  /// The largest number that may stand where this bound is, in the certificate's own arithmetic; infinite for exact.
+  [[nodiscard]] double limit(const SignalBound& bound) const;
+};
+
+/// Whether no input can overflow a class of signals, and if it may, where first.
+struct Verdict {
+  bool certified = true;
+  const SignalBound* first = nullptr;  ///< of the certificate; null if certified
+  double limit = infinity;             ///< that `first` passes
+};
+
+/// For a run in the certificate's own arithmetic (not for `exact`). A class is certified if every signal upstream of
+/// its last one fits too, since what overflows there reaches it as infinity or NaN; no class: everything.
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
+
+/// Whether a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
+/// Never in exact arithmetic.
+bool may_overflow(const Certificate& certificate, const SignalBound& bound);
+
+/// For exact arithmetic: a class's own bounds against the largest number of a format.
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);
+
+/// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to
+/// `longest` tokens (or the position table's end). Throws nothing of its own. Infinite bounds are possible: an
+/// unbounded input, a placement without norms, ε that is 0 in the format.
+Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
+                    const RunArithmetic& arithmetic = {}, int longest = default_longest);
+
+}  // namespace periscope::theory

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "theory/certify/certificate.h"
+
+namespace periscope::theory {
+
+SignalClass class_of(Signal signal) {
+  switch (signal) {
+    case Signal::embedding:
+    case Signal::input:
+    case Signal::sum:
+    case Signal::x_out:
+    case Signal::r_out: return SignalClass::stream;
+    case Signal::A_out:
+    case Signal::f_out:
+    case Signal::B_out: return SignalClass::branch;
+    case Signal::q_projected:
+    case Signal::k_projected:
+    case Signal::q:
+    case Signal::k:
+    case Signal::v:
+    case Signal::mixed: return SignalClass::attention;
+    case Signal::dots:
+    case Signal::cap_inputs:
+    case Signal::scores: return SignalClass::scores;
+    case Signal::gate:
+    case Signal::up:
+    case Signal::gated:
+    case Signal::hidden: return SignalClass::mlp;
+    case Signal::output:
+    case Signal::projected:
+    case Signal::dense:
+    case Signal::activated:
+    case Signal::transformed:
+    case Signal::head_scores:
+    case Signal::logits: return SignalClass::head;
+    default: break;
+  }
+  if (signal >= Signal::products) return SignalClass::inside;
+  throw std::logic_error("no certificate bounds " + std::string(name_of(signal)));
+}
+
+const SignalBound* Certificate::find(Signal signal, int sublayer) const {
+  const auto at =
+      std::ranges::find_if(bounds, [&](const SignalBound& b) { return b.signal == signal && b.sublayer == sublayer; });
+  return at == bounds.end() ? nullptr : &*at;
+}
+
+const SignalBound* Certificate::worst(SignalClass kind) const {
+  const SignalBound* worst = nullptr;
+  for (const SignalBound& b : bounds) {
+    if (class_of(b.signal) == kind && (worst == nullptr || b.largest > worst->largest)) worst = &b;
+  }
+  return worst;
+}
+
+double Certificate::limit(const SignalBound& bound) const {
+  if (arithmetic.kind == Arithmetic::exact) return infinity;
+  return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
+}
+
+namespace {
+
+/// The first of the bounds before `end`, or upstream of the last of those, that passes what may stand there.
+Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
+  for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
+    const SignalBound& b = certificate.bounds[i];
+    // Bounds of numbers inside a sublayer's ops are listed after its signals but may feed them: they count as upstream.
+    const bool upstream = i < end || (end > 0 && class_of(b.signal) == SignalClass::inside &&
+                                      b.sublayer <= certificate.bounds[end - 1].sublayer);
+    if (!upstream) continue;
+    const double limit = certificate.limit(b);
+    if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
+  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
+  std::size_t end = all ? certificate.bounds.size() : 0;
+  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
+    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
+  }
+  return verdict_of_first(certificate, end);
+}
+
+bool may_overflow(const Certificate& certificate, const SignalBound& bound) {
+  if (certificate.arithmetic.kind == Arithmetic::exact) return false;
+  const auto end = static_cast<std::size_t>(&bound - certificate.bounds.data()) + 1;
+  return !verdict_of_first(certificate, end).certified;
+}
+
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
+  for (const SignalBound& b : certificate.bounds) {
+    if (kind && class_of(b.signal) != *kind) continue;
+    if (!(b.largest <= format.largest)) return {false, &b, format.largest};
+  }
+  return {};
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+
+#include "sim/spec/weight.h"
+#include "theory/certify/spectral_norm.h"
+
+namespace periscope::theory {
+
+/// Gain and bias of a norm, the bias empty if there is none.
+struct NormParameters {
+  Eigen::VectorXd gain;
+  Eigen::VectorXd bias;
+  double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
+};
+
+/// A stack's parameters as plain numbers: how theory is told about weights that are not random.
+class Parameters {
+ public:
+  using BlockVisitor = std::function<void(Eigen::Index first, const RowMatrix& rows)>;
+
+  Parameters() = default;
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+  virtual ~Parameters() = default;
+
+  /// W [fan_out, fan_in] with y = W x; `layer` is ignored for what no layer owns.
+  [[nodiscard]] virtual RowMatrix matrix(int layer, Weight weight) const = 0;
+  /// The same a few thousand rows at a time, in order: for tables and unembeddings, which are large.
+  virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
+  /// What is added to W x, empty for none.
+  [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
+  [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
+};
+
+}  // namespace periscope::theory

@@ -1,0 +1,69 @@
+#include "theory/certify/rounded_parameters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace periscope::theory {
+
+double rounded_to(const NumberFormat& format, double x) {
+  if (x == 0.0 || !std::isfinite(x)) return x;
+  const int quantum = std::max(std::ilogb(x), format.least_exponent) - format.precision + 1;
+  // In two steps: 2^−quantum may lie beyond the largest double. Both scalings are exact, x/2^quantum has at most 53
+  // bits.
+  const double units = std::ldexp(x, -quantum);
+  const double rounded = std::ldexp(std::nearbyint(units), quantum);
+  return std::abs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
+}
+
+void RoundedParameters::round(double* values, Eigen::Index count) const {
+  double largest = 0.0;
+  bool changed = false;
+#pragma omp parallel for schedule(static) reduction(max : largest) reduction(|| : changed) if (count > (1 << 16))
+  for (Eigen::Index i = 0; i < count; ++i) {
+    const double rounded = rounded_to(format_, values[i]);
+    changed = changed || rounded != values[i];
+    values[i] = rounded;
+    largest = std::max(largest, std::abs(rounded));
+  }
+  largest_ = std::max(largest_, largest);
+  changed_ = changed_ || changed;
+}
+
+RowMatrix RoundedParameters::matrix(int layer, Weight weight) const {
+  RowMatrix w = parameters_.matrix(layer, weight);
+  round(w.data(), w.size());
+  return w;
+}
+
+void RoundedParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
+  parameters_.visit_rows(weight, [&](Eigen::Index first, const RowMatrix& rows) {
+    RowMatrix rounded = rows;
+    round(rounded.data(), rounded.size());
+    visit(first, rounded);
+  });
+}
+
+Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
+  Eigen::VectorXd b = parameters_.bias(layer, weight);
+  round(b.data(), b.size());
+  return b;
+}
+
+NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
+  NormParameters n = parameters_.norm(sublayer, weight);
+  // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
+  // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.
+  Eigen::VectorXd merged = n.gain;
+  n.gain.array() -= n.plus;
+  round(n.gain.data(), n.gain.size());
+  n.gain.array() += n.plus;
+  if (n.plus != 0.0) {
+    round(merged.data(), merged.size());
+    n.gain = (merged.array().abs() > n.gain.array().abs()).select(merged, n.gain);
+  }
+  round(n.bias.data(), n.bias.size());
+  return n;
+}
+
+}  // namespace periscope::theory

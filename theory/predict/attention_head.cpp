@@ -1,0 +1,233 @@
+#include "theory/predict/attention_head.h"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "theory/predict/pattern_products.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+/// Turns every row by its position's angles; `direction` −1 turns back.
+Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direction) {
+  const Index half = cos.cols();
+  Sample y(x.rows(), x.cols());
+  y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
+  y.rightCols(half) = x.rightCols(half).cwiseProduct(cos) + direction * x.leftCols(half).cwiseProduct(sin);
+  return y;
+}
+
+/// What QK-norm multiplies by: 1/rms, or 1 for a token that is 0 (and stays 0).
+Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
+  return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
+}
+
+/// One of `heads`, as likely as its weight says: by where a normal number is among all of them.
+int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
+  const double z = numbers.normals(1, 1)(0, 0);
+  const double place = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+  if (weights.empty()) return std::clamp(static_cast<int>(heads * place), 0, heads - 1);
+  double rest = place * std::accumulate(weights.begin(), weights.end(), 0.0);
+  int head = 0;
+  while (head < heads - 1 && rest >= weights[static_cast<std::size_t>(head)]) {
+    rest -= weights[static_cast<std::size_t>(head++)];
+  }
+  return head;
+}
+
+/// Mean of squares of the rows of all heads but one; 1 without rows.
+double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
+  if (rows.empty()) return 1.0;
+  const auto square = [](std::span<const double> part) {
+    return std::inner_product(part.begin(), part.end(), part.begin(), 0.0);
+  };
+  const auto e = static_cast<std::size_t>(head_dim);
+  if (rows.size() == e) return 1.0;
+  const double own = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
+  return (square(rows) - own) / static_cast<double>(rows.size() - e);
+}
+
+}  // namespace
+
+double PatternLaw::scale() const {
+  return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+Index PatternLaw::first_seen(Index t) const {
+  const Index first = t - position(t);
+  return scores.window > 0 ? std::max<Index>(first, t - scores.window + 1) : first;
+}
+
+Index PatternLaw::end_seen(Index t, Index tokens) const {
+  if (causal) return t + 1;
+  return sequence > 0 ? t - position(t) + sequence : tokens;
+}
+
+NormalStream numbers_of(PatternStream stream) {
+  return NormalStream({stream.seed, stream.replicate, stream.sublayer + place::patterns});
+}
+
+// Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.
+ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
+  if (!(scale > 0.0) || !std::isfinite(scale)) scale = 1.0;  // a vanished or overflowed signal passes as it is
+  const Matrix scaled = k / scale;
+  unit = scaled.cast<float>();
+  const Eigen::LLT<Matrix> llt(scaled);
+  triangular = llt.info() == Eigen::Success;
+  if (triangular) {
+    unit_factor = Matrix(llt.matrixL()).cast<float>();
+    return;
+  }
+  const Eigen::LDLT<Matrix> ldlt(scaled);
+  Matrix f = ldlt.matrixL();
+  f *= ldlt.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal();
+  unit_factor = Matrix(ldlt.transpositionsP().transpose() * f).cast<float>();
+}
+
+CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
+    : scale(scale_of_k), mean(k.mean()), deviation(k.rowwise().mean().array() - mean) {
+  Matrix centred = ((k.colwise() - deviation).rowwise() - deviation.transpose()).array() - mean;
+  // Rounding of the kernel recursion itself: tokens that are all alike stay so to a few units in the last place.
+  constexpr double alike = 1e-12;
+  if (!(centred.cwiseAbs().maxCoeff() > alike * k.cwiseAbs().maxCoeff())) {
+    centred.setZero();
+    deviation.setZero();
+  }
+  unit = (centred / scale).cast<float>();
+}
+
+Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) const {
+  const Vector rows = (a * (deviation / scale).cast<float>()).cast<double>();
+  Matrix m = of_unit.cast<double>();
+  m.colwise() += rows;
+  m.rowwise() += rows.transpose();
+  return (scale * m).array() + mean;
+}
+
+AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
+  if (!law.rope) return;
+  const int half = law.head_dim / 2;
+  const std::vector<double> frequencies =
+      law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies;
+  cos_.resize(tokens, half);
+  sin_.resize(tokens, half);
+  for (int i = 0; i < half; ++i) {
+    const double frequency = frequencies[static_cast<std::size_t>(i)];
+    for (Index t = 0; t < tokens; ++t) {
+      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(law.position(t)) * frequency));
+      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(law.position(t)) * frequency));
+    }
+  }
+}
+
+// QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
+Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const {
+  const Index tokens = k.unit.rows();
+  // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
+  const double spread = std::min(std::sqrt(part.variance * k.scale), 1e12);
+  Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
+  p.normalised *= static_cast<float>(spread);
+  const Index of_head = Index{part.head} * law_.head_dim;
+  for (Index i = 0; i < (part.rows.empty() ? 0 : law_.head_dim); ++i) {
+    p.normalised.col(i) *= static_cast<float>(part.rows[static_cast<std::size_t>(of_head + i)]);
+  }
+  if (part.bias > 0.0) {
+    const Sample bias = static_cast<float>(std::min(part.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
+    p.normalised.rowwise() += Eigen::RowVectorXf(bias.row(0));
+  }
+  if (law_.qk_norm != QkNorm::none) {
+    const double others = law_.qk_norm == QkNorm::full ? part.heads - 1 : 0;
+    const double power = mean_of_others(part.rows, part.head, law_.head_dim);
+    const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
+    for (Index t = 0; t < tokens; ++t) {
+      const double expected = power * spread * spread * k.unit(t, t) + part.bias * part.bias;
+      p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
+    }
+    p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
+    for (Index i = 0; i < (part.gain.empty() ? 0 : law_.head_dim); ++i) {
+      const Index first = law_.qk_norm == QkNorm::full ? of_head : 0;
+      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(first + i)]);
+    }
+  }
+  p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
+  return p;
+}
+
+HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const {
+  const Index e = law_.head_dim;
+  const Sample normals = numbers.normals_float(of_query.unit.rows(), 2 * e);
+  Sample rows;
+  Sample key_rows;
+  pattern_times(of_query.unit_factor, normals, of_query.triangular, rows);
+  const bool one_kernel = &of_query == &of_key;
+  if (!one_kernel) pattern_times(of_key.unit_factor, normals, of_key.triangular, key_rows);
+  const bool heads_differ =
+      (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
+  const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
+  const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
+  const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, own};
+  const Part key{law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, read};
+  HeadSample head{.query = project(rows.leftCols(e), of_query, query, numbers),
+                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key, key, numbers),
+                  .logits = {}};
+  head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
+  return head;
+}
+
+Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
+  const Index tokens = head.logits.rows();
+  Sample z = sign * head.logits;
+  if (law_.scores.soft_cap > 0.0) {
+    const auto cap = static_cast<float>(law_.scores.soft_cap);
+    z = cap * (z / cap).array().tanh();
+  }
+  // Columns lie together in memory, so rows' largest logits and sums are taken column by column.
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  for (Index s = 0; s < tokens; ++s) {
+    if (law_.causal) z.col(s).head(s).setConstant(none);
+    if (law_.scores.window > 0 && s + law_.scores.window < tokens) {
+      z.col(s).tail(tokens - s - law_.scores.window).setConstant(none);
+    }
+    if (law_.sequence > 0) {
+      const Index first = s - law_.position(s);
+      z.col(s).head(first).setConstant(none);
+      z.col(s).tail(tokens - first - law_.sequence).setConstant(none);
+    }
+  }
+  const Eigen::VectorXf largest = z.rowwise().maxCoeff();
+  Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
+  for (Index s = 0; s < tokens; ++s) {
+    z.col(s) = (z.col(s) - largest).array().exp();
+    total += z.col(s);
+  }
+  z.array().colwise() /= total.array();
+  return z;
+}
+
+Sample AttentionHead::logit_derivative(const HeadSample& head) const {
+  const Index tokens = head.logits.rows();
+  const auto scale = static_cast<float>(law_.scale());
+  if (law_.scores.soft_cap == 0.0) return Sample::Constant(tokens, tokens, scale);
+  const Sample t = (head.logits / static_cast<float>(law_.scores.soft_cap)).array().tanh();
+  return scale * (1.0F - t.array().square());
+}
+
+Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int heads) const {
+  Sample g = law_.rope ? turned(gradient, cos_, sin_, -1.0F) : gradient;
+  if (law_.qk_norm == QkNorm::none) return g;
+  const auto features = static_cast<float>(law_.head_dim * (law_.qk_norm == QkNorm::full ? heads : 1));
+  const Eigen::VectorXf along = g.cwiseProduct(p.normalised).rowwise().sum() / features;
+  g -= along.asDiagonal() * p.normalised;
+  g.array().colwise() *= inverse_or_one(p.rms).array();
+  return g;
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,146 @@
+#include "theory/predict/finite_width.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "sim/base/first_exception.h"
+#include "theory/predict/gram_chain.h"
+
+namespace periscope::theory {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+constexpr int fewest_replicates = 32;
+constexpr int most_precise = 16;  ///< replicates per seed
+constexpr int usual = 4;
+constexpr double cheap = 2e11;
+constexpr double dear = 2e13;
+constexpr int fewest_if_dear = 8;
+
+/// Replicates that exist at one time.
+constexpr int batch = 64;
+
+/// Mean of numbers that come in blocks of one sequence, and the spread within the blocks.
+class BlockMean {
+ public:
+  void add(double x) {
+    ++count_;
+    ++in_block_;
+    mean_ += (x - mean_) / count_;
+    const double before = x - block_mean_;
+    block_mean_ += before / in_block_;
+    squares_ += before * (x - block_mean_);
+  }
+  void end_block() {
+    in_block_ = 0;
+    block_mean_ = 0.0;
+  }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double squares() const { return squares_; }
+
+ private:
+  int count_ = 0;
+  int in_block_ = 0;
+  double mean_ = 0.0;
+  double block_mean_ = 0.0;
+  double squares_ = 0.0;
+};
+
+/// The first depth at which the stream is no finite number, or −1.
+int first_without_number(const Profile& profile) {
+  const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
+  const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
+  return it == q.end() ? -1 : static_cast<int>(it - q.begin());
+}
+
+}  // namespace
+
+double chain_operations(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  const double tokens = spec.input.tokens;
+  const double frame = std::min<double>(tokens + 1, m.width) * (m.placement.two_streams ? 1.5 : 1.0);
+  const double drawn = m.query_width() + 2.0 * m.key_width() + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
+  const double normal = 60.0;  // a normal number costs as much as these operations of a matrix product
+  const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * m.query_width() + m.mlp_width);
+  const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);
+  return m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
+}
+
+int replicates_for(const StackSpec& spec, int seeds) {
+  const double each = chain_operations(spec);
+  const double wanted = std::max<double>(fewest_replicates, usual * seeds);
+  const double precise = std::max<double>(wanted, most_precise * seeds);
+  const double affordable = std::max(wanted, std::min(precise, cheap / each));
+  return static_cast<int>(std::min(affordable, std::max<double>(fewest_if_dear, dear / each)));
+}
+
+void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
+                      const FiniteWidthOptions& options, Prediction& prediction) {
+  if (!prediction.refusal.empty()) return;
+  const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
+  const int wanted = options.replicates > 0 ? options.replicates : replicates_for(spec, options.seeds);
+  const auto blocks = static_cast<int>(sequences.size());
+  const int per_block = std::max(1, (wanted + blocks - 1) / blocks);
+  const int replicates = per_block * blocks;
+  std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
+  std::vector<Profile> readings(static_cast<std::size_t>(batch));
+  for (int first = 0; first < replicates; first += batch) {
+    const int end = std::min(first + batch, replicates);
+    FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int i = first; i < end; ++i) {
+      failure.run([&] {
+        readings[static_cast<std::size_t>(i - first)] =
+            gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
+                       {.seed = options.seed, .replicate = static_cast<std::uint64_t>(i), .fault = options.fault});
+      });
+    }
+    failure.rethrow();
+    for (int i = first; i < end; ++i) {
+      const Profile& reading = readings[static_cast<std::size_t>(i - first)];
+      if (const int depth = first_without_number(reading); depth >= 0) {
+        prediction.refusal =
+            fmt::format("at this width a replicate of the chain T25 leaves the range of numbers at depth {}", depth);
+        prediction.profile = {};
+        prediction.draws = {};
+        return;
+      }
+      prediction.draws.push_back({.curves = reading.curves, .angular_distance = {}, .weight_curves = {}});
+      for (const auto& [key, curve] : reading.curves) {
+        std::vector<BlockMean>& entries = means[key];
+        entries.resize(curve.value.size());
+        for (std::size_t j = 0; j < entries.size(); ++j) {
+          entries[j].add(curve.value[j]);
+          if (per_block > 1 && (i + 1) % per_block == 0) entries[j].end_block();
+        }
+      }
+    }
+  }
+  prediction.exact_at_width = true;
+  prediction.draws_per_sequence = per_block;
+  prediction.finite_width_replicates = replicates;
+  prediction.replicates_given = options.replicates > 0;
+  prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
+  prediction.limit = prediction.profile;
+  for (const auto& [key, entries] : means) {
+    Curve& mean = prediction.profile.curves[key];
+    Curve& spread = prediction.spread.curves[key];
+    mean = {};
+    for (const BlockMean& entry : entries) {
+      const double degrees = prediction.finite_width_degrees;
+      const double deviation = degrees > 0 ? std::sqrt(entry.squares() / degrees) : nan;
+      mean.value.push_back(entry.mean());
+      mean.standard_error.push_back(deviation / std::sqrt(replicates));
+      spread.value.push_back(deviation);
+      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // of a normal law
+    }
+  }
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,75 @@
+#include "theory/predict/kernel_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+namespace periscope::theory {
+
+void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
+  const Vector q = x.total.product.diagonal();
+  set(Statistic::second_moment, signal, index, q.mean());
+  set(Statistic::variance, signal, index, (q - x.total.mean.diagonal()).mean());
+  set(Statistic::mean, signal, index, 0.0);
+  Matrix entries = x.second_moments();
+  // x_in repeats x_out, and B_out f_out where there is no norm B
+  if (entries.rows() != last_.rows() || entries.cols() != last_.cols() || entries != last_) {
+    read_tails(entries);
+    last_ = std::move(entries);
+  }
+  set(Statistic::kurtosis, signal, index, kurtosis_);
+  set(Statistic::maximum, signal, index, maximum_);
+  const Eigen::Index tokens = q.size() / sequences_;
+  double cosine = 0.0;
+  for (Eigen::Index first = 0; first < q.size(); first += tokens) {
+    cosine += token_cosine(x.total.product.block(first, first, tokens, tokens)) / sequences_;
+  }
+  set(Statistic::token_cosine, signal, index, cosine);
+}
+
+void KernelProfile::write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream,
+                                 const TokenKernel& branch) {
+  const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
+  set(Statistic::branch_ratio, Signal::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
+  set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
+}
+
+void KernelProfile::read_tails(const Matrix& v) {
+  const double n = width_;
+  kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
+  if (v.cols() == 1) {
+    maximum_ = expected_maximum(v, width_);
+    return;
+  }
+  const Vector sums = v.rowwise().sum();
+  const Vector squares = v.rowwise().squaredNorm();
+  kurtosis_ *= (n * squares.array() / sums.array().square()).mean();
+  maximum_ = expected_maximum(v.reshaped(), 1);
+}
+
+void KernelProfile::set(Statistic statistic, Signal signal, int index, double value) {
+  Curve& curve = profile_.curves[{statistic, signal}];
+  const bool stream = runs_over_depth(signal);
+  curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)), std::numeric_limits<double>::quiet_NaN());
+  curve.value[static_cast<std::size_t>(index)] = value;
+}
+
+std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
+  constexpr std::size_t most_depths = 513;
+  const std::size_t depths = step_cosine.size() + 1;
+  if (depths > most_depths) return {};
+  std::vector<double> distance(depths * depths, 0.0);
+  for (std::size_t i = 0; i < depths; ++i) {
+    Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());
+    for (std::size_t j = i + 1; j < depths; ++j) {
+      cosine = cosine.cwiseProduct(step_cosine[j - 1]);
+      const double mean = cosine.unaryExpr([](double c) { return std::acos(std::clamp(c, -1.0, 1.0)); }).mean();
+      distance[i * depths + j] = distance[j * depths + i] = mean / std::numbers::pi;
+    }
+  }
+  return distance;
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "sim/spec/profile.h"
+#include "theory/predict/channel_kernel.h"
+
+namespace periscope::theory {
+
+/// Writes the statistics of kernels into a profile, without standard errors (theory/README.md says how each follows).
+class KernelProfile {
+ public:
+  /// The tokens are those of so many sequences of equal length; cosines are within each.
+  KernelProfile(const ModelSpec& model, int sequences)
+      : width_(model.width), sublayers_(model.sublayers()), sequences_(sequences) {}
+
+  void write(int index, Signal signal, const ChannelKernel& x);
+  void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch);
+  [[nodiscard]] Profile take() { return std::move(profile_); }
+
+ private:
+  /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
+  /// Kurtosis is then exact, and else the limit of many channels: 3·mean_k(v²)/mean_k(v)².
+  void read_tails(const Matrix& v);
+  void set(Statistic statistic, Signal signal, int index, double value);
+
+  int width_;
+  int sublayers_;
+  int sequences_;
+  Profile profile_;
+  Matrix last_;  // the second moments whose maximum was taken last
+  double maximum_ = 0.0;
+  double kurtosis_ = 0.0;
+};
+
+/// Between the streams at all pairs of depths, mean over tokens; none for very deep stacks, whose number of pairs is
+/// the square of that of the depths. `step_cosine`: of every sublayer, alpha·√(K/K⁺ before norm C) per token. Fresh
+/// branches are orthogonal to the past, so the cosine of two depths is the product over the sublayers between, negative
+/// where an odd number of alphas is.
+std::vector<double> angular_distances(const std::vector<Vector>& step_cosine);
+
+}  // namespace periscope::theory

@@ -1,0 +1,76 @@
+#include "theory/predict/pattern_level.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/base/first_exception.h"
+#include "theory/predict/backward.h"
+#include "theory/predict/forward.h"
+
+namespace periscope::theory {
+
+PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options,
+                           int number, int samples, int backward_samples)
+    : spec_(spec),
+      inputs_(inputs),
+      options_(options),
+      number_(number),
+      samples_(samples),
+      backward_samples_(backward_samples),
+      moments_(inputs.ids.size()) {}
+
+Profile PatternLevel::chain(int number) const {
+  const ForwardChain chain{
+      .ids = inputs_.ids[input_of(number)],
+      .samples = samples_,
+      .seed = options_.seed,
+      .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
+      .fault = options_.fault,
+      .backward_samples = backward_samples_,
+      .sequences = inputs_.sequences};
+  const std::vector<std::vector<int>> labels =
+      inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(number)]};
+  if (labels.empty()) return forward_profile(spec_, chain);
+  ForwardTrace trace;
+  Profile profile = forward_profile(spec_, chain, &trace);
+  backward_profile(spec_, chain, trace, labels, profile, options_.paths);
+  return profile;
+}
+
+void PatternLevel::grow(int chains) {
+  constexpr int batch = 64;  // profiles that exist at one time: a deep stack's has megabytes of angular distances
+  std::vector<Profile> profiles(static_cast<std::size_t>(batch));
+  while (chains_ < chains) {
+    const int end = std::min(chains, chains_ + batch);
+    FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int c = chains_; c < end; ++c) {
+      failure.run([&] { profiles[static_cast<std::size_t>(c - chains_)] = chain(c); });
+    }
+    failure.rethrow();
+    for (int c = chains_; c < end; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
+    chains_ = end;
+  }
+}
+
+std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative) {
+  std::vector<double> fixed(curve.value.size(), 0.0);
+  for (std::size_t i = 0; i < curve.value.size(); ++i) {
+    double& value = curve.value[i];
+    double& error = curve.standard_error[i];
+    const double step = value - before.value[i];
+    if (step == 0.0 || std::isnan(value)) continue;
+    if (!std::isfinite(step)) {
+      error = fixed[i] = std::numeric_limits<double>::infinity();
+      continue;
+    }
+    value += step / (r - 1.0);
+    const double left = step * step / (2.0 * (r - 1.0) * (relative ? std::abs(value) : 1.0));
+    fixed[i] = std::hypot(before.standard_error[i] / (r - 1.0), left);
+    error = std::hypot(r / (r - 1.0) * error, fixed[i]);
+  }
+  return fixed;
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+#include "theory/predict/forward.h"
+#include "theory/predict/predict.h"
+#include "theory/predict/profile_moments.h"
+
+namespace periscope::theory {
+
+/// What the chains of a prediction read, in turn.
+struct ChainInputs {
+  std::vector<std::vector<int>> ids;          ///< each the token ids of a chain; one empty one for Gaussian input
+  std::vector<std::vector<int>> labels = {};  ///< their own, one by one; none: all chains average over the options'
+  ChainSequences sequences = {};
+  std::size_t population = 1;  ///< of how many such inputs these are some
+};
+
+/// Independent chains of the recursion T2–T11 with equally many sampled patterns at every attention, the token
+/// sequences in turn.
+class PatternLevel {
+ public:
+  /// Levels of different `number` share no random numbers. The references must outlive the level.
+  PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options, int number,
+               int samples, int backward_samples);
+
+  /// Runs chains until there are `chains` of them, a multiple of the inputs.
+  void grow(int chains);
+
+  [[nodiscard]] int chains() const { return chains_; }
+  [[nodiscard]] int samples() const { return samples_; }
+  /// Patterns of each chain on the way back.
+  [[nodiscard]] int backward_samples() const { return backward_samples_; }
+  /// Means over the chains, with standard errors from their spread.
+  [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.ids.size()); }
+  /// The same for all of the inputs' population: errors cover what those that are left out may differ by.
+  [[nodiscard]] Profile mean_of_population() const { return combined(moments_, inputs_.population); }
+
+ private:
+  [[nodiscard]] Profile chain(int number) const;
+  [[nodiscard]] std::size_t input_of(int chain) const { return static_cast<std::size_t>(chain) % inputs_.ids.size(); }
+
+  const StackSpec& spec_;
+  const ChainInputs& inputs_;
+  const PredictionOptions& options_;
+  int number_;
+  int samples_;
+  int backward_samples_;
+  int chains_ = 0;
+  std::vector<ProfileMoments> moments_;
+};
+
+/// A chain of S patterns is biased by a/S + O(1/S²), because the recursion is nonlinear in the sampled kernels. From
+/// the means of S/r and S patterns, m(S) + (m(S) − m(S/r))/(r − 1) is free of a: `curve` becomes that, `before` is
+/// m(S/r). The bias compounds from sublayer to sublayer, like exp(a/S); what is left is then at most about the step's
+/// square over 2(r − 1), in units of the value if `relative`, else of 1, and the standard error comes to cover it.
+/// Returned is the part of every entry's error that more chains of S patterns do not lessen: that and the noise of
+/// m(S/r). It is infinite where m(S/r) is not finite, and 0 where there is no step.
+std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative);
+
+}  // namespace periscope::theory

@@ -1,0 +1,305 @@
+#include "theory/predict/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "theory/predict/backward.h"
+#include "theory/predict/forward.h"
+#include "theory/predict/pattern_level.h"
+#include "theory/predict/predict_batch.h"
+#include "theory/predict/window_pairs.h"
+
+namespace periscope::theory {
+namespace {
+
+constexpr std::size_t most_inputs = 64;
+constexpr int fewest_chains = 16;
+constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
+constexpr int level_ratio = 8;    // how many times as many there are in the chains of the next level
+
+/// Patterns of short sequences are cheap: a pattern's products cost as its tokens squared and more.
+int patterns_allowed(const StackSpec& spec, const PredictionOptions& options) {
+  constexpr double usual_tokens = 64.0;
+  constexpr double most_times = 4.0;
+  const double times = std::clamp(std::pow(usual_tokens / spec.input.tokens, 2), 1.0, most_times);
+  return static_cast<int>(times * options.most_samples);
+}
+
+/// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
+template <class Curves>
+void add_logarithms(Curves& curves) {
+  Curves logarithms;
+  for (const auto& [key, curve] : curves) {
+    if (key.first != Statistic::grad_sq) continue;
+    Curve& log = logarithms[{Statistic::log_grad_sq, key.second}];
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      log.value.push_back(std::log(curve.value[i]));  // −infinity, exactly, of a gradient that is exactly 0
+      log.standard_error.push_back(curve.standard_error[i] == 0.0 ? 0.0 : curve.standard_error[i] / curve.value[i]);
+    }
+  }
+  curves.merge(logarithms);
+}
+
+/// Why the prediction of the stream is no number from some depth on, or "".
+std::string no_number(const Profile& profile) {
+  const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
+  const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
+  if (it == q.end()) return {};
+  const auto depth = static_cast<std::size_t>(it - q.begin());
+  // 0/0 comes of what underflowed before, ∞/∞ and 0·∞ of what overflowed: the smallest and the largest tell.
+  double smallest = 1.0;
+  double largest = std::isinf(*it) ? *it : 1.0;
+  for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
+    const Curve* curve = profile.find(Statistic::second_moment, signal);
+    for (std::size_t i = 0; curve != nullptr && i < std::min(curve->value.size(), depth); ++i) {
+      if (std::isnan(curve->value[i])) continue;
+      smallest = std::min(smallest, curve->value[i]);
+      largest = std::max(largest, curve->value[i]);
+    }
+  }
+  constexpr double lost = 1e-140;  // half of double's exponents: kernels multiply two of these
+  if (largest > 1.0 / lost) return fmt::format("the predicted second moment overflows at depth {}", depth);
+  if (smallest < lost) return fmt::format("the predicted second moment underflows before depth {}", depth);
+  return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
+}
+
+/// QK-norm divides the gradients of queries and keys by the rms of its n features, and E[1/rms²] = n/(n − 2) of n
+/// normal numbers is infinite for n ≤ 2.
+std::string few_normed_features(const ModelSpec& m) {
+  if (m.qk_norm == QkNorm::none) return {};
+  const int features = m.head_dim * (m.qk_norm == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
+  if (features > 2) return {};
+  return fmt::format(
+      "QK-norm over {} feature{}: the mean square of a gradient behind it, which goes with the mean of 1/rms^2, is "
+      "finite from 3 on",
+      features, features == 1 ? "" : "s");
+}
+
+/// Norm B divides the gradient in front of it by the rms of what a module puts out. Where that is a fixed map of n ≤ 2
+/// numbers, its inverse square has no mean either: an MLP of so few hidden channels, and values of so few features of
+/// all heads where a token sees itself alone, or others like it.
+std::string few_features_of_branch(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  const bool alone = m.causal || spec.input.tokens == 1 || spec.input.correlation == 1.0;
+  const auto reason = [](const char* what, int n) {
+    return fmt::format("norm B behind {} {}: the mean square of a gradient in front of it is finite from 3 on", what,
+                       n);
+  };
+  for (int l = 0; l < m.sublayers(); ++l) {
+    if (!m.rule(l).norm_b) continue;
+    const int values = m.kv_heads * m.head_dim;
+    if (ModelSpec::is_attention(l) && alone && values <= 2)
+      return reason("an attention whose values' features are", values);
+    if (!ModelSpec::is_attention(l) && m.mlp_width <= 2) return reason("an MLP whose hidden channels are", m.mlp_width);
+  }
+  return {};
+}
+
+std::string gradient_refusal(const StackSpec& spec) {
+  if (spec.scales != nullptr)
+    return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
+  for (const std::string& reason :
+       {loss_refusal(spec.model), few_normed_features(spec.model), few_features_of_branch(spec)}) {
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
+/// Takes every gradient out of the profile.
+void refuse_gradients(Prediction& prediction, std::string reason) {
+  const auto is_gradient = [](const auto& entry) {
+    const Statistic s = entry.first.first;
+    return s == Statistic::grad_sq || s == Statistic::log_grad_sq || s == Statistic::score_share;
+  };
+  std::erase_if(prediction.profile.curves, is_gradient);
+  std::erase_if(prediction.profile.weight_curves, is_gradient);
+  prediction.backward_samples = 0;
+  prediction.gradient_refusal = std::move(reason);
+}
+
+/// The score path's share lies in [0, 1]. A sampled correction and the extrapolation in patterns may leave it outside
+/// by their noise, which is put right; by more than that the sample is no basis for any gradient of the stack.
+void settle_shares(Prediction& prediction) {
+  constexpr double deviations = 4.0;
+  const auto found = prediction.profile.curves.find({Statistic::score_share, Signal::A_out});
+  if (found == prediction.profile.curves.end()) return;
+  Curve& share = found->second;
+  for (std::size_t i = 0; i < share.value.size(); ++i) {
+    if (std::isnan(share.value[i])) continue;
+    const double inside = std::clamp(share.value[i], 0.0, 1.0);
+    if (!(std::abs(share.value[i] - inside) <= deviations * share.standard_error[i])) {
+      return refuse_gradients(prediction, fmt::format("the sampled share of the score path in sublayer {} is {:.3g} ± "
+                                                      "{:.1g}, outside 0 to 1: attention patterns fluctuate too much",
+                                                      i, share.value[i], share.standard_error[i]));
+    }
+    share.value[i] = inside;
+  }
+}
+
+/// Wanted standard error of a value of this statistic.
+double wanted_error(const Prediction& prediction, Statistic statistic, double value) {
+  switch (statistic) {
+    case Statistic::log_grad_sq: return prediction.gradient_tolerance;
+    case Statistic::grad_sq:
+    case Statistic::score_share: return prediction.gradient_tolerance * std::abs(value);
+    case Statistic::token_cosine:
+    case Statistic::branch_cosine: return prediction.tolerance;
+    default: return prediction.tolerance * std::abs(value);
+  }
+}
+
+/// The largest ratio in a curve of standard error and wanted one.
+double worst_error(const Prediction& prediction, Statistic statistic, const Curve& curve) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < curve.value.size(); ++i) {
+    const double error = curve.standard_error[i];
+    if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, statistic, curve.value[i]));
+  }
+  return worst;
+}
+
+/// The same over all curves.
+double worst_error(const Prediction& prediction, const Profile& profile) {
+  double worst = 0.0;
+  for (const auto& [key, curve] : profile.curves) {
+    worst = std::max(worst, worst_error(prediction, key.first, curve));
+  }
+  for (const auto& [key, curve] : profile.weight_curves) {
+    worst = std::max(worst, worst_error(prediction, key.first, curve));
+  }
+  return worst;
+}
+
+/// Extrapolates every curve from the level before. Returns the largest ratio of the error that more chains do not
+/// lessen and half of the wanted one.
+double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before) {
+  double worst = 0.0;
+  const auto one = [&](Statistic statistic, Curve& curve, const Curve& coarse) {
+    const bool cosine = statistic == Statistic::token_cosine || statistic == Statistic::branch_cosine;
+    const std::vector<double> fixed = extrapolate(curve, coarse, level_ratio, !cosine);
+    for (std::size_t i = 0; i < fixed.size(); ++i) {
+      if (fixed[i] > 0.0) worst = std::max(worst, 2.0 * fixed[i] / wanted_error(prediction, statistic, curve.value[i]));
+    }
+  };
+  for (auto& [key, curve] : profile.curves) one(key.first, curve, before.curves.at(key));
+  for (auto& [key, curve] : profile.weight_curves) one(key.first, curve, before.weight_curves.at(key));
+  return worst;
+}
+
+// Chains come in levels, each with `level_ratio` times as many patterns as the one before, until two levels tell what
+// bias is left; then the last level gets as many chains as the wanted errors need.
+Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
+  const auto inputs = static_cast<int>(of.ids.size());
+  const bool backward = !of.labels.empty() || !options.labels.empty();
+  const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
+  const int most = patterns_allowed(spec, options);
+  Prediction prediction;
+  prediction.tolerance = options.tolerance;
+  prediction.gradient_tolerance = options.gradient_tolerance;
+  Profile before;
+  double bias = 0.0;
+  const auto read = [&](const PatternLevel& level) {
+    prediction.samples = level.samples() * level.chains();
+    prediction.backward_samples = !backward ? 0 : level.backward_samples() * level.chains();
+    prediction.replicates = level.chains() - inputs + 1;
+    prediction.profile = level.mean();
+    if (std::string reason = no_number(prediction.profile); !reason.empty()) {
+      prediction.refusal = std::move(reason);
+      prediction.profile = {};
+      return false;
+    }
+    if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before);
+    return true;
+  };
+  int samples = first_samples;
+  int backward_samples = first_samples;
+  for (int number = 0;; ++number) {
+    PatternLevel level(spec, of, options, number, samples, backward_samples);
+    level.grow(first_chains);
+    if (!read(level)) return prediction;
+    const auto next_level = [&] { return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most); };
+    while (!next_level()) {
+      const double error = worst_error(prediction, prediction.profile);
+      const int most_chains = most / (samples * inputs) * inputs;
+      if (error <= 1.0 || most_chains <= level.chains()) break;
+      // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
+      // taken first and the errors are estimated again.
+      constexpr double first_step = 0.6;
+      const double needed = std::min(first_step * level.chains() * error * error, 1e9);
+      level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),
+                                                inputs * static_cast<int>(std::ceil(needed / inputs)))));
+      if (!read(level)) return prediction;
+    }
+    if (!next_level()) {
+      // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
+      prediction.profile = level.mean_of_population();
+      extrapolate_all(prediction, prediction.profile, before);
+      break;
+    }
+    before = level.mean();
+    samples *= level_ratio;
+    // Those on the way back cost four times as much: as many as the error seems to need, but not so few that the limit
+    // of patterns on the way forward could keep the error from being reached.
+    const double error = worst_error(prediction, before);
+    const double chains = static_cast<double>(level.chains()) / first_chains;
+    const double enough = std::min(backward_samples * chains * error * error, 1e6);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
+  }
+  settle_shares(prediction);
+  add_logarithms(prediction.profile.curves);
+  add_logarithms(prediction.profile.weight_curves);
+  prediction.finite_width =
+      finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Signal::x_in)->value,
+                          prediction.profile.find(Statistic::second_moment, Signal::f_out)->value);
+  return prediction;
+}
+
+}  // namespace
+
+bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
+  const double error = curve.standard_error[i];
+  return error == 0.0 || error <= wanted_error(prediction, statistic, curve.value[i]);
+}
+
+Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
+    PredictionOptions forward = options;
+    forward.labels.clear();
+    Prediction prediction = predict(spec, ids, forward);
+    prediction.gradient_refusal = reason;
+    return prediction;
+  }
+  ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
+  inputs.population = inputs.ids.size();
+  if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
+  return predict_inputs(spec, inputs, options);
+}
+
+Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
+                         const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
+  const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
+  PredictionOptions rest = options;
+  rest.labels.clear();
+  const std::vector<std::vector<int>> none;
+  Prediction prediction =
+      predict_inputs(spec, pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs), rest);
+  if (!reason.empty()) prediction.gradient_refusal = reason;
+  std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
+  return prediction;
+}
+
+Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  PredictionOptions own = options;
+  if (!gradient_refusal(spec).empty()) own.labels.clear();
+  ChainInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
+  first.population = 1;
+  PatternLevel level(spec, first, own, 0, first_samples, first_samples);
+  level.grow(1);
+  return level.mean();
+}
+
+}  // namespace periscope::theory
