@@ -169,7 +169,7 @@ TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best i
   // What the claims say is chosen for its size is tested for all that it was chosen from: 3 rates of Peri-LN.
   const SignClaim& best = claim(claims, "R3a");
   CHECK(best.detectable ==
-        doctest::Approx(best.standard_error * reproduce::detectable_in_errors(3, 0.05 / 3.0)).epsilon(1e-9));
+        doctest::Approx(best.standard_error * detectable_in_errors(3, 0.05 / 3.0)).epsilon(1e-9));
 }
 
 TEST_CASE("two rates have no shape") {

@@ -154,7 +154,7 @@ TEST_CASE(
                              .p = p,
                              .reason = ""});
   }
-  reproduce::correct_for_number(result.claims);
+  correct_for_number(result.claims);
   const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
   CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
   CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));

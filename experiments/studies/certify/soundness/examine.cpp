@@ -113,13 +113,13 @@ class Trial {
 
   /// How near a signal came to its bound.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    InnerLog log;
+    certify::InnerLog log;
     const auto emulated = make_emulated_backend(ops_, emulation, &log);
     // The simulator adds the first row of the token types: every other run finds another row there.
     const bool other_type = ++runs_ % 2 == 0 && other_types_;
     const StackContext c{
         .ops = *emulated, .model = result_.specimen.model, .weights = other_type ? *other_types_ : weights_};
-    SignalMaxima seen;
+    certify::SignalMaxima seen;
     if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
       seen.add(c, *ids, &log);
     } else {
@@ -153,7 +153,7 @@ class Trial {
   }
 
  private:
-  void hold(const theory::SignalBound& b, const SignalMaxima& seen, std::optional<Breach>& worst) {
+  void hold(const theory::SignalBound& b, const certify::SignalMaxima& seen, std::optional<Breach>& worst) {
     const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
     if (maxima == nullptr) return;
     double& reached = reached_[static_cast<std::size_t>(theory::class_of(b.signal))];

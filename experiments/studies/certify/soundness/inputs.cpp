@@ -77,7 +77,7 @@ std::vector<SpecimenInput> inputs_for(Draw& draw, const Specimen& s, const Stack
     for (Values& v : real_values(draw, s, format)) inputs.emplace_back(real_input(exact.ops, s, std::move(v), format));
   }
   const theory::Certificate part = certified_part(certificate);
-  SignalMaxima seen;
+  certify::SignalMaxima seen;
   for (const certify::SignalPlace& place : certify::attack_places(part)) {
     const certify::AttackOptions options{.steps = steps, .restarts = 1, .tokens = s.tokens, .seed = s.index};
     const certify::AttackResult best = certify::attack(exact, part, place, s.domain, options, seen);

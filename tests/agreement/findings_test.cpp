@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "experiments/studies/gradients/crossover.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {
