@@ -4,11 +4,11 @@
 
 #include <array>
 
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/cpu/backend.h"
 #include "sim/cuda/backend.h"
 #include "sim/reference/backend.h"
-#include "sim/base/error.h"
-#include "sim/base/printable.h"
 
 namespace periscope {
 namespace {

@@ -10,7 +10,7 @@
 #include "experiments/studies/studies.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// An empty value is a variable of a shell that was not set, not the wish for a default.
@@ -54,4 +54,4 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
   return "";
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace periscope {
+namespace periscope::app {
 
 /// Adds every study and every other command to `app`. A command that runs sets `code`, the process's exit code.
 void add_commands(CLI::App& app, int& code);
@@ -12,4 +12,4 @@ void add_commands(CLI::App& app, int& code);
 /// What to say where the command line names a command that there is not, with the nearest; else "".
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words);
 
-}  // namespace periscope
+}  // namespace periscope::app

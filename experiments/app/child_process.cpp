@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "sim/base/error.h"
+#include "sim/files/output_file.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 constexpr int child_failed = 1;
@@ -53,14 +55,8 @@ void restrict_this_process(const ChildLimits& limits) {
 }
 
 /// All bytes, or the process ends: the parent has gone or does not want more.
-void write_all(int pipe, const char* bytes, std::size_t count) {
-  while (count > 0) {
-    const ssize_t n = ::write(pipe, bytes, count);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) ::_exit(child_failed);
-    bytes += n;
-    count -= static_cast<std::size_t>(n);
-  }
+void send(int pipe, std::string_view bytes) {
+  if (write_all(pipe, bytes) != 0) ::_exit(child_failed);
 }
 
 [[noreturn]] void run_child(int pipe, const ChildLimits& limits, const std::function<void(const SendMessage&)>& work) {
@@ -71,8 +67,8 @@ void write_all(int pipe, const char* bytes, std::size_t count) {
       sent += sizeof(std::uint64_t) + message.size();
       if (sent > limits.answer_size) ::_exit(child_too_long);
       const std::uint64_t length = message.size();
-      write_all(pipe, reinterpret_cast<const char*>(&length), sizeof(length));
-      write_all(pipe, message.data(), message.size());
+      send(pipe, {reinterpret_cast<const char*>(&length), sizeof(length)});
+      send(pipe, message);
     });
   } catch (...) {
     ::_exit(child_failed);
@@ -153,4 +149,4 @@ ChildAnswer in_child(const ChildLimits& limits, const std::function<void(const S
   return answer;
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

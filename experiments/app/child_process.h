@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace periscope {
+namespace periscope::app {
 
 /// What a child process may use before it is ended.
 struct ChildLimits {
@@ -31,4 +31,4 @@ using SendMessage = std::function<void(const std::string&)>;
 /// while this process has one thread only. Throws Error where there can be no child.
 ChildAnswer in_child(const ChildLimits& limits, const std::function<void(const SendMessage&)>& work);
 
-}  // namespace periscope
+}  // namespace periscope::app

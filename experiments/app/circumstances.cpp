@@ -9,7 +9,7 @@
 
 #include "experiments/core/config/json_text.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 std::vector<std::string>& argv_storage() {
@@ -46,11 +46,11 @@ void set_argv(std::vector<std::string> argv) { argv_storage() = std::move(argv);
 
 dataset::Facts circumstances(int threads, double seconds) {
   return {{"created", utc_now()},
-          {"argv", dataset::JsonText{json_text(argv_storage())}},
+          {"argv", dataset::JsonText{config::json_text(argv_storage())}},
           {"cpu", cpu_name()},
           {"threads", std::int64_t{threads}},
           {"seconds", std::round(seconds * 1e3) / 1e3},
           {"peak_memory", peak_memory()}};
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -5,7 +5,7 @@
 
 #include "experiments/core/dataset/dataset.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// How this process was started, set once by main.
 void set_argv(std::vector<std::string> argv);
@@ -17,4 +17,4 @@ std::string cpu_name();
 /// that it took, and the largest memory of this process so far in bytes.
 dataset::Facts circumstances(int threads, double seconds);
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -5,11 +5,11 @@
 #include "experiments/app/stop_signals.h"
 #include "experiments/core/stacks/progress.h"
 
-namespace periscope {
+namespace periscope::app {
 
 int exit_code_of(const std::function<ExitCode()>& body) {
   ExitCode code = ExitCode::ok;
-  return static_cast<int>(until_stopped([&] { code = body(); }) ? stopped() : code);
+  return static_cast<int>(stacks::until_stopped([&] { code = body(); }) ? stopped() : code);
 }
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
@@ -21,4 +21,4 @@ CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const s
   return command;
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

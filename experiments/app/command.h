@@ -7,7 +7,7 @@
 #include "experiments/app/options.h"
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if it was stopped.
 int exit_code_of(const std::function<ExitCode()>& body);
@@ -17,4 +17,4 @@ int exit_code_of(const std::function<ExitCode()>& body);
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       std::function<ExitCode(const CommonOptions&)> body);
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -14,7 +14,7 @@
 #include "experiments/core/config/sha256.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 constexpr const char* content_seal = "content_sha256";
@@ -28,8 +28,8 @@ std::string text_of_fact(const dataset::Fact& value) {
   if (const auto* number = std::get_if<double>(&value)) {
     return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(*number));
   }
-  if (const auto* json = std::get_if<dataset::JsonText>(&value)) return valid_utf8(json->text);
-  return valid_utf8(std::get<std::string>(value));
+  if (const auto* json = std::get_if<dataset::JsonText>(&value)) return config::valid_utf8(json->text);
+  return config::valid_utf8(std::get<std::string>(value));
 }
 
 /// The SHA-256 of dimensions, attributes and variables, circumstances apart, the same before a file is written and
@@ -47,14 +47,14 @@ std::string content_hash(const Dataset& data) {
     for (const std::string& text : {v.name, v.units, v.meaning}) add(text);
     for (const std::string& dimension : v.dimensions) add(dimension);
     if (const auto* words = std::get_if<std::vector<std::string>>(&v.values)) {
-      for (const std::string& word : *words) add(valid_utf8(word));
+      for (const std::string& word : *words) add(config::valid_utf8(word));
       continue;
     }
     for (std::size_t i = 0; i < dataset::size_of(v.values); ++i) {
       all += fmt::format("{:016x}", std::bit_cast<std::uint64_t>(dataset::number_at(v.values, i)));
     }
   }
-  return sha256_hex(all);
+  return config::sha256_hex(all);
 }
 
 std::string text_of(const Dataset& data, std::string_view fact) {
@@ -71,11 +71,11 @@ std::optional<int> exit_code_in(const Dataset& data) {
 }
 
 /// Why the result in a file does not count; "" if it does.
-std::string objection(const Dataset& data, const Resolved& resolved) {
-  if (text_of(data, "config_sha256") != config_sha256(resolved)) return "it has another configuration";
+std::string objection(const Dataset& data, const config::Resolved& resolved) {
+  if (text_of(data, "config_sha256") != config::config_sha256(resolved)) return "it has another configuration";
   if (text_of(data, content_seal).empty()) return "it does not say how its run ended";
   if (text_of(data, content_seal) != content_hash(data)) return "it was changed after it was written";
-  if (text_of(data, "program_sha256") != program_sha256()) return "another build of the program made it";
+  if (text_of(data, "program_sha256") != config::program_sha256()) return "another build of the program made it";
   const std::optional<int> code = exit_code_in(data);
   const bool kept = code == static_cast<int>(ExitCode::ok) || code == static_cast<int>(ExitCode::check_failed);
   return kept ? "" : "its exit code depends on the flags of its run";
@@ -90,7 +90,7 @@ void seal(Dataset& result, ExitCode code, const std::string& table) {
 }
 
 std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
-                                     const Resolved& resolved, bool json_file) {
+                                     const config::Resolved& resolved, bool json_file) {
   if (!options.skip_finished) return std::nullopt;
   if (out.empty()) throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
   if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
@@ -121,4 +121,4 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const std::st
   return static_cast<ExitCode>(exit_code_in(data).value());
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -8,7 +8,7 @@
 #include "experiments/core/config/resolved.h"
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// A result file says how its run ended, so that --skip-finished need not compute again what is there: the attributes
 /// exit_code; table, what people were shown; content_sha256, of everything in the file but itself and the
@@ -20,6 +20,6 @@ void seal(dataset::Dataset& result, ExitCode code, const std::string& table);
 /// error says why a file that is there does not count. Throws ConfigError for --skip-finished without `out`, or with
 /// --json, which a file does not keep. `json_file`: NAME.json must be there too.
 std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
-                                     const Resolved& resolved, bool json_file = false);
+                                     const config::Resolved& resolved, bool json_file = false);
 
-}  // namespace periscope
+}  // namespace periscope::app

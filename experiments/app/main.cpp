@@ -16,7 +16,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
@@ -58,23 +58,23 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace periscope
+}  // namespace periscope::app
 
 int main(int argc, char** argv) {
   try {
-    periscope::prepare_standard_streams();
-    periscope::install_stop_signals();
-    periscope::keep_freed_memory();
-    periscope::set_argv({argv, argv + argc});
-    return periscope::run(argc, argv);
+    periscope::app::prepare_standard_streams();
+    periscope::app::install_stop_signals();
+    periscope::app::keep_freed_memory();
+    periscope::app::set_argv({argv, argv + argc});
+    return periscope::app::run(argc, argv);
   } catch (const periscope::Error& error) {
-    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
+    periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    periscope::print_message("periscope: out of memory\n");
+    periscope::app::print_message("periscope: out of memory\n");
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
-    periscope::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
+    periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   }
 }

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/checkpoint/file_error.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/file_error.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 using Name = std::array<char, NC_MAX_NAME + 1>;
@@ -285,4 +285,4 @@ void read_netcdf_content(std::span<const std::byte> bytes, const std::function<v
   Content(id, bytes.size()).read(emit);
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-namespace periscope {
+namespace periscope::app {
 
 /// Reads the bytes of a NetCDF-4 file with the NetCDF library and hands its content to `emit`, piece by piece:
 /// {"dimensions": [[name, length] …], "unlimited": [name …], "attributes": [[name, value] …]}, then for every variable
@@ -17,4 +17,4 @@ namespace periscope {
 /// damaged bytes.
 void read_netcdf_content(std::span<const std::byte> bytes, const std::function<void(const nlohmann::json&)>& emit);
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -10,10 +10,10 @@
 
 #include "experiments/app/child_process.h"
 #include "experiments/app/netcdf_content.h"
-#include "sim/files/mapped_file.h"
 #include "sim/base/error.h"
+#include "sim/files/mapped_file.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// CBOR, because names and words of a foreign file are any bytes, which the text form of JSON refuses.
@@ -133,4 +133,4 @@ dataset::Dataset read_netcdf(const std::string& path) {
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

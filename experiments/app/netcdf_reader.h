@@ -4,7 +4,7 @@
 
 #include "experiments/app/netcdf_file.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Reads a result file, which may come from anywhere. The NetCDF library runs in a child process, with limits on its
 /// memory and time that grow with the file, so that what crashes the library is an InputError here; what it says is
@@ -13,4 +13,4 @@ namespace periscope {
 /// as write_netcdf writes. To be called while this process has one thread only.
 dataset::Dataset read_netcdf(const std::string& path);
 
-}  // namespace periscope
+}  // namespace periscope::app

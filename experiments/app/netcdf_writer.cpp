@@ -12,10 +12,10 @@
 #include "experiments/app/netcdf_file.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/dataset/json_image.h"
-#include "sim/files/output_file.h"
 #include "sim/base/error.h"
+#include "sim/files/output_file.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 // clang-format off
@@ -93,7 +93,7 @@ void put_attributes(const MemoryFile& file, const dataset::Facts& facts) {
     } else {
       const auto* json = std::get_if<dataset::JsonText>(&value);
       const std::string& text = json != nullptr ? json->text : std::get<std::string>(value);
-      put_text(file, NC_GLOBAL, name.c_str(), valid_utf8(text));
+      put_text(file, NC_GLOBAL, name.c_str(), config::valid_utf8(text));
     }
   }
 }
@@ -135,7 +135,8 @@ void put_values(const MemoryFile& file, int id, const dataset::Column& column, c
     return;
   }
   std::vector<std::string> valid;
-  for (const std::string& word : std::get<std::vector<std::string>>(column.values)) valid.push_back(valid_utf8(word));
+  for (const std::string& word : std::get<std::vector<std::string>>(column.values))
+    valid.push_back(config::valid_utf8(word));
   std::vector<const char*> words;
   for (const std::string& word : valid) words.push_back(word.c_str());
   file.check(nc_put_vara_string(file.id(), id, start.data(), shape.data(), words.data()));
@@ -150,7 +151,7 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
   }
   put_attributes(file, data.facts);
   if (!data.circumstances.empty()) {
-    put_attributes(file, {{"circumstances", json_text(dataset::json_image(data.circumstances))}});
+    put_attributes(file, {{"circumstances", config::json_text(dataset::json_image(data.circumstances))}});
   }
   std::vector<int> ids;
   for (const dataset::Column& v : data.columns) {
@@ -179,4 +180,4 @@ void write_netcdf(const std::string& path, const dataset::Dataset& data) {
   write_file(path, file.close());
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

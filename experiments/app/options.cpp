@@ -12,7 +12,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// As run.seed: CLI11 would take −1 for 2^64 − 1.
@@ -101,4 +101,4 @@ study::Request CommonOptions::request(const study::FlagValues& flags) const {
           .flags = flags};
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

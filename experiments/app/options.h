@@ -7,7 +7,7 @@
 
 #include "experiments/core/study/request.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// The flags that every command takes, and what they were set to.
 struct CommonOptions {
@@ -35,4 +35,4 @@ struct CommonOptions {
   [[nodiscard]] study::Request request(const study::FlagValues& flags = {}) const;
 };
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -10,10 +10,10 @@
 #include "experiments/core/dataset/json_image.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/study/origin.h"
-#include "sim/files/output_file.h"
 #include "sim/base/printable.h"
+#include "sim/files/output_file.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 std::string result_file(const std::string& out, const std::string& name, const std::string& extension) {
@@ -37,10 +37,10 @@ void require_place_for_results(const std::string& name, const std::string& out) 
   for (const char* extension : {"nc", "json"}) const OutputFile trial(result_file(out, name, extension));
 }
 
-void print_json(const nlohmann::ordered_json& json) { print_result(json_text(json) + "\n"); }
+void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
 
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
-                 double seconds, Progress& progress) {
+                 double seconds, stacks::Progress& progress) {
   const std::string& out = job.run_options.out;
   if (outcome.data) {
     dataset::Facts facts = study::origin(job, outcome.resolved.value_or(job.resolved));
@@ -58,7 +58,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
     write_netcdf(result_file(out, job.file, "nc"), *outcome.data);
     wrote(result_file(out, job.file, "nc"));
     if (study.json_file) {
-      write_file(result_file(out, job.file, "json"), json_text(json, 1) + "\n");
+      write_file(result_file(out, job.file, "json"), config::json_text(json, 1) + "\n");
       wrote(result_file(out, job.file, "json"));
     }
   }
@@ -68,4 +68,4 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   return outcome.code;
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -6,7 +6,7 @@
 #include "experiments/app/options.h"
 #include "experiments/core/study/study.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Does nothing if `out` is "". Otherwise throws, before anything is computed, what publishing NAME.nc and NAME.json in
 /// that folder would throw after it, the disk's room aside.
@@ -21,6 +21,6 @@ void print_json(const nlohmann::ordered_json& json);
 /// that is only shown can cost the files. A dataset gets its origin, its circumstances (it took `seconds`) and how the
 /// run ended. Returns the exit code.
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
-                 double seconds, Progress& progress);
+                 double seconds, stacks::Progress& progress);
 
-}  // namespace periscope
+}  // namespace periscope::app

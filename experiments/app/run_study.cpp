@@ -18,12 +18,12 @@
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/fits.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// Runs a job with `journal`, which may be null, and publishes a complete result.
 ExitCode run_and_publish(const study::Study& study, const study::Job& job, const CommonOptions& options,
-                         CellJournal* journal) {
+                         stacks::CellJournal* journal) {
   TerminalProgress progress(options.quiet, journal);
   const auto start = std::chrono::steady_clock::now();
   study::Outcome outcome = job.run(progress);
@@ -37,10 +37,10 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
 
 /// Calls `run`; if it throws, says where finished cells are kept.
 template <class F>
-ExitCode telling_of(const std::optional<CellJournal>& journal, const F& run) {
+ExitCode telling_of(const std::optional<stacks::CellJournal>& journal, const F& run) {
   try {
     return run();
-  } catch (const Stopped&) {
+  } catch (const stacks::Stopped&) {
     return stopped();  // while the journal is there to say so
   } catch (...) {
     if (journal && journal->has_kept()) {
@@ -51,7 +51,7 @@ ExitCode telling_of(const std::optional<CellJournal>& journal, const F& run) {
 }
 
 ExitCode run_with_journal(const study::Study& study, const study::Job& job, const CommonOptions& options) {
-  std::optional<CellJournal> journal;
+  std::optional<stacks::CellJournal> journal;
   if (job.keeps_cells && !job.run_options.out.empty()) {
     journal.emplace(job.run_options.out, job.file, job.resolved, [quiet = options.quiet](const std::string& note) {
       return std::make_shared<Resumable>(quiet ? "" : note);
@@ -74,7 +74,7 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
   const auto run = [&] { return run_with_journal(study, job, options); };
   if (!job.need) return run();
   TerminalProgress progress(options.quiet);
-  return within_memory(*job.need, options.force, progress, run);
+  return stacks::within_memory(*job.need, options.force, progress, run);
 }
 
 /// The command that studies with names of two words stand below.
@@ -103,4 +103,4 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
   command->callback([=, &code, &study] { code = exit_code_of([&] { return run_study(study, *options, *flags); }); });
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -11,7 +11,7 @@
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
 
-namespace periscope {
+namespace periscope::app {
 
 void prepare_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -32,4 +32,4 @@ void print_message(std::string_view text) noexcept {
 
 bool use_colour() { return std::getenv("NO_COLOR") == nullptr && isatty(STDERR_FILENO) == 1; }
 
-}  // namespace periscope
+}  // namespace periscope::app

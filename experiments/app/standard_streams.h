@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace periscope {
+namespace periscope::app {
 
 /// Called once, before any file is opened. Puts something on those of the descriptors 0, 1 and 2 that are closed, so
 /// that no file gets one of them and then what is meant for people; reading 0 and writing to 1 and 2 fails as before. A
@@ -18,4 +18,4 @@ void print_message(std::string_view text) noexcept;
 /// True if standard error is a terminal and NO_COLOR is not set.
 bool use_colour();
 
-}  // namespace periscope
+}  // namespace periscope::app

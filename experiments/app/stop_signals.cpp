@@ -11,7 +11,7 @@
 
 #include "sim/files/temporary_files.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// A stopped process is gone within a second, the removal of its temporary files included.
@@ -109,4 +109,4 @@ std::list<std::string>& notes() {
 Resumable::Resumable(const std::string& note) { resumable = &notes().emplace_back(note); }
 Resumable::~Resumable() { resumable = nullptr; }
 
-}  // namespace periscope
+}  // namespace periscope::app

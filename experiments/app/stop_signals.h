@@ -7,7 +7,7 @@
 /// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within a second,
 /// or sees a second signal a tenth of a second later or more, is ended, its temporary files removed. A stopped process
 /// returns 75, 129, 130 or 143; one that was complete before it was asked returns its own code.
-namespace periscope {
+namespace periscope::app {
 
 /// Called once, at the start of main.
 void install_stop_signals();
@@ -31,4 +31,4 @@ class Resumable {
 /// A result is complete: the signal that may have come stops nothing any more.
 void forget_stop_signal();
 
-}  // namespace periscope
+}  // namespace periscope::app

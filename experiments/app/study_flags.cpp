@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 std::string shown_name(const study::FlagText& flag) {
@@ -39,4 +39,4 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -5,9 +5,9 @@
 
 #include "experiments/core/study/flag.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Adds a study's own flags to its command; what they are given goes to `values`, which outlives the command.
 void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values);
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -6,10 +6,10 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 
-namespace periscope {
+namespace periscope::app {
 
-TerminalProgress::TerminalProgress(bool quiet, CellJournal* journal)
-    : Progress(journal), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+TerminalProgress::TerminalProgress(bool quiet, stacks::CellJournal* journal)
+    : stacks::Progress(journal), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 TerminalProgress::~TerminalProgress() { clear(); }
 
@@ -77,4 +77,4 @@ void TerminalProgress::draw(const std::string& label, double share) {
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -4,14 +4,14 @@
 
 #include "experiments/core/stacks/progress.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Shows a known number of steps on standard error: on a terminal one line that is redrawn, with rate and time left;
 /// elsewhere a plain line about every tenth of the way. A signal asks it to stop.
-class TerminalProgress : public Progress {
+class TerminalProgress : public stacks::Progress {
  public:
   /// Shows nothing if `quiet`.
-  explicit TerminalProgress(bool quiet, CellJournal* journal = nullptr);
+  explicit TerminalProgress(bool quiet, stacks::CellJournal* journal = nullptr);
   ~TerminalProgress() override;
   TerminalProgress(const TerminalProgress&) = delete;
   TerminalProgress& operator=(const TerminalProgress&) = delete;
@@ -40,4 +40,4 @@ class TerminalProgress : public Progress {
   Clock::time_point start_, last_draw_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::app

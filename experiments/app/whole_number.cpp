@@ -6,7 +6,7 @@
 
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 
 CLI::Validator positive_up_to(std::int64_t most) { return whole_number(1, most); }
 
@@ -23,4 +23,4 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
           fmt::format("{} to {}", least, most)};
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -8,12 +8,12 @@
 
 #include "experiments/bench/measure.h"
 #include "sim/backends.h"
+#include "sim/base/error.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
-#include "sim/base/error.h"
 
 /// What share of a device's rate of matrix products a stack reaches, forward and with the way back, statistics at every
 /// site and weights that are drawn anew included. Prints a row of a Markdown table.

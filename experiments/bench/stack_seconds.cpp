@@ -16,8 +16,8 @@
 #include "experiments/core/config/weights_choice.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
-#include "sim/random/normal.h"
 #include "sim/base/error.h"
+#include "sim/random/normal.h"
 
 /// The time and the memory of stacks of a preset's shape, as `propagate` measures them, without theory: Peri-LN with a
 /// final norm, Gaussian input, f32, statistics read at every site. With --parts also, in the same run, what a large
@@ -66,15 +66,15 @@ StackSpec spec_of(const Work& work) {
   m.placement = find_placement("peri").value();
   m.final_norm = true;
   spec.input.tokens = work.tokens;
-  return at_width(spec, work.width == 0 ? m.width : work.width, "--width");
+  return config::at_width(spec, work.width == 0 ? m.width : work.width, "--width");
 }
 
-RunOptions run_of(const Work& work) {
-  RunOptions run;
+config::RunOptions run_of(const Work& work) {
+  config::RunOptions run;
   run.seeds = work.seeds;
   run.threads = work.threads;
   run.backward = work.way == "backward";
-  run.weights = work.weights == "dense" ? WeightsChoice::dense : WeightsChoice::matrix_free;
+  run.weights = work.weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;
   run.memory = work.memory * 0x1p30;
   return run;
 }
@@ -147,11 +147,11 @@ ordered_json shape_json(const StackSpec& spec, const Work& work) {
 ordered_json measured(const StackSpec& spec, const Work& work) {
   omp_set_num_threads(work.threads);
   const std::unique_ptr<Backend> cpu = make_backend("cpu");
-  const RunOptions run = run_of(work);
+  const config::RunOptions run = run_of(work);
   std::optional<Parts> parts;
   if (work.parts) parts.emplace(*cpu, spec.model);
-  Progress silent;
-  const auto seeds = [&] { (void)measure_stack(*cpu, spec, run, run.seeds, silent, [](const Reading&) {}); };
+  stacks::Progress silent;
+  const auto seeds = [&] { (void)stacks::measure_stack(*cpu, spec, run, run.seeds, silent, [](const Reading&) {}); };
   if (work.warm_up) seeds();
   Times whole;
   for (int i = 0; i < work.repeats; ++i) {
@@ -160,7 +160,7 @@ ordered_json measured(const StackSpec& spec, const Work& work) {
     whole.add(seeds);
     if (parts) parts->multiply();
   }
-  ordered_json line{{"weights", weights_used(spec, run)},
+  ordered_json line{{"weights", config::weights_used(spec, run)},
                     {"seconds", whole.wall},
                     {"processor_seconds", whole.processor},
                     {"peak_bytes", peak_memory()},
@@ -169,7 +169,7 @@ ordered_json measured(const StackSpec& spec, const Work& work) {
   line.update({{"version", build_info::version},
                {"commit", build_info::commit},
                {"compiler", build_info::compiler},
-               {"cpu", cpu_name()}});
+               {"cpu", app::cpu_name()}});
   return line;
 }
 

@@ -14,15 +14,18 @@ std::span<const study::Study> studies() {
   return all;
 }
 
-std::span<const AnySection> sections() {
-  static const std::vector<AnySection> all = [] {
-    std::vector<AnySection> known{any_section(model_section),      any_section(init_section),
-                                  any_section(input_section),      any_section(run_section),
-                                  any_section(theory_section),     any_section(agreement_section),
-                                  any_section(power_limit_section)};
+std::span<const config::AnySection> sections() {
+  static const std::vector<config::AnySection> all = [] {
+    std::vector<config::AnySection> known{config::any_section(model_section),
+                                          config::any_section(init_section),
+                                          config::any_section(input_section),
+                                          config::any_section(config::run_section),
+                                          config::any_section(config::theory_section),
+                                          config::any_section(config::agreement_section),
+                                          config::any_section(config::power_limit_section)};
     for (const study::Study& one : studies()) {
-      for (const AnySection& section : one.sections) {
-        if (std::ranges::find(known, section.name, &AnySection::name) == known.end()) known.push_back(section);
+      for (const config::AnySection& section : one.sections) {
+        if (std::ranges::find(known, section.name, &config::AnySection::name) == known.end()) known.push_back(section);
       }
     }
     return known;

@@ -12,6 +12,6 @@ std::span<const study::Study> studies();
 
 /// Every section of a configuration file, in the order of lists: those that all studies have, then the studies' own; a
 /// section within another behind it.
-std::span<const AnySection> sections();
+std::span<const config::AnySection> sections();
 
 }  // namespace periscope

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/interface.h"
 #include "sim/core/op_table.h"
 #include "sim/core/statistics.h"
 #include "sim/core/tensor.h"
-#include "sim/base/interface.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/streams.h"
 

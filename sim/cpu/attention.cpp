@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/first_exception.h"
 #include "sim/cpu/gemm.h"
 #include "sim/cpu/ops.h"
 #include "sim/cpu/scratch.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope {
 namespace cpu {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "sim/base/first_exception.h"
 #include "sim/cpu/gemm_kernel.h"
 #include "sim/cpu/scratch.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope::cpu {
 namespace {

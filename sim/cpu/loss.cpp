@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/cpu/ops.h"
 #include "sim/base/first_exception.h"
+#include "sim/cpu/ops.h"
 
 namespace periscope {
 namespace cpu {

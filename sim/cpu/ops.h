@@ -3,9 +3,9 @@
 #include <Eigen/Core>
 #include <algorithm>
 
+#include "sim/base/first_exception.h"
 #include "sim/core/composed.h"
 #include "sim/core/storage.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope {
 

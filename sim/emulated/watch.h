@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "sim/core/tensor.h"
 #include "sim/base/interface.h"
+#include "sim/core/tensor.h"
 
 namespace periscope {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/core/tensor.h"
 #include "sim/base/interface.h"
+#include "sim/core/tensor.h"
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "sim/core/backend.h"
 #include "sim/base/interface.h"
+#include "sim/core/backend.h"
 
 namespace periscope {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "sim/model/linear_map.h"
 #include "sim/base/interface.h"
+#include "sim/model/linear_map.h"
 #include "sim/spec/weight.h"
 
 namespace periscope {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sim/base/error.h"
 #include "sim/files/mapped_file.h"
 #include "sim/random/philox.h"
-#include "sim/base/error.h"
 #include "sim/train/synthetic_language.h"
 #include "sim/train/train_spec.h"
 

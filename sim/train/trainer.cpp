@@ -6,11 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/base/first_exception.h"
 #include "sim/core/statistics.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope {
 namespace {

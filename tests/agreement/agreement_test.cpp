@@ -27,9 +27,10 @@ theory::Prediction flat_prediction(std::size_t depths, double value, double erro
   return prediction;
 }
 
-Agreement judge_one(const Profile& measured, const theory::Prediction& prediction, int seeds = 16) {
+judge::Agreement judge_one(const Profile& measured, const theory::Prediction& prediction, int seeds = 16) {
   const StackSpec spec;
-  return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, {.familywise_error = 0.01, .finite_width = 0.25})
+  return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}},
+                              {.familywise_error = 0.01, .finite_width = 0.25})
       .front();
 }
 
@@ -37,30 +38,30 @@ Agreement judge_one(const Profile& measured, const theory::Prediction& predictio
 
 TEST_CASE("a difference within the noise agrees, one far beyond it does not") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
-  CHECK(judge_one(flat_profile(5, 1.01, 0.01), one).verdict == Verdict::agrees);
-  const Agreement far = judge_one(flat_profile(5, 1.2, 0.01), one);
-  CHECK(far.verdict == Verdict::disagrees);
+  CHECK(judge_one(flat_profile(5, 1.01, 0.01), one).verdict == judge::Verdict::agrees);
+  const judge::Agreement far = judge_one(flat_profile(5, 1.2, 0.01), one);
+  CHECK(far.verdict == judge::Verdict::disagrees);
   CHECK(far.rejected == 5);
   CHECK(far.cells[0].z() == doctest::Approx(20.0));
 }
 
 TEST_CASE("the limit is Student's t at Sidak's level") {
   // 5 cells, familywise 0.01: 0.2008 % each, two-sided; t with 15 degrees of freedom has its 99.8996 % quantile there.
-  const Agreement a = judge_one(flat_profile(5, 1.0, 0.01), flat_prediction(5, 1.0, 0.0, 0.0));
+  const judge::Agreement a = judge_one(flat_profile(5, 1.0, 0.01), flat_prediction(5, 1.0, 0.0, 0.0));
   CHECK(a.critical == doctest::Approx(3.730).epsilon(0.001));
 }
 
 TEST_CASE("the finite-width term is free, and nothing beyond it") {
   const theory::Prediction wide = flat_prediction(5, 2.0, 0.0, 0.1);  // allowance 0.25 · 0.1 · 2 = 0.05
-  const Agreement at_edge = judge_one(flat_profile(5, 2.05, 1e-6), wide);
-  CHECK(at_edge.verdict == Verdict::agrees);
+  const judge::Agreement at_edge = judge_one(flat_profile(5, 2.05, 1e-6), wide);
+  CHECK(at_edge.verdict == judge::Verdict::agrees);
   CHECK(at_edge.cells[0].excess() <= 1e-6);
-  CHECK(judge_one(flat_profile(5, 2.0501, 1e-6), wide).verdict == Verdict::disagrees);
+  CHECK(judge_one(flat_profile(5, 2.0501, 1e-6), wide).verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("what cannot be judged is not checked") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
-  CHECK(judge_one(flat_profile(5, 9.0, 0.01), one, 3).verdict == Verdict::not_checked);
+  CHECK(judge_one(flat_profile(5, 9.0, 0.01), one, 3).verdict == judge::Verdict::not_checked);
   theory::Prediction refused;
   refused.refusal = "because";
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), refused).reason == "because");
@@ -70,8 +71,8 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   const double nan = std::nan("");
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
-  const Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
-  CHECK(signal.verdict == Verdict::inconclusive);
+  const judge::Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
+  CHECK(signal.verdict == judge::Verdict::inconclusive);
   CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted no number");
 
   // The same of gradients, which are compared by their logarithms, and of a share.
@@ -92,7 +93,7 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   prediction.gradient_tolerance = 0.1;
   const theory::Prediction right = prediction;
   // The MLPs' shares are no numbers on either side: there is nothing to compare.
-  CHECK(judge_one(measured, prediction).verdict == Verdict::agrees);
+  CHECK(judge_one(measured, prediction).verdict == judge::Verdict::agrees);
   prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value[2] = nan;
   CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted no number");
   prediction = right;
@@ -115,20 +116,20 @@ TEST_CASE("a stack with nothing to compare is inconclusive") {
   Profile elsewhere;  // kurtosis takes no part in verdicts
   elsewhere.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
   for (const Profile& measured : {Profile{}, elsewhere}) {
-    const Agreement a = judge_one(measured, one);
-    CHECK(a.verdict == Verdict::inconclusive);
+    const judge::Agreement a = judge_one(measured, one);
+    CHECK(a.verdict == judge::Verdict::inconclusive);
     CHECK(a.reason == "nothing to compare");
   }
 }
 
 TEST_CASE("an exact difference without any noise is rejected") {
-  CHECK(judge_one(flat_profile(5, 1.1, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == Verdict::disagrees);
-  CHECK(judge_one(flat_profile(5, 1.0, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == Verdict::agrees);
+  CHECK(judge_one(flat_profile(5, 1.1, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == judge::Verdict::disagrees);
+  CHECK(judge_one(flat_profile(5, 1.0, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("real stacks agree with the theory, and a planted wrong constant is caught") {
   const auto backend = make_backend("cpu");
-  RunOptions run;
+  config::RunOptions run;
   run.dtype = DType::f64;
   for (const char* placement : {"pre", "peri", "post", "b-only", "lns", "depth-scaled"}) {
     CAPTURE(placement);
@@ -138,25 +139,28 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     spec.init.scheme = InitScheme::lecun;
     spec.input.tokens = 16;
     constexpr int seeds = 48;  // fewer leave the MLP's output inconclusive
-    Progress progress;
-    const Profile measured = measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
+    stacks::Progress progress;
+    const Profile measured =
+        stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
     theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
     theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);
     const auto verdict = [&] {
-      return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front().verdict;
+      return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
+          .front()
+          .verdict;
     };
-    CHECK(verdict() == Verdict::agrees);
+    CHECK(verdict() == judge::Verdict::agrees);
     // As if T5 forgot that SwiGLU's gate is not linear: its branch comes out a quarter too strong.
     for (std::size_t l = 1; l < 8; l += 2) {
       prediction.profile.curves[{Statistic::second_moment, Signal::f_out}].value[l] *= 1.25;
     }
-    CHECK(verdict() == Verdict::disagrees);
+    CHECK(verdict() == judge::Verdict::disagrees);
   }
 }
 
 TEST_CASE("gradients of real stacks agree with the theory, and a missing score path is caught") {
   const auto backend = make_backend("cpu");
-  RunOptions run;
+  config::RunOptions run;
   run.dtype = DType::f64;
   run.backward = true;
   for (const char* placement : {"pre", "peri", "residual-dual"}) {
@@ -167,22 +171,25 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
     spec.init.scheme = InitScheme::lecun;
     spec.input.tokens = 12;
     constexpr int seeds = 24;
-    Progress progress;
-    const Profile measured = measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
+    stacks::Progress progress;
+    const Profile measured =
+        stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
     theory::PredictionOptions options{.tolerance = 0.003};
-    options.labels = distinct_label_ids(spec, run.seed, seeds);
+    options.labels = stacks::distinct_label_ids(spec, run.seed, seeds);
     theory::Prediction prediction = theory::predict(spec, {}, options);
     const auto verdict = [&] {
-      return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front().verdict;
+      return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
+          .front()
+          .verdict;
     };
-    CHECK(verdict() != Verdict::disagrees);
+    CHECK(verdict() != judge::Verdict::disagrees);
     const theory::Prediction right = prediction;
     for (double& v : prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].value) v -= 1.0;
-    CHECK(verdict() == Verdict::disagrees);
+    CHECK(verdict() == judge::Verdict::disagrees);
     // As if queries alone made the score path.
     prediction = right;
     for (double& v : prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value) v = v / (2.0 - v);
-    CHECK(verdict() == Verdict::disagrees);
+    CHECK(verdict() == judge::Verdict::disagrees);
   }
 }
 

@@ -19,7 +19,7 @@ struct OneNumber {
   double measured, measured_error, predicted, predicted_error;
   double finite_width = 0.0;
 
-  [[nodiscard]] Agreement judged() const {
+  [[nodiscard]] judge::Agreement judged() const {
     StackSpec spec;
     spec.model.layers = 1;
     Profile profile;
@@ -28,8 +28,8 @@ struct OneNumber {
     prediction.profile.curves[{statistic, signal}] = {{predicted}, {predicted_error}};
     prediction.finite_width.assign(3, finite_width);
     prediction.replicates = 8;
-    return judge({{spec, profile, 16, 0, DType::f64, prediction}},
-                 {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
+    return judge::agreements_of({{spec, profile, 16, 0, DType::f64, prediction}},
+                                {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
         .front();
   }
 };
@@ -41,7 +41,7 @@ TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
   // rejects at 2.947.
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
-    const Agreement a = edge.judged();
+    const judge::Agreement a = edge.judged();
     CHECK(a.cells.at(0).allowance == Approx(0.05).epsilon(1e-9));
     CHECK(a.cells.at(0).excess() == Approx(2.5).epsilon(1e-6));
     CHECK(a.cells.at(0).scale == 1.0);
@@ -49,64 +49,65 @@ TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
   }
   const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
   CHECK(zero.judged().cells.at(0).excess() == Approx(3.0).epsilon(1e-6));
-  CHECK(zero.judged().verdict == Verdict::disagrees);
+  CHECK(zero.judged().verdict == judge::Verdict::disagrees);
   // Exactly the edge, as of tokens that are all one, and a hundredth beside it: neither has any noise.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
-  CHECK(exact.judged().verdict == Verdict::agrees);
+  CHECK(exact.judged().verdict == judge::Verdict::agrees);
   const OneNumber beside{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
-  CHECK(beside.judged().verdict == Verdict::disagrees);
+  CHECK(beside.judged().verdict == judge::Verdict::disagrees);
   CHECK(std::isinf(beside.judged().cells.at(0).excess()));
 }
 
 TEST_CASE("two errors add in squares, and their degrees of freedom by Welch and Satterthwaite") {
   // √(0.3² + 0.4²) = 0.5; shares 0.36 and 0.64 of the variance: 1/(0.36²/15 + 0.64²/7) = 14.891.
-  const Cell cell = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().cells.at(0);
+  const judge::Cell cell = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().cells.at(0);
   CHECK(cell.error() == Approx(0.5).epsilon(1e-12));
   CHECK(cell.z() == Approx(0.6).epsilon(1e-12));
   CHECK(cell.degrees() == Approx(14.891).epsilon(1e-4));
   // One error alone has the degrees of its own numbers: 16 seeds 15, 8 replicates 7.
-  const Cell seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().cells.at(0);
+  const judge::Cell seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().cells.at(0);
   CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
-  const Agreement replicates = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
+  const judge::Agreement replicates = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
   CHECK(replicates.cells.at(0).degrees() == Approx(7.0).epsilon(1e-12));
   CHECK(replicates.critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
   CHECK(replicates.rejected == 0);
-  const Agreement beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
+  const judge::Agreement beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
   CHECK(beyond.rejected == 1);  // 3.6 of 3.4995: with 8 degrees, 3.355, 3.4 would be rejected, with 6, 3.707, this not
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
 TEST_CASE("the second stream of ResiDual decides too") {
-  const Agreement a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
-  CHECK(a.verdict == Verdict::disagrees);
+  const judge::Agreement a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
+  CHECK(a.verdict == judge::Verdict::disagrees);
   CHECK(a.by == "second_moment r_out[0]");
   CHECK(a.cells.at(0).z() == Approx(10.0));
-  CHECK(OneNumber{Statistic::second_moment, Signal::r_out, 1.01, 0.01, 1.0, 0.0}.judged().verdict == Verdict::agrees);
+  CHECK(OneNumber{Statistic::second_moment, Signal::r_out, 1.01, 0.01, 1.0, 0.0}.judged().verdict ==
+        judge::Verdict::agrees);
 }
 
 TEST_CASE("familywise levels and limits: Sidak and Student, by tables") {
-  CHECK(sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
-  CHECK(sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
-  CHECK(sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
-  CHECK(critical_excess(15, 0.01) == Approx(2.9467).epsilon(1e-4));
-  CHECK(critical_excess(7, 0.05) == Approx(2.3646).epsilon(1e-4));
-  CHECK(critical_excess(1, 0.05) == Approx(12.7062).epsilon(1e-5));
+  CHECK(judge::sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
+  CHECK(judge::sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
+  CHECK(judge::sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
+  CHECK(judge::critical_excess(15, 0.01) == Approx(2.9467).epsilon(1e-4));
+  CHECK(judge::critical_excess(7, 0.05) == Approx(2.3646).epsilon(1e-4));
+  CHECK(judge::critical_excess(1, 0.05) == Approx(12.7062).epsilon(1e-5));
 }
 
 TEST_CASE("means over seeds and their standard errors, n - 1") {
   // 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14, variance 14/2, error √(7/3).
-  const Estimate mean = mean_over_seeds({1.0, 2.0, 6.0});
+  const judge::Estimate mean = judge::mean_over_seeds({1.0, 2.0, 6.0});
   CHECK(mean.value == Approx(3.0).epsilon(1e-12));
   CHECK(mean.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
-  CHECK(std::isnan(mean_over_seeds({4.0}).error));
-  CHECK(std::isnan(mean_over_seeds({}).value));
-  CHECK(std::isnan(mean_over_seeds({1.0, std::nan(""), 2.0}).value));
+  CHECK(std::isnan(judge::mean_over_seeds({4.0}).error));
+  CHECK(std::isnan(judge::mean_over_seeds({}).value));
+  CHECK(std::isnan(judge::mean_over_seeds({1.0, std::nan(""), 2.0}).value));
   // 2a − b of rows (1, 2), (3, 5), (2, 8): 0, 1, −4, so −1, squares 1 + 4 + 9.
-  SeedRows rows;
+  judge::SeedRows rows;
   rows.add({1.0, 2.0});
   rows.add({3.0, 5.0});
   rows.add({2.0, 8.0});
-  const Estimate sum = rows.sum({2.0, -1.0});
+  const judge::Estimate sum = rows.sum({2.0, -1.0});
   CHECK(sum.value == Approx(-1.0).epsilon(1e-12));
   CHECK(sum.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(rows.curve().value == std::vector<double>{2.0, 5.0});
@@ -126,7 +127,7 @@ TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small
   const auto reason = [](double value, DType dtype) {
     Profile predicted;
     predicted.curves[{Statistic::second_moment, Signal::x_out}] = {{1.0, value}, {0.0, 0.0}};
-    return out_of_range(StackSpec(), predicted, dtype);
+    return judge::out_of_range(StackSpec(), predicted, dtype);
   };
   CHECK(reason(1e-139, DType::f64).empty());
   CHECK(reason(1e-141, DType::f64) == "second_moment x_out[1] is predicted to be 1e-141: too small for f64");
@@ -138,11 +139,12 @@ TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small
   // Squares that theory works with are zero, or not normal, where the scales themselves are not.
   StackSpec spec;
   spec.model.gamma = 1e-200;
-  CHECK(out_of_range(spec, {}, DType::f64) == "model.gamma is 1e-200: its square is too small for f64");
+  CHECK(judge::out_of_range(spec, {}, DType::f64) == "model.gamma is 1e-200: its square is too small for f64");
   spec.model.gamma = 0.0;
-  CHECK(out_of_range(spec, {}, DType::f64).empty());
+  CHECK(judge::out_of_range(spec, {}, DType::f64).empty());
   spec.init.std = 1e200;
-  CHECK(out_of_range(spec, {}, DType::f64) == "the standard deviation of q is 1e+200: its square is too large for f64");
+  CHECK(judge::out_of_range(spec, {}, DType::f64) ==
+        "the standard deviation of q is 1e+200: its square is too large for f64");
 }
 
 }  // namespace periscope

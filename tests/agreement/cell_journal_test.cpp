@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Resolved resolved_with(int value) { return {.printed = {}, .hashed = Json{{"value", value}}}; }
+config::Resolved resolved_with(int value) { return {.printed = {}, .hashed = Json{{"value", value}}}; }
 
 std::size_t files_in(const std::string& folder) {
   std::size_t count = 0;
@@ -30,7 +30,7 @@ std::size_t files_in(const std::string& folder) {
 }
 
 /// Asks to stop in the second stack: a seed asks four times.
-class Impatient : public Progress {
+class Impatient : public stacks::Progress {
  public:
   [[nodiscard]] bool stop_requested() const override { return ++asked_ > 250; }
 
@@ -43,16 +43,16 @@ class Impatient : public Progress {
 TEST_CASE("a cell is found by the same run when it opens the journal again, and by no other") {
   const testing::TemporaryFolder folder;
   {
-    CellJournal journal(folder.path(), "test", resolved_with(1));
+    stacks::CellJournal journal(folder.path(), "test", resolved_with(1));
     CHECK_FALSE(journal.find("a"));
     journal.keep("a", Json{{"x", 1}});
   }
-  const CellJournal same(folder.path(), "test", resolved_with(1));
+  const stacks::CellJournal same(folder.path(), "test", resolved_with(1));
   REQUIRE(same.find("a"));
   CHECK(same.find("a")->at("x").whole(0, 9) == 1);
   CHECK_FALSE(same.find("b"));
-  CHECK_FALSE(CellJournal(folder.path(), "test", resolved_with(2)).find("a"));
-  CHECK_FALSE(CellJournal(folder.path(), "other", resolved_with(1)).find("a"));
+  CHECK_FALSE(stacks::CellJournal(folder.path(), "test", resolved_with(2)).find("a"));
+  CHECK_FALSE(stacks::CellJournal(folder.path(), "other", resolved_with(1)).find("a"));
   CHECK_MESSAGE(files_in(folder.path()) == 1, "journals without cells leave no file");
   same.remove();
   CHECK(files_in(folder.path()) == 0);
@@ -66,24 +66,24 @@ TEST_CASE("numbers keep every bit") {
                                    -std::numeric_limits<double>::infinity(),
                                    std::nan(""),
                                    std::numeric_limits<double>::max()};
-  const std::vector<double> back = values_of(bits_of(values));
+  const std::vector<double> back = stacks::values_of(stacks::bits_of(values));
   REQUIRE(back.size() == values.size());
   CHECK(std::memcmp(back.data(), values.data(), values.size() * sizeof(double)) == 0);
 }
 
 TEST_CASE("digits that are no numbers are refused") {
-  const std::string good = bits_of(std::vector{1.0, 2.0});
+  const std::string good = stacks::bits_of(std::vector{1.0, 2.0});
   for (const std::string& bad : {good.substr(1), good + "0", "g" + good.substr(1), "A" + good.substr(1),
                                  " " + good.substr(1), "-" + good.substr(1), std::string("0x3ff0000000000")}) {
-    CHECK_THROWS_AS_MESSAGE(values_of(bad), std::invalid_argument, bad);
+    CHECK_THROWS_AS_MESSAGE(stacks::values_of(bad), std::invalid_argument, bad);
   }
-  CHECK(values_of("").empty());
+  CHECK(stacks::values_of("").empty());
 }
 
 TEST_CASE("a part of a record is read strictly, and named where it is not as expected") {
   const Json record{{"whole", 3},     {"huge", 1e300},  {"text", "a"}, {"bits", "3ff0000000000000"},
                     {"list", {1, 2}}, {"null", nullptr}};
-  const JournalPart part(record, "file: record 2");
+  const stacks::JournalPart part(record, "file: record 2");
   CHECK(part.at("whole").whole(3, 3) == 3);
   CHECK(part.at("bits").values(1) == std::vector{1.0});
   CHECK(part.at("list").entries(2).at(1).whole(2, 2) == 2);
@@ -124,17 +124,18 @@ TEST_CASE("readings of every placement are the same when they come from a journa
       spec.model.mlp = backward ? MlpKind::swiglu : MlpKind::relu;
       spec.model.placement = *find_placement(placement);
       spec.input.tokens = 3;
-      RunOptions run;
+      config::RunOptions run;
       run.backward = backward;
       const auto backend = make_backend("cpu");
       std::vector<std::vector<Json>> readings;
       for (int time = 0; time < 2; ++time) {
-        CellJournal journal(folder.path(), "test", resolved_with(1));
-        Progress progress(&journal);
+        stacks::CellJournal journal(folder.path(), "test", resolved_with(1));
+        stacks::Progress progress(&journal);
         auto& all = readings.emplace_back();
-        measure_stack(*backend, spec, run, 3, progress, [&](const Reading& r) { all.push_back(kept_json(r)); });
+        stacks::measure_stack(*backend, spec, run, 3, progress,
+                              [&](const Reading& r) { all.push_back(stacks::kept_json(r)); });
         CHECK(all.size() == 3);
-        CHECK_MESSAGE(journal.find(seeds_key("reading", spec, run) + " seed 0").has_value() == (time == 1),
+        CHECK_MESSAGE(journal.find(stacks::seeds_key("reading", spec, run) + " seed 0").has_value() == (time == 1),
                       "the second time they are not measured");
       }
       CHECK(readings[0] == readings[1]);
@@ -144,21 +145,21 @@ TEST_CASE("readings of every placement are the same when they come from a journa
 
 TEST_CASE("the keys of seeds differ in all that a result depends on") {
   StackSpec spec;
-  RunOptions run;
-  const std::string key = seeds_key("reading", spec, run);
-  CHECK(seeds_key("reading", spec, run) == key);
-  CHECK(seeds_key("paths", spec, run) != key);
+  config::RunOptions run;
+  const std::string key = stacks::seeds_key("reading", spec, run);
+  CHECK(stacks::seeds_key("reading", spec, run) == key);
+  CHECK(stacks::seeds_key("paths", spec, run) != key);
   const auto differs = [&](const auto& change) {
     StackSpec other_spec = spec;
-    RunOptions other_run = run;
+    config::RunOptions other_run = run;
     change(other_spec, other_run);
-    return seeds_key("reading", other_spec, other_run) != key;
+    return stacks::seeds_key("reading", other_spec, other_run) != key;
   };
-  CHECK(differs([](StackSpec& s, RunOptions&) { s.model.norm_eps *= 2.0; }));
-  CHECK(differs([](StackSpec&, RunOptions& r) { r.dtype = r.dtype == DType::f64 ? DType::f32 : DType::f64; }));
-  CHECK(differs([](StackSpec&, RunOptions& r) { r.device = "reference"; }));
-  CHECK(differs([](StackSpec&, RunOptions& r) { r.backward = !r.backward; }));
-  CHECK_FALSE(differs([](StackSpec&, RunOptions& r) { r.threads = 7; }));
+  CHECK(differs([](StackSpec& s, config::RunOptions&) { s.model.norm_eps *= 2.0; }));
+  CHECK(differs([](StackSpec&, config::RunOptions& r) { r.dtype = r.dtype == DType::f64 ? DType::f32 : DType::f64; }));
+  CHECK(differs([](StackSpec&, config::RunOptions& r) { r.device = "reference"; }));
+  CHECK(differs([](StackSpec&, config::RunOptions& r) { r.backward = !r.backward; }));
+  CHECK_FALSE(differs([](StackSpec&, config::RunOptions& r) { r.threads = 7; }));
 }
 
 TEST_CASE("a function that is asked to stop says so, and judges nothing") {
@@ -170,13 +171,13 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   config.placements = {*find_placement("pre"), *find_placement("peri")};
   config.widths = {16, 32, 48};
   config.width_seeds = 16;
-  Progress patient;
+  stacks::Progress patient;
   CHECK_FALSE(converge::run(config, patient).stopped_early);
   Impatient impatient;
   const converge::ConvergeResult result = converge::run(config, impatient);
   CHECK(result.stopped_early);
   REQUIRE(result.fits.size() == 2);
-  CHECK(result.fits[0].noise_verdict == Verdict::not_checked);
+  CHECK(result.fits[0].noise_verdict == judge::Verdict::not_checked);
 }
 
 }  // namespace periscope

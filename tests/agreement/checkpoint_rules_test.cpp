@@ -41,34 +41,35 @@ StackSpec with_rules() {
   return spec;
 }
 
-Agreement agreement_of(const StackSpec& simulated, const StackSpec& told) {
-  RunOptions run;
+judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& told) {
+  config::RunOptions run;
   run.seeds = 48;
   run.dtype = DType::f64;
   run.backward = true;
   const auto backend = make_backend("cpu");
-  Progress progress;
-  const SeedAverage average = measure_stack(*backend, simulated, run, run.seeds, progress, [](const Reading&) {});
+  stacks::Progress progress;
+  const SeedAverage average =
+      stacks::measure_stack(*backend, simulated, run, run.seeds, progress, [](const Reading&) {});
   const theory::Prediction prediction =
-      theory::predict(told, distinct_token_ids(told, run.seed, run.seeds),
-                      {.tolerance = 0.005, .labels = distinct_label_ids(told, run.seed, run.seeds)});
-  return judge({{.spec = simulated,
-                 .measured = average.profile(),
-                 .seeds = average.seeds(),
-                 .diverged_seeds = 0,
-                 .dtype = run.dtype,
-                 .prediction = prediction}},
-               AgreementOptions{})
+      theory::predict(told, stacks::distinct_token_ids(told, run.seed, run.seeds),
+                      {.tolerance = 0.005, .labels = stacks::distinct_label_ids(told, run.seed, run.seeds)});
+  return judge::agreements_of({{.spec = simulated,
+                                .measured = average.profile(),
+                                .seeds = average.seeds(),
+                                .diverged_seeds = 0,
+                                .dtype = run.dtype,
+                                .prediction = prediction}},
+                              config::AgreementOptions{})
       .front();
 }
 
 TEST_CASE("score rules, RoPE frequencies and all parts of the embedding and the head: theory agrees with simulation") {
   const StackSpec spec = with_rules();
-  const Agreement agreement = agreement_of(spec, spec);
-  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  const judge::Agreement agreement = agreement_of(spec, spec);
+  const judge::Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
   INFO(worst.name(), ": ", worst.measured, " against ", worst.predicted, ", excess ", worst.excess(), " of ",
        agreement.critical);
-  CHECK(agreement.verdict != Verdict::disagrees);
+  CHECK(agreement.verdict != judge::Verdict::disagrees);
 }
 
 TEST_CASE("the comparison sees each rule: a theory that is not told of one disagrees") {
@@ -88,7 +89,7 @@ TEST_CASE("the comparison sees each rule: a theory that is not told of one disag
   wrong[5].second.model.embedding.token_types = 0;
   for (const auto& told : wrong) {
     CAPTURE(told.first);
-    CHECK(agreement_of(spec, told.second).verdict == Verdict::disagrees);
+    CHECK(agreement_of(spec, told.second).verdict == judge::Verdict::disagrees);
   }
 }
 

@@ -95,8 +95,8 @@ TEST_CASE("one declaration makes the file: types, what is missing, a free dimens
   const dataset::Dataset made = two_runs(schema);
   const testing::TemporaryFolder folder;
   const std::string path = folder.path("training.nc");
-  write_netcdf(path, made);
-  const dataset::Dataset data = read_netcdf(path);
+  app::write_netcdf(path, made);
+  const dataset::Dataset data = app::read_netcdf(path);
   using Dimensions = std::vector<dataset::Dimension>;
   CHECK((data.dimensions == Dimensions{{"cell", 2, false}, {"step", 3, true}, {"site", 2, false}}));
   CHECK(data.find("loss")->units == "nat");
@@ -158,7 +158,7 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
 TEST_CASE("every result has a schema whose units are known ones, and no two columns are at one place in JSON") {
   std::set<std::string> kinds;
   const std::set<std::string> known{"", "1", "dB", "nat", "nat2", "s"};
-  for (const Schema* schema : result_schemas()) {
+  for (const Schema* schema : app::result_schemas()) {
     CHECK(kinds.insert(schema->kind()).second);
     std::set<std::string> places;
     for (const dataset::ColumnSpec& c : schema->columns()) {

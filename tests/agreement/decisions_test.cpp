@@ -65,8 +65,8 @@ double chi_squared(const Values& x, const Values& y, const Values& error, double
 }
 
 /// A quantity m∞ + b/D at four widths, each with the same error, against a prediction.
-ladder::LadderQuantity followed(double limit, double error, double predicted) {
-  ladder::LadderQuantity q;
+stacks::LadderQuantity followed(double limit, double error, double predicted) {
+  stacks::LadderQuantity q;
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
   q.predicted = {predicted, 0.0};
   q.replicates = 8;
@@ -74,10 +74,10 @@ ladder::LadderQuantity followed(double limit, double error, double predicted) {
   return q;
 }
 
-ladder::LadderResult judged_ladder(std::vector<ladder::LadderQuantity> quantities, const std::string& refusal = "") {
-  ladder::LadderStack stack{.spec = {}, .refusal = refusal, .quantities = std::move(quantities)};
-  ladder::LadderResult result{.stacks = {std::move(stack)}, .widths = {32, 64, 96, 128}};
-  ladder::judge(result, 64, {});
+stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantities, const std::string& refusal = "") {
+  stacks::LadderStack stack{.spec = {}, .refusal = refusal, .quantities = std::move(quantities)};
+  stacks::LadderResult result{.stacks = {std::move(stack)}, .widths = {32, 64, 96, 128}};
+  stacks::judge_ladder(result, 64, {});
   return result;
 }
 
@@ -85,23 +85,23 @@ ladder::LadderResult judged_ladder(std::vector<ladder::LadderQuantity> quantitie
 
 TEST_CASE("converge: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
   const converge::Convergence right = judged(planted(-1.0, -0.5), false);
-  CHECK(right.bias_verdict == Verdict::agrees);
-  CHECK(right.noise_verdict == Verdict::agrees);
+  CHECK(right.bias_verdict == judge::Verdict::agrees);
+  CHECK(right.noise_verdict == judge::Verdict::agrees);
   CHECK(right.bias_fit.exponent == Approx(-1.0).epsilon(1e-6));
   CHECK(right.noise_fit.exponent == Approx(-0.5).epsilon(1e-6));
   const converge::Convergence constant = judged(planted(0.0, -0.5), true);
-  CHECK(constant.bias_verdict == Verdict::disagrees);
-  CHECK(constant.noise_verdict == Verdict::agrees);
+  CHECK(constant.bias_verdict == judge::Verdict::disagrees);
+  CHECK(constant.noise_verdict == judge::Verdict::agrees);
   const converge::Convergence correlated = judged(planted(-1.0, 0.0), true);
-  CHECK(correlated.bias_verdict == Verdict::agrees);
-  CHECK(correlated.noise_verdict == Verdict::disagrees);
+  CHECK(correlated.bias_verdict == judge::Verdict::agrees);
+  CHECK(correlated.noise_verdict == judge::Verdict::disagrees);
   // Points on D^−0.8 have χ² = 0 there; that of D^−1 falls with the square of the errors. Just inside the limit and
   // just outside.
   converge::Convergence edge = planted(-0.8, -0.5);
   const double at = chi_squared(edge.width, edge.bias, edge.bias_error, -1.0);
   for (const double aside : {0.999, 1.001}) {
     converge::Convergence c = planted(-0.8, -0.5, 0.02 * std::sqrt(at) / 2.80624 * aside);
-    CHECK(judged(c, aside < 1.0).bias_verdict == (aside < 1.0 ? Verdict::disagrees : Verdict::agrees));
+    CHECK(judged(c, aside < 1.0).bias_verdict == (aside < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
   }
 }
 
@@ -117,13 +117,13 @@ TEST_CASE("converge: an agreement that the next orders would have found too is i
     return judged(c, false);
   };
   CHECK(close_widths(-1.0, 0.2).bias_fit.significance > 5.0);
-  CHECK(close_widths(-1.0, 0.2).bias_verdict == Verdict::inconclusive);
-  CHECK(close_widths(-0.5, 0.1).bias_verdict == Verdict::inconclusive);  // 0 is as near as -1
-  CHECK(close_widths(-1.5, 0.1).bias_verdict == Verdict::inconclusive);  // and so is -2
-  CHECK(close_widths(-1.0, 0.1).bias_verdict == Verdict::agrees);
+  CHECK(close_widths(-1.0, 0.2).bias_verdict == judge::Verdict::inconclusive);
+  CHECK(close_widths(-0.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // 0 is as near as -1
+  CHECK(close_widths(-1.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // and so is -2
+  CHECK(close_widths(-1.0, 0.1).bias_verdict == judge::Verdict::agrees);
   converge::Convergence noisy = planted(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
-  CHECK(judged(noisy, false).noise_verdict == Verdict::inconclusive);
+  CHECK(judged(noisy, false).noise_verdict == judge::Verdict::inconclusive);
 }
 
 TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and they do") {
@@ -139,7 +139,7 @@ TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and th
   };
   CHECK(close_widths(0.1, 0.0).remedy.empty());  // it decides
   const converge::Convergence c = close_widths(0.25, 0.02);
-  CHECK(c.noise_verdict == Verdict::agrees);
+  CHECK(c.noise_verdict == judge::Verdict::agrees);
   int seeds = 0;
   REQUIRE(std::sscanf(c.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
   CHECK(seeds > 64);
@@ -169,21 +169,21 @@ TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and th
     then.noise.push_back(0.1 / std::sqrt(n));
     then.noise_error.push_back(then.noise.back() / std::sqrt(2.0 * (seeds / n - 1)));
   }
-  CHECK(judged(then, false).noise_verdict == Verdict::agrees);
+  CHECK(judged(then, false).noise_verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("converge: what says nothing of an exponent is not checked, and says why") {
   const converge::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
-  CHECK(unseen.bias_verdict == Verdict::not_checked);
+  CHECK(unseen.bias_verdict == judge::Verdict::not_checked);
   CHECK(unseen.bias_reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
-  CHECK(unseen.noise_verdict == Verdict::agrees);
+  CHECK(unseen.noise_verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
     converge::Convergence c = planted(0.0, 0.0);
     (of_bias ? c.bias : c.noise)[2] = nan;
     const converge::Convergence lost = judged(c, false);
     CHECK(lost.bias_reason == "not finite");
-    CHECK(lost.bias_verdict == Verdict::not_checked);
-    CHECK(lost.noise_verdict == Verdict::not_checked);
+    CHECK(lost.bias_verdict == judge::Verdict::not_checked);
+    CHECK(lost.noise_verdict == judge::Verdict::not_checked);
   }
   converge::Convergence fixed = planted(0.0, 0.0);
   for (double& noise : fixed.noise) noise = 1e-7;
@@ -197,7 +197,7 @@ TEST_CASE("converge: what says nothing of an exponent is not checked, and says w
 }
 
 TEST_CASE("ladder: degrees of freedom of a limit and its prediction, by Welch and Satterthwaite") {
-  ladder::LadderQuantity q;
+  stacks::LadderQuantity q;
   q.fit.limit.error = 0.1;
   q.fit.degrees = 20.0;
   q.predicted = {1.0, 0.1};
@@ -207,54 +207,54 @@ TEST_CASE("ladder: degrees of freedom of a limit and its prediction, by Welch an
 }
 
 TEST_CASE("ladder: the limit of infinite width decides") {
-  const auto first = [](const ladder::LadderResult& r) { return r.stacks[0].quantities[0]; };
-  const ladder::LadderResult right = judged_ladder({followed(1.0, 1e-3, 1.0)});
-  CHECK(right.stacks[0].verdict == Verdict::agrees);
+  const auto first = [](const stacks::LadderResult& r) { return r.stacks[0].quantities[0]; };
+  const stacks::LadderResult right = judged_ladder({followed(1.0, 1e-3, 1.0)});
+  CHECK(right.stacks[0].verdict == judge::Verdict::agrees);
   CHECK(right.tests == 1);
-  CHECK_FALSE(any_disagrees(right));
+  CHECK_FALSE(stacks::any_disagrees(right));
   CHECK(first(right).fit.limit.value == Approx(1.0).epsilon(1e-9));
   CHECK(first(right).fit.slope.value == Approx(3.0).epsilon(1e-6));
-  const ladder::LadderResult wrong = judged_ladder({followed(1.0, 1e-3, 1.5)});
-  CHECK(first(wrong).verdict == Verdict::disagrees);
-  CHECK(wrong.stacks[0].verdict == Verdict::disagrees);
-  CHECK(any_disagrees(wrong));
+  const stacks::LadderResult wrong = judged_ladder({followed(1.0, 1e-3, 1.5)});
+  CHECK(first(wrong).verdict == judge::Verdict::disagrees);
+  CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);
+  CHECK(stacks::any_disagrees(wrong));
   // The excess is (|m∞ − theory| − allowance)/error, its limit Student's: just inside and just outside.
   const double error = first(right).fit.limit.error;
-  const double critical = critical_excess(first(right).degrees(), 0.01);
+  const double critical = judge::critical_excess(first(right).degrees(), 0.01);
   for (const double aside : {0.999, 1.001}) {
-    const ladder::LadderResult edge = judged_ladder({followed(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
-    CHECK(any_disagrees(edge) == (aside > 1.0));
+    const stacks::LadderResult edge = judged_ladder({followed(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
+    CHECK(stacks::any_disagrees(edge) == (aside > 1.0));
   }
 }
 
 TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, and says why") {
-  const auto reason = [](const ladder::LadderResult& r) {
-    CHECK_FALSE(any_disagrees(r));
+  const auto reason = [](const stacks::LadderResult& r) {
+    CHECK_FALSE(stacks::any_disagrees(r));
     return r.stacks[0].quantities[0].reason;
   };
-  const ladder::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
+  const stacks::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
   CHECK(reason(weak).find("could be off by") == 0);
-  CHECK(weak.stacks[0].verdict == Verdict::inconclusive);
-  ladder::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
+  CHECK(weak.stacks[0].verdict == judge::Verdict::inconclusive);
+  stacks::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
   bent.measured[1].value += 0.5;
   CHECK(reason(judged_ladder({bent})).find("no parabola in 1/D passes through the points") == 0);
-  ladder::LadderQuantity lost = followed(1.0, 1e-3, 1.5);
+  stacks::LadderQuantity lost = followed(1.0, 1e-3, 1.5);
   lost.measured[2].value = nan;
-  ladder::LadderQuantity without_error = followed(1.0, 1e-3, 1.5);
+  stacks::LadderQuantity without_error = followed(1.0, 1e-3, 1.5);
   without_error.measured[0].error = nan;
-  for (const ladder::LadderQuantity& q : {lost, without_error, followed(1.0, 1e-3, nan)}) {
-    const ladder::LadderResult r = judged_ladder({q});
+  for (const stacks::LadderQuantity& q : {lost, without_error, followed(1.0, 1e-3, nan)}) {
+    const stacks::LadderResult r = judged_ladder({q});
     CHECK(reason(r) == "not finite");
-    CHECK(r.stacks[0].verdict == Verdict::not_checked);
+    CHECK(r.stacks[0].verdict == judge::Verdict::not_checked);
     CHECK(r.tests == 0);
   }
   CHECK(reason(judged_ladder({followed(1.0, 1e-3, 1.5)}, "because")) == "because");
-  CHECK(judged_ladder({}).stacks[0].verdict == Verdict::not_checked);
+  CHECK(judged_ladder({}).stacks[0].verdict == judge::Verdict::not_checked);
   // A rejection outranks what is inconclusive, and that agreement.
-  const ladder::LadderQuantity good = followed(1.0, 1e-3, 1.0);
-  CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == Verdict::inconclusive);
+  const stacks::LadderQuantity good = followed(1.0, 1e-3, 1.0);
+  CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
   CHECK(judged_ladder({followed(1.0, 1e-3, 2.0), followed(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
-        Verdict::disagrees);
+        judge::Verdict::disagrees);
 }
 
 TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number is shown as none") {
@@ -267,8 +267,8 @@ TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number 
   }
   c.ratio_predicted = c.rms_a_predicted = {{1.0, 2.0}, {0.0, 0.0}};
   c.ratios.resize(2);
-  c.ratios[0].verdict = Verdict::agrees;
-  c.ratios[1].verdict = Verdict::inconclusive;
+  c.ratios[0].verdict = judge::Verdict::agrees;
+  c.ratios[1].verdict = judge::Verdict::inconclusive;
   c.ratios[1].reason = "weak";
   const auto outcome = [&] {
     gradients::CrossoverResult result{.factors = {0.1, 1.0}, .placements = {c}, .order = {}, .condition = {}};
@@ -277,10 +277,10 @@ TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number 
   CHECK(outcome().code == ExitCode::ok);
   CHECK(outcome().table.find("no number") != std::string::npos);
   CHECK(outcome().table.find("nan") == std::string::npos);
-  c.crossing.verdict = Verdict::disagrees;
+  c.crossing.verdict = judge::Verdict::disagrees;
   CHECK(outcome().code == ExitCode::check_failed);
-  c.crossing.verdict = Verdict::agrees;
-  c.ratios[1].verdict = Verdict::disagrees;
+  c.crossing.verdict = judge::Verdict::agrees;
+  c.ratios[1].verdict = judge::Verdict::disagrees;
   CHECK(outcome().code == ExitCode::check_failed);
 }
 
@@ -315,18 +315,18 @@ TEST_CASE("probe: any signal, gradient or loss that is not finite counts as dive
 }
 
 TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
-  std::vector<StackResult> stacks(3);
-  for (const Verdict v : {Verdict::agrees, Verdict::inconclusive, Verdict::not_checked}) {
+  std::vector<stacks::StackResult> stacks(3);
+  for (const judge::Verdict v : {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::not_checked}) {
     stacks[1].agreement.verdict = v;
-    CHECK_FALSE(any_disagrees(stacks));
+    CHECK_FALSE(stacks::any_disagrees(stacks));
   }
-  stacks[1].agreement.verdict = Verdict::disagrees;
-  CHECK(any_disagrees(stacks));
-  CHECK_FALSE(any_disagrees(std::vector<StackResult>{}));
+  stacks[1].agreement.verdict = judge::Verdict::disagrees;
+  CHECK(stacks::any_disagrees(stacks));
+  CHECK_FALSE(stacks::any_disagrees(std::vector<stacks::StackResult>{}));
 
-  const auto row = [](bool is_true, std::initializer_list<Verdict> verdicts) {
+  const auto row = [](bool is_true, std::initializer_list<judge::Verdict> verdicts) {
     power::PowerRow r{.theory = {}, .is_true = is_true, .settings = {}, .config = {}, .stacks = {}};
-    for (const Verdict v : verdicts) r.stacks.emplace_back().verdict = v;
+    for (const judge::Verdict v : verdicts) r.stacks.emplace_back().verdict = v;
     return r;
   };
   const auto as_it_should = [](std::vector<power::PowerRow> rows) {
@@ -334,11 +334,11 @@ TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
     result.rows = std::move(rows);
     return all_as_they_should_be(result);
   };
-  const power::PowerRow right = row(true, {Verdict::agrees, Verdict::inconclusive});
-  const power::PowerRow refused = row(false, {Verdict::agrees, Verdict::disagrees});
+  const power::PowerRow right = row(true, {judge::Verdict::agrees, judge::Verdict::inconclusive});
+  const power::PowerRow refused = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});
   CHECK(as_it_should({right, refused}));
-  CHECK_FALSE(as_it_should({right, row(false, {Verdict::agrees, Verdict::inconclusive})}));
-  CHECK_FALSE(as_it_should({row(true, {Verdict::disagrees, Verdict::agrees}), refused}));
+  CHECK_FALSE(as_it_should({right, row(false, {judge::Verdict::agrees, judge::Verdict::inconclusive})}));
+  CHECK_FALSE(as_it_should({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), refused}));
   const auto alarms = [](int rejected) {
     power::FalseAlarmResult result;
     result.configs = {{.config = {}, .runs = 64, .rejected = 0, .allowed = 3},

@@ -11,13 +11,13 @@ namespace {
 using doctest::Approx;
 
 /// A finding of 16 seeds: measured 1 ± 0.1 against `predicted`.
-Finding finding(double predicted, double allowance = 0.0) {
+judge::Finding finding(double predicted, double allowance = 0.0) {
   return {.measured = {1.0, 0.1}, .seeds = 16, .predicted = {predicted, 0.0}, .replicates = 8, .allowance = allowance};
 }
 
-Verdict verdict_of(Finding f) {
-  Finding* all[] = {&f};
-  judge(all, 0.01);
+judge::Verdict verdict_of(judge::Finding f) {
+  judge::Finding* all[] = {&f};
+  judge::decide(all, 0.01);
   return f.verdict;
 }
 
@@ -26,7 +26,7 @@ Verdict verdict_of(Finding f) {
 TEST_CASE("slope weights find the slope of a line exactly, of its late points alone too") {
   const std::vector<double> x{1.0, 2.0, 4.0, 7.0};
   const auto slope = [&](const std::vector<double>& y, std::size_t from) {
-    const std::vector<double> a = slope_weights(x, from);
+    const std::vector<double> a = judge::slope_weights(x, from);
     double sum = 0.0;
     for (std::size_t i = 0; i < x.size(); ++i) sum += a[i] * y[i];
     return sum;
@@ -34,43 +34,43 @@ TEST_CASE("slope weights find the slope of a line exactly, of its late points al
   CHECK(slope({5.0, 3.0, -1.0, -7.0}, 0) == Approx(-2.0).epsilon(1e-14));
   CHECK(slope({99.0, 3.0, -1.0, -7.0}, 1) == Approx(-2.0).epsilon(1e-14));
   CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == Approx(-2.5 / 21.0).epsilon(1e-14));  // by hand: mean 3.5, squares 21
-  CHECK_THROWS(slope_weights({3.0, 3.0}));
-  CHECK_THROWS(slope_weights(x, 3));
+  CHECK_THROWS(judge::slope_weights({3.0, 3.0}));
+  CHECK_THROWS(judge::slope_weights(x, 3));
 }
 
 TEST_CASE("what the numbers of a seed have in common does not count as noise of their difference") {
-  SeedRows rows;
+  judge::SeedRows rows;
   for (const double common : {-3.0, 0.0, 5.0, 40.0}) rows.add({common, common + 2.0});
-  const Estimate slope = rows.sum(slope_weights({0.0, 1.0}));
+  const judge::Estimate slope = rows.sum(judge::slope_weights({0.0, 1.0}));
   CHECK(slope.value == Approx(2.0));
   CHECK(slope.error < 1e-12);
   CHECK(rows.curve().standard_error[0] > 1.0);
 }
 
 TEST_CASE("a finding agrees within noise and allowance, and a wrong constant is rejected") {
-  CHECK(verdict_of(finding(1.2)) == Verdict::agrees);
-  CHECK(verdict_of(finding(1.5)) == Verdict::disagrees);    // 5 standard errors, limit 2.9
-  CHECK(verdict_of(finding(1.5, 0.3)) == Verdict::agrees);  // 2 beyond what is free
-  CHECK(verdict_of(finding(-0.5, 0.3)) == Verdict::disagrees);
-  Finding few = finding(9.0);
+  CHECK(verdict_of(finding(1.2)) == judge::Verdict::agrees);
+  CHECK(verdict_of(finding(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
+  CHECK(verdict_of(finding(1.5, 0.3)) == judge::Verdict::agrees);  // 2 beyond what is free
+  CHECK(verdict_of(finding(-0.5, 0.3)) == judge::Verdict::disagrees);
+  judge::Finding few = finding(9.0);
   few.seeds = 3;
-  CHECK(verdict_of(few) == Verdict::not_checked);
-  Finding neither = finding(std::nan(""));
+  CHECK(verdict_of(few) == judge::Verdict::not_checked);
+  judge::Finding neither = finding(std::nan(""));
   neither.measured.value = std::nan("");
-  CHECK(verdict_of(neither) == Verdict::not_checked);
+  CHECK(verdict_of(neither) == judge::Verdict::not_checked);
 }
 
 TEST_CASE("a finding says why it is inconclusive: no number, too little power, an imprecise prediction") {
-  const auto words = [](Finding f) {
-    Finding* all[] = {&f};
-    judge(all, 0.01);
+  const auto words = [](judge::Finding f) {
+    judge::Finding* all[] = {&f};
+    judge::decide(all, 0.01);
     return gradients::verdict_words(f);
   };
   CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted no number)");
-  Finding weak = finding(1.2);
+  judge::Finding weak = finding(1.2);
   weak.power_limit = 0.1;
   CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1; about 290 seeds would decide)");
-  Finding imprecise = finding(1.2);
+  judge::Finding imprecise = finding(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
   CHECK(words(imprecise) ==
@@ -80,35 +80,36 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
 }
 
 TEST_CASE("the finding that tells the verdict of them all: rejected, no number, little power, imprecise, agreeing") {
-  std::vector<Finding> all(5, finding(1.2));
+  std::vector<judge::Finding> all(5, finding(1.2));
   all[1].precise = false;
   all[2].power_limit = 0.1;
   all[3].predicted.value = std::nan("");
   all[4].predicted.value = 9.0;
-  std::vector<Finding*> pointers;
-  for (Finding& f : all) pointers.push_back(&f);
-  judge(pointers, 0.01);
-  for (std::size_t n = all.size(); n > 0; --n) CHECK(telling(std::span(all).first(n)) == &all[n - 1]);
+  std::vector<judge::Finding*> pointers;
+  for (judge::Finding& f : all) pointers.push_back(&f);
+  judge::decide(pointers, 0.01);
+  for (std::size_t n = all.size(); n > 0; --n) CHECK(judge::telling(std::span(all).first(n)) == &all[n - 1]);
 }
 
 TEST_CASE("more findings, a wider limit") {
-  std::vector<Finding> many(100, finding(1.0));
-  std::vector<Finding*> all;
-  for (Finding& f : many) all.push_back(&f);
-  judge(all, 0.01);
-  Finding one = finding(1.0);
-  Finding* single[] = {&one};
-  judge(single, 0.01);
+  std::vector<judge::Finding> many(100, finding(1.0));
+  std::vector<judge::Finding*> all;
+  for (judge::Finding& f : many) all.push_back(&f);
+  judge::decide(all, 0.01);
+  judge::Finding one = finding(1.0);
+  judge::Finding* single[] = {&one};
+  judge::decide(single, 0.01);
   CHECK(many[0].critical > one.critical + 1.0);
 }
 
 TEST_CASE("a sum's allowance is that of a bias of one sign, its prediction's error that of errors of one sign") {
-  SeedRows rows;
+  judge::SeedRows rows;
   for (const double v : {0.9, 1.0, 1.1, 1.0}) rows.add({v, 2.0 * v, 7.0});
   const Curve predicted{{1.0, 2.0, 9.0}, {0.1, 0.2, 5.0}};
-  const Finding f = finding_of(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
+  const judge::Finding f =
+      judge::finding_of(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
   CHECK(f.precise);  // what takes no part need not be
-  CHECK_FALSE(finding_of(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
+  CHECK_FALSE(judge::finding_of(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
   CHECK(f.measured.value == Approx(1.0));
   CHECK(f.predicted.value == Approx(1.0));
   CHECK(f.predicted.error == Approx(0.3));
@@ -116,17 +117,17 @@ TEST_CASE("a sum's allowance is that of a bias of one sign, its prediction's err
 }
 
 TEST_CASE("a claim holds, holds in its limit only, or fails") {
-  const Estimate measured{-0.56, 0.01};
-  CHECK(test_claim({-0.51, 0.01}, 24, -0.5, 0.0, 0.01) == ClaimVerdict::holds);
-  CHECK(test_claim(measured, 24, -0.5, -0.055, 0.01) == ClaimVerdict::holds_with_condition);
-  CHECK(test_claim(measured, 24, -0.5, 0.0, 0.01) == ClaimVerdict::fails);
-  CHECK(test_claim(measured, 24, -0.5, -0.2, 0.01) == ClaimVerdict::fails);
+  const judge::Estimate measured{-0.56, 0.01};
+  CHECK(judge::test_claim({-0.51, 0.01}, 24, -0.5, 0.0, 0.01) == judge::ClaimVerdict::holds);
+  CHECK(judge::test_claim(measured, 24, -0.5, -0.055, 0.01) == judge::ClaimVerdict::holds_with_condition);
+  CHECK(judge::test_claim(measured, 24, -0.5, 0.0, 0.01) == judge::ClaimVerdict::fails);
+  CHECK(judge::test_claim(measured, 24, -0.5, -0.2, 0.01) == judge::ClaimVerdict::fails);
   // The noise alone hides a finite-depth part that theory is sure of.
-  CHECK(test_claim({-0.52, 0.02}, 24, -0.5, -0.07, 0.01) == ClaimVerdict::holds_with_condition);
-  CHECK(test_claim({-0.5, 0.01}, 3, -0.5, 0.0, 0.01) == ClaimVerdict::not_testable);
+  CHECK(judge::test_claim({-0.52, 0.02}, 24, -0.5, -0.07, 0.01) == judge::ClaimVerdict::holds_with_condition);
+  CHECK(judge::test_claim({-0.5, 0.01}, 3, -0.5, 0.0, 0.01) == judge::ClaimVerdict::not_testable);
   // Four seeds: Student's t with three degrees of freedom has its two-sided 1 % at 5.841, with four at 4.604.
-  CHECK(test_claim({-0.442, 0.01}, 4, -0.5, 0.0, 0.01) == ClaimVerdict::holds);
-  CHECK(test_claim({-0.441, 0.01}, 4, -0.5, 0.0, 0.01) == ClaimVerdict::fails);
+  CHECK(judge::test_claim({-0.442, 0.01}, 4, -0.5, 0.0, 0.01) == judge::ClaimVerdict::holds);
+  CHECK(judge::test_claim({-0.441, 0.01}, 4, -0.5, 0.0, 0.01) == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("the first change of sign of a piecewise linear curve") {

@@ -14,17 +14,17 @@ namespace {
 TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and so on") {
   StackSpec spec = tiny_stack();
   spec.input.kind = InputKind::tokens;
-  RunOptions run;
+  config::RunOptions run;
   run.dtype = DType::f64;
   run.backward = true;
   run.seed = 7;
   const auto backend = make_backend("cpu");
   const auto readings = [&](std::uint64_t first, int seeds) {
-    RunOptions own = run;
+    config::RunOptions own = run;
     own.seed = first;
-    Progress progress;
+    stacks::Progress progress;
     std::vector<std::pair<double, double>> all;  // the stream after the last sublayer, its gradient at the first
-    (void)measure_stack(*backend, spec, own, seeds, progress, [&](const Reading& r) {
+    (void)stacks::measure_stack(*backend, spec, own, seeds, progress, [&](const Reading& r) {
       all.emplace_back(r.profile.find(Statistic::second_moment, Signal::x_out)->value.back(),
                        r.profile.find(Statistic::grad_sq, Signal::x_out)->value.front());
     });
@@ -37,7 +37,7 @@ TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and s
 }
 
 TEST_CASE("theory's gradients are those of the labels of every seed") {
-  Config config;
+  config::Config config;
   config.base = tiny_stack();
   config.base.input.kind = InputKind::tokens;
   config.placements = {*find_placement("pre")};
@@ -45,7 +45,7 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   config.run.backward = true;
   config.run.seed = 7;
   config.run.seeds = 3;
-  const StackResult result = predict_stacks(config, false, Progress()).front();
+  const stacks::StackResult result = stacks::predict_stacks(config, false, stacks::Progress()).front();
   REQUIRE(result.prediction.refusal.empty());
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
@@ -53,8 +53,8 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   const auto gradient_of = [](const theory::Prediction& p) {
     return p.profile.find(Statistic::grad_sq, Signal::x_out)->value;
   };
-  const auto ids = distinct_token_ids(result.spec, 7, 3);
-  for (const std::uint64_t seed : {7U, 8U, 9U}) options.labels.push_back(label_ids(result.spec, seed));
+  const auto ids = stacks::distinct_token_ids(result.spec, 7, 3);
+  for (const std::uint64_t seed : {7U, 8U, 9U}) options.labels.push_back(stacks::label_ids(result.spec, seed));
   CHECK(gradient_of(result.prediction) == gradient_of(theory::predict(result.spec, ids, options)));
   options.labels.resize(1);
   CHECK(gradient_of(result.prediction) != gradient_of(theory::predict(result.spec, ids, options)));
@@ -62,13 +62,13 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
 
 TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {
   std::vector<std::uint64_t> used;
-  RunOptions run;
+  config::RunOptions run;
   run.seed = 40;
-  Progress progress;
-  over_kept_seeds(
+  stacks::Progress progress;
+  stacks::over_kept_seeds(
       "seed", tiny_stack(), run, 5, progress, [](std::uint64_t seed) { return seed; },
       [](std::uint64_t seed) { return nlohmann::ordered_json(seed); },
-      [](const JournalPart& /*cell*/) { return std::uint64_t{0}; },  // without a journal nothing was kept
+      [](const stacks::JournalPart& /*cell*/) { return std::uint64_t{0}; },  // without a journal nothing was kept
       [&](std::uint64_t seed) { used.push_back(seed); });
   CHECK(used == std::vector<std::uint64_t>{40, 41, 42, 43, 44});
 }

@@ -13,7 +13,7 @@
 namespace periscope {
 namespace {
 
-Progress progress;
+stacks::Progress progress;
 
 gradients::GradientConfig small(std::initializer_list<const char*> placements) {
   gradients::GradientConfig config;
@@ -32,9 +32,9 @@ gradients::GradientConfig small(std::initializer_list<const char*> placements) {
   return config;
 }
 
-Verdict judged_again(Finding& finding, double error = 0.01) {
-  Finding* all[] = {&finding};
-  judge(all, error);
+judge::Verdict judged_again(judge::Finding& finding, double error = 0.01) {
+  judge::Finding* all[] = {&finding};
+  judge::decide(all, error);
   return finding.verdict;
 }
 
@@ -44,10 +44,10 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
   const gradients::GradientConfig config = small({"pre"});
   gradients::DepthResult result = gradients::gradient_depth(config, progress);
   CHECK(gradients::depth_outcome(result).code == ExitCode::ok);
-  Finding& exponent = result.laws[0].exponent;
+  judge::Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
-  CHECK(judged_again(exponent) == Verdict::disagrees);
+  CHECK(judged_again(exponent) == judge::Verdict::disagrees);
   CHECK(gradients::depth_outcome(result).code == ExitCode::check_failed);
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   CHECK(std::isnan(law.limit));
   CHECK(law.predicted.value.size() >= 3);
   CHECK(law.predicted.value.size() < result.theory_layers.size());
-  CHECK(law.exponent.verdict != Verdict::not_checked);
+  CHECK(law.exponent.verdict != judge::Verdict::not_checked);
   const study::Outcome outcome = gradients::depth_outcome(result);
   const auto json = dataset::json_image(gradients::depth_schema(), outcome.data.value());
   CHECK(json["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
@@ -90,9 +90,9 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
   const gradients::GradientConfig config = small({"post"});
   std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
   CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::ok);
-  CHECK(results[0].down_claim.verdict == ClaimVerdict::fails);
+  CHECK(results[0].down_claim.verdict == judge::ClaimVerdict::fails);
   results[0].down_rate.predicted.value = gradients::claimed_attenuation_rate();
-  CHECK(judged_again(results[0].down_rate) == Verdict::disagrees);
+  CHECK(judged_again(results[0].down_rate) == judge::Verdict::disagrees);
   CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::check_failed);
 }
 
@@ -101,10 +101,10 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
   std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
   CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   for (gradients::IdentityPath& path : results) {
-    CHECK(path.claim.verdict == ClaimVerdict::holds);
-    Finding planted = path.shares[2];
+    CHECK(path.claim.verdict == judge::ClaimVerdict::holds);
+    judge::Finding planted = path.shares[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
-    CHECK(judged_again(planted) == Verdict::disagrees);
+    CHECK(judged_again(planted) == judge::Verdict::disagrees);
   }
   for (const double broken : {1e-6, std::nan("")}) {
     results[0].error = broken;
@@ -119,7 +119,7 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
     config.run.dtype = DType::f32;
     config.run.seeds = 4;
     const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
-    for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == ClaimVerdict::not_testable);
+    for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == judge::ClaimVerdict::not_testable);
     CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   }
 }
@@ -128,7 +128,7 @@ TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const gradients::GradientConfig config = small({"b-only"});
   const std::vector<gradients::ScorePath> results = gradients::score_path(config, progress).stacks;
   CHECK(gradients::score_path_outcome(config, results).code == ExitCode::ok);
-  CHECK(results[0].without.front().verdict == Verdict::disagrees);
+  CHECK(results[0].without.front().verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
@@ -138,9 +138,9 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
   gradients::Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
   CHECK_FALSE(result.placements[0].crosses);
-  CHECK(result.order.verdict == ClaimVerdict::holds_with_condition);
+  CHECK(result.order.verdict == judge::ClaimVerdict::holds_with_condition);
   peri.crossing.predicted.value += std::log(2.0);
-  CHECK(judged_again(peri.crossing) == Verdict::disagrees);
+  CHECK(judged_again(peri.crossing) == judge::Verdict::disagrees);
   CHECK(gradients::crossover_outcome(result).code == ExitCode::check_failed);
 }
 

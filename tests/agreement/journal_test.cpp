@@ -18,7 +18,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 
 /// A journal of three records.
 std::string filled(const std::string& path) {
-  Journal journal(path, header);
+  stacks::Journal journal(path, header);
   for (int i = 0; i < 3; ++i) journal.append({{"i", i}, {"x", 0.1 * i}});
   return testing::bytes_of_file(path);
 }
@@ -29,7 +29,7 @@ TEST_CASE("a journal's records are there again, to the last bit") {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path("deep/journal");
   filled(path);
-  const Journal again(path, header);
+  const stacks::Journal again(path, header);
   REQUIRE(again.records().size() == 3);
   CHECK(again.records()[2]["x"].get<double>() == 0.1 * 2);
 }
@@ -44,11 +44,11 @@ TEST_CASE("cut anywhere, a journal has the records that were whole, and goes on"
     const auto lines =
         static_cast<std::size_t>(std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n'));
     {
-      Journal journal(path, header);
+      stacks::Journal journal(path, header);
       CHECK(journal.records().size() == (lines == 0 ? 0 : lines - 1));
       journal.append({{"new", true}});
     }
-    const Journal again(path, header);
+    const stacks::Journal again(path, header);
     CHECK(again.records().back().contains("new"));
   }
 }
@@ -58,13 +58,13 @@ TEST_CASE("a damaged record in the middle is refused, as are another run's journ
   const std::string path = folder.path("journal");
   std::string text = filled(path);
   {
-    const Journal open(path, header);
-    CHECK_THROWS_AS(Journal(path, header), ConfigError);
+    const stacks::Journal open(path, header);
+    CHECK_THROWS_AS(stacks::Journal(path, header), ConfigError);
   }
-  CHECK_THROWS_AS(Journal(path, Json{{"run", "b"}}), ConfigError);
+  CHECK_THROWS_AS(stacks::Journal(path, Json{{"run", "b"}}), ConfigError);
   text[text.find("\"i\":1") + 4] = '7';
   write(path, text);
-  CHECK_THROWS_AS(Journal(path, header), InputError);
+  CHECK_THROWS_AS(stacks::Journal(path, header), InputError);
 }
 
 TEST_CASE("a file of that name that is no journal is refused and left as it is") {
@@ -78,11 +78,11 @@ TEST_CASE("a file of that name that is no journal is refused and left as it is")
         first + "0123456789abcdef 2 {\"more than said", first + "0123456789abcdeF"}) {
     CAPTURE(text);
     write(path, text);
-    CHECK_THROWS_AS(Journal(path, header), InputError);
+    CHECK_THROWS_AS(stacks::Journal(path, header), InputError);
     CHECK(testing::bytes_of_file(path) == text);
   }
-  CHECK_THROWS_AS(Journal(folder.path(), header), Error);
-  CHECK_THROWS_AS(Journal("/dev/null", header), InputError);
+  CHECK_THROWS_AS(stacks::Journal(folder.path(), header), Error);
+  CHECK_THROWS_AS(stacks::Journal("/dev/null", header), InputError);
 }
 
 TEST_CASE("zeros that a loss of power left behind the last record are cut off") {
@@ -91,7 +91,7 @@ TEST_CASE("zeros that a loss of power left behind the last record are cut off") 
   const std::string whole = filled(path);
   for (const std::size_t kept : {std::size_t{0}, std::size_t{5}, std::size_t{17}, std::size_t{25}}) {
     write(path, whole + whole.substr(0, kept) + std::string(50, '\0'));
-    CHECK(Journal(path, header).records().size() == 3);
+    CHECK(stacks::Journal(path, header).records().size() == 3);
     CHECK(testing::bytes_of_file(path) == whole);
   }
 }
@@ -101,8 +101,8 @@ TEST_CASE("a record that is nested too deep is refused like a damaged one") {
   const std::string path = folder.path("journal");
   const std::string whole = filled(path);
   const std::string deep = "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
-  write(path, whole + sha256_hex(deep).substr(0, 16) + " " + std::to_string(deep.size()) + " " + deep + "\n");
-  CHECK_THROWS_AS(Journal(path, header), InputError);
+  write(path, whole + config::sha256_hex(deep).substr(0, 16) + " " + std::to_string(deep.size()) + " " + deep + "\n");
+  CHECK_THROWS_AS(stacks::Journal(path, header), InputError);
 }
 
 }  // namespace periscope

@@ -90,15 +90,15 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     std::string name;
     for (const std::string& s : settings) name += s + " ";
     CAPTURE(name);
-    const Config config = load_config(sections(), "", all);
-    Progress progress;
-    const std::vector<StackResult> results = confront(config, progress).stacks;
-    for (const StackResult& r : results) {
+    const config::Config config = config::load_config(sections(), "", all);
+    stacks::Progress progress;
+    const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
+    for (const stacks::StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
-      const Agreement& a = r.agreement;
+      const judge::Agreement& a = r.agreement;
       INFO("by ", a.by, " ", a.reason);
-      CHECK(a.verdict != Verdict::disagrees);
-      CHECK((a.verdict == Verdict::agrees || !a.reason.empty()));
+      CHECK(a.verdict != judge::Verdict::disagrees);
+      CHECK((a.verdict == judge::Verdict::agrees || !a.reason.empty()));
       CHECK_FALSE(std::isnan(a.power.worst));
       CHECK_FALSE(std::isnan(a.power.median));
       CHECK_FALSE(std::isnan(a.critical));
@@ -108,35 +108,35 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     check_finite_or_null(json);
     const std::set<std::string> words{"agrees", "disagrees", "inconclusive", "not-checked"};
     for (const auto& cell : json) CHECK(words.contains(cell["verdict"].get<std::string>()));
-    CHECK_FALSE(verdict_table(results, config.agreement, false).empty());
+    CHECK_FALSE(stacks::verdict_table(results, config.agreement, false).empty());
   }
 }
 
 TEST_CASE("an absolute floor still refuses: a gradient that is not zero where theory says so") {
   std::vector<std::string> all = base();
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
-  const Config config = load_config(sections(), "", all);
-  Progress progress;
-  const std::vector<StackResult> results = confront(config, progress).stacks;
-  const Measurement& measurement = *results[0].measurement;
+  const config::Config config = config::load_config(sections(), "", all);
+  stacks::Progress progress;
+  const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
+  const stacks::Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {
-    return judge({{.spec = results[0].spec,
-                   .measured = measured,
-                   .seeds = measurement.seeds,
-                   .diverged_seeds = 0,
-                   .dtype = config.run.dtype,
-                   .prediction = results[0].prediction}},
-                 config.agreement)
+    return judge::agreements_of({{.spec = results[0].spec,
+                                  .measured = measured,
+                                  .seeds = measurement.seeds,
+                                  .diverged_seeds = 0,
+                                  .dtype = config.run.dtype,
+                                  .prediction = results[0].prediction}},
+                                config.agreement)
         .front();
   };
-  const Agreement right = verdict();
-  CHECK(right.verdict != Verdict::disagrees);
+  const judge::Agreement right = verdict();
+  CHECK(right.verdict != judge::Verdict::disagrees);
   double& q = measured.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
   CHECK(q == 0.0);
   q = 1.0;
-  const Agreement wrong = verdict();
-  CHECK(wrong.verdict == Verdict::disagrees);
+  const judge::Agreement wrong = verdict();
+  CHECK(wrong.verdict == judge::Verdict::disagrees);
   CHECK(wrong.by == "grad_sq q[1]");
 }
 

@@ -27,7 +27,7 @@ struct Unresolved {
     spec.input.tokens = 16;
     measured.curves[{Statistic::second_moment, Signal::A_out}] = {{1.0, 1.0}, {0.0, 0.0}};
     measured.curves[{Statistic::grad_sq, Signal::f_out}] = {{1.0, 1.0}, {0.0, 0.0}};
-    floor = gradient_floor(spec, measured, DType::f32, Weight::q, 0);
+    floor = judge::gradient_floor(spec, measured, DType::f32, Weight::q, 0);
     t = 5.0 * (floor.measured + floor.predicted);
     measured.weight_curves[{Statistic::grad_sq, Weight::q}] = {{ratio * t}, {ratio * t * 0.01}};
     measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(ratio * t)}, {log_error}};
@@ -37,8 +37,8 @@ struct Unresolved {
     prediction.replicates = 8;
     prediction.gradient_tolerance = 0.1;
   }
-  [[nodiscard]] Agreement judged(const AgreementOptions& options = {}) const {
-    return judge({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
+  [[nodiscard]] judge::Agreement judged(const config::AgreementOptions& options = {}) const {
+    return judge::agreements_of({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
   }
   [[nodiscard]] double rounded() const {
     return floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
@@ -47,7 +47,7 @@ struct Unresolved {
   StackSpec spec;
   Profile measured;
   theory::Prediction prediction;
-  GradientFloor floor;
+  judge::GradientFloor floor;
   double t = 0.0;
 };
 
@@ -57,10 +57,10 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
   for (const double log_error : {0.0, 0.1, 0.2}) {
     CAPTURE(log_error);
     const Unresolved one(1.2, log_error);
-    const Agreement a = one.judged({.finite_width_gradient = 0.7});
+    const judge::Agreement a = one.judged({.finite_width_gradient = 0.7});
     REQUIRE(a.cells.size() == 1);
     CHECK(a.cells[0].statistic == Statistic::grad_sq);
-    const double width_term = 0.7 * gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+    const double width_term = 0.7 * judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
     const double half_variance = seeds * log_error * log_error / 2.0;
     CHECK(a.cells[0].allowance - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
   }
@@ -68,7 +68,7 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
 
 TEST_CASE("it agrees where finite width explains it, and disagrees where it does not") {
   // 64 features and 16 keys: the term comes to about 0.4.
-  const double width_term = gradient_width_term(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, 0, true);
+  const double width_term = judge::gradient_width_term(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, 0, true);
   CHECK(Unresolved(std::exp(width_term), 0.0).judged().rejected == 0);
   CHECK(Unresolved(std::exp(width_term) + 1.0, 0.0).judged().rejected == 1);
 }
@@ -76,8 +76,8 @@ TEST_CASE("it agrees where finite width explains it, and disagrees where it does
 TEST_CASE("without a finite logarithm, as of seeds without any gradient, the term is that of the width alone") {
   Unresolved one(0.5);
   one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
-  const Agreement a = one.judged();
-  const double width_term = gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+  const judge::Agreement a = one.judged();
+  const double width_term = judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
   CHECK(a.cells.at(0).allowance - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
 }
 
@@ -87,9 +87,9 @@ TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
   one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
   one.prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
   one.prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {0.0}};
-  const Agreement a = one.judged();
+  const judge::Agreement a = one.judged();
   CHECK(a.cells.at(0).allowance == 0.0);
-  CHECK(a.verdict == Verdict::agrees);
+  CHECK(a.verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("every gradient of the stream and every share has the term of its own depth") {
@@ -106,13 +106,14 @@ TEST_CASE("every gradient of the stream and every share has the term of its own 
   prediction.finite_width = w;
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
-  const Agreement a = judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
+  const judge::Agreement a =
+      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
   REQUIRE(a.cells.size() == 7);
-  for (const Cell& cell : a.cells) {
+  for (const judge::Cell& cell : a.cells) {
     CAPTURE(cell.name());
     const bool share = cell.statistic == Statistic::score_share;
-    const double term = 0.8 * gradient_width_term(spec, w, static_cast<std::size_t>(cell.index), share);
-    const double expected = share ? 0.25 * 0.75 * term + share_floor : term;
+    const double term = 0.8 * judge::gradient_width_term(spec, w, static_cast<std::size_t>(cell.index), share);
+    const double expected = share ? 0.25 * 0.75 * term + judge::share_floor : term;
     CHECK(cell.allowance == Approx(expected).epsilon(1e-8));
   }
 }

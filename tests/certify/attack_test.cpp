@@ -47,7 +47,7 @@ struct Victim {
   GeneratedWeights plain;
   EditedWeights normed;
   BiasedWeights weights;
-  TheoryParameters parameters;
+  config::TheoryParameters parameters;
 
   explicit Victim(StackSpec s)
       : spec(std::move(s)),
@@ -186,7 +186,7 @@ TEST_CASE("greedy search changes every token of a sequence, not the first alone"
     const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
     const theory::InputDomain tokens;
     const theory::Certificate certificate =
-        theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), tokens);
+        theory::certify(spec.model, config::TheoryParameters(ops, spec.model, weights), tokens);
     const auto reached = [&](int steps, std::uint64_t seed) {
       certify::SignalMaxima seen;
       return certify::attack(context, certificate, {Signal::x_out, -1, 3}, tokens,

@@ -51,8 +51,8 @@ struct Attained {
   std::map<Signal, double> share;
 };
 
-void hold(const std::string& what, const Certificate& certificate, const certify::SignalMaxima& seen, Direction direction,
-          double least, Attained& attained) {
+void hold(const std::string& what, const Certificate& certificate, const certify::SignalMaxima& seen,
+          Direction direction, double least, Attained& attained) {
   for (const SignalBound& b : certificate.bounds) {
     const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
     const std::string name = fmt::format("{}: {}[{}]: {:.17g} seen, {:.17g} certified", what, name_of(b.signal),
@@ -152,7 +152,7 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     const ModelSpec& m = one.spec.model;
     const AlignedWeights weights(one.spec, one.direction, one.bias);
     const theory::InputDomain domain{one.spec.input.kind == InputKind::tokens, largest};
-    const TheoryParameters parameters(truth(), m, weights);
+    const config::TheoryParameters parameters(truth(), m, weights);
     for (const bool exact : {true, false}) {
       const RunArithmetic arithmetic = exact ? RunArithmetic{} : run_arithmetic(Arithmetic::pure, fp64);
       certify::InnerLog log;
@@ -196,7 +196,7 @@ TEST_CASE("T17: RoPE turns one feature into another, and no more") {
       same_norm);
   const StackContext c{.ops = truth(), .model = spec.model, .weights = weights};
   const Certificate certificate =
-      theory::certify(spec.model, TheoryParameters(truth(), spec.model, weights), {false, 1e3});
+      theory::certify(spec.model, config::TheoryParameters(truth(), spec.model, weights), {false, 1e3});
   certify::SignalMaxima seen;
   for (int k = 0; k < spec.model.width; ++k) {
     std::vector<double> x(static_cast<std::size_t>(spec.model.width), 0.0);

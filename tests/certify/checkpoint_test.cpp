@@ -29,7 +29,8 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
       const CheckpointWeights weights(*target.backend, checkpoint, target.dtype);
       const StackContext c{.ops = *target.backend, .model = m, .weights = weights};
       const theory::InputDomain tokens;
-      const theory::Certificate certificate = theory::certify(m, TheoryParameters(*target.backend, m, weights), tokens);
+      const theory::Certificate certificate =
+          theory::certify(m, config::TheoryParameters(*target.backend, m, weights), tokens);
       std::vector<int> ids(6);
       std::iota(ids.begin(), ids.end(), 0);
       certify::SignalMaxima maxima;
@@ -62,7 +63,7 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
 TEST_CASE("a Llama in pure FP16 is not certified: 4096 roundings of an average's sum add up") {
   const Checkpoint checkpoint(std::string(FIXTURES) + "/llama");
   const CheckpointWeights weights(truth(), checkpoint, DType::f64);
-  const TheoryParameters parameters(truth(), checkpoint.model(), weights);
+  const config::TheoryParameters parameters(truth(), checkpoint.model(), weights);
   const NumberFormat& fp16 = number_formats[2];
   for (const int longest : {16, theory::default_longest}) {
     CAPTURE(longest);

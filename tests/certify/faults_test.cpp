@@ -26,7 +26,8 @@ StackSpec token_stack(std::string_view placement) {
 
 theory::Certificate certify(const StackSpec& spec, const WeightSource& weights, Arithmetic kind,
                             const NumberFormat& format) {
-  return theory::certify(spec.model, TheoryParameters(truth(), spec.model, weights), {}, run_arithmetic(kind, format));
+  return theory::certify(spec.model, config::TheoryParameters(truth(), spec.model, weights), {},
+                         run_arithmetic(kind, format));
 }
 
 bool certified(const theory::Certificate& certificate) {
@@ -161,7 +162,7 @@ TEST_CASE("what overflows inside norm A is upstream of the attention behind it")
 TEST_CASE("attention weights that stall in their denominator sum to more than 1: the longest input counts") {
   const StackSpec spec = token_stack("peri");
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
-  const TheoryParameters parameters(truth(), spec.model, plain);
+  const config::TheoryParameters parameters(truth(), spec.model, plain);
   const auto mixed_of = [&](Arithmetic kind, int longest) {
     const theory::Certificate c = theory::certify(spec.model, parameters, {}, run_arithmetic(kind, fp16), longest);
     CHECK(c.longest == (kind == Arithmetic::exact ? 0 : longest));

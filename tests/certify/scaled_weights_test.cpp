@@ -77,9 +77,10 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   const GeneratedWeights weights(ops, spec, DType::f64, 1);
   const certify::StackScale scale{.stream = 0.25, .branch = 1.0};
   const certify::ScaledWeights scaled(ops, spec.model, weights, scale);
-  const theory::Certificate before = theory::certify(spec.model, TheoryParameters(ops, spec.model, weights), {});
+  const theory::Certificate before =
+      theory::certify(spec.model, config::TheoryParameters(ops, spec.model, weights), {});
   const theory::Certificate after =
-      theory::certify(certify::scaled_model(spec.model, scale), TheoryParameters(ops, spec.model, scaled), {});
+      theory::certify(certify::scaled_model(spec.model, scale), config::TheoryParameters(ops, spec.model, scaled), {});
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));

@@ -48,7 +48,7 @@ TEST_CASE("T17: no token sequence and no real input passes the certificate, at a
           maxima.add(c, ops.from_host(spec.input.tokens, spec.model.width, target.dtype, x));
         }
       }
-      const TheoryParameters parameters(ops, spec.model, weights);
+      const config::TheoryParameters parameters(ops, spec.model, weights);
       const theory::Certificate certificate =
           theory::certify(spec.model, parameters, {tokens, largest}, pure_fp64, spec.input.tokens);
       for (const theory::SignalBound& b : certificate.bounds) RC_ASSERT(std::isfinite(b.largest));
@@ -69,7 +69,7 @@ TEST_CASE("T24: what mixed arithmetic adds widens every bound of exact arithmeti
     const BiasedWeights weights(ops, normed, any_of({0.0, 0.5}));
     const NumberFormat format = any_of({number_formats[0], number_formats[1], number_formats[2], fp64});
     // On weights that are numbers of the format: rounding them can make a bound smaller.
-    const TheoryParameters stored(ops, spec.model, weights);
+    const config::TheoryParameters stored(ops, spec.model, weights);
     const theory::RoundedParameters parameters(stored, format);
     const theory::InputDomain domain{any_of({false, true}), 3.0};
     const theory::Certificate exact = theory::certify(spec.model, parameters, domain);
@@ -104,7 +104,7 @@ TEST_CASE("the certificate is the same bits for any number of threads") {
     for (const Target& target : exact_targets()) {
       if (target.backend->name() == "reference") continue;
       const GeneratedWeights weights(*target.backend, spec, target.dtype, 1);
-      const TheoryParameters parameters(*target.backend, spec.model, weights);
+      const config::TheoryParameters parameters(*target.backend, spec.model, weights);
       for (const RunArithmetic& run : {RunArithmetic{}, run_arithmetic(Arithmetic::mixed, number_formats[1])}) {
         const Threads one(1);
         const theory::Certificate expected = theory::certify(spec.model, parameters, {}, run);

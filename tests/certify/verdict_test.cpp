@@ -135,7 +135,7 @@ TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
         spec.model.norm = norm;
         spec.model.embedding_norm = embedding_norm;
         const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-        const TheoryParameters parameters(truth(), spec.model, weights);
+        const config::TheoryParameters parameters(truth(), spec.model, weights);
         for (const RunArithmetic& arithmetic : arithmetics) {
           CAPTURE(std::string(placement));
           CAPTURE(embedding_norm);
@@ -175,7 +175,7 @@ TEST_CASE("an input that a format does not reach is not certified for it") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.embedding_norm = true;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  const TheoryParameters parameters(truth(), spec.model, weights);
+  const config::TheoryParameters parameters(truth(), spec.model, weights);
   const auto stream = [&](double largest) {
     return theory::verdict(theory::certify(spec.model, parameters, {.tokens = false, .largest = largest},
                                            run_arithmetic(Arithmetic::mixed, number_formats[2]), 4),

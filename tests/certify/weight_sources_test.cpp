@@ -37,7 +37,7 @@ TEST_CASE("theory reads a table of more rows than it takes at once, each row in 
   spec.model.vocab = 2 * 4096 + 3;
   spec.input.kind = InputKind::tokens;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  const TheoryParameters parameters(truth(), spec.model, weights);
+  const config::TheoryParameters parameters(truth(), spec.model, weights);
   std::vector<int> ids(static_cast<std::size_t>(spec.model.vocab));
   std::iota(ids.begin(), ids.end(), 0);
   const std::vector<double> table = truth().to_host(weights.rows(truth(), Weight::embedding, ids));

@@ -2,11 +2,11 @@
 #include <fstream>
 #include <set>
 
+#include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/model/input.h"
 #include "sim/model/key_value_cache.h"
 #include "sim/model/loss.h"
-#include "sim/base/error.h"
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"

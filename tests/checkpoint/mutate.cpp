@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "sim/checkpoint/safetensors_view.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/safetensors_view.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 
 namespace periscope::testing {

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <random>
 
+#include "sim/base/error.h"
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/safetensors_writer.h"
-#include "sim/base/error.h"
 #include "tests/checkpoint/mutate.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/temporary_folder.h"

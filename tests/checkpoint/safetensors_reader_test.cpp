@@ -10,8 +10,8 @@
 #include <random>
 #include <utility>
 
-#include "sim/checkpoint/safetensors_writer.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/safetensors_writer.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/temporary_folder.h"
 

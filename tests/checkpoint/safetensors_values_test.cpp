@@ -4,8 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "sim/checkpoint/safetensors_view.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/safetensors_view.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/doctest.h"
 

@@ -6,7 +6,7 @@ namespace periscope::testing::gradient_runs {
 TEST_CASE("gradients attenuation: rates per layer towards the input, their allowances and claims") {
   GradientConfig config = tiny({"post", "pre"}, 0.0);
   config.qk_factors = {0.0, 0.6};
-  Progress progress;
+  stacks::Progress progress;
   const std::vector<Attenuation> cases = gradient_attenuation(config, progress).cases;
   REQUIRE(cases.size() == 4);
   for (std::size_t c = 0; c < cases.size(); ++c) {
@@ -16,8 +16,8 @@ TEST_CASE("gradients attenuation: rates per layer towards the input, their allow
     CHECK(a.spec.init.qk_factor == spec.init.qk_factor);
     const std::vector<Profile> profiles = read(config, spec);
     const theory::Prediction p = predict_gradients(config, spec, spec);
-    const auto check = [&](const std::string& what, const Rows& rows, const Curve& predicted, const SeedRows& found,
-                           const Curve& found_predicted, const Finding& rate) {
+    const auto check = [&](const std::string& what, const Rows& rows, const Curve& predicted,
+                           const judge::SeedRows& found, const Curve& found_predicted, const judge::Finding& rate) {
       CHECK(found.rows() == rows);
       CHECK(found_predicted.value == predicted.value);
       CHECK(found_predicted.standard_error == predicted.standard_error);
@@ -42,8 +42,8 @@ TEST_CASE("gradients attenuation: rates per layer towards the input, their allow
       CHECK(claim->id == (c % 2 == 0 ? "G10" : "G9"));
       CHECK_NEAR("claimed", claim->claimed, claimed);
       const double limit = critical_by_hand(seeds - 1.0, level) * rate->measured.error;
-      CHECK(claim->verdict ==
-            (std::abs(rate->measured.value - claimed) <= limit ? ClaimVerdict::holds : ClaimVerdict::fails));
+      CHECK(claim->verdict == (std::abs(rate->measured.value - claimed) <= limit ? judge::ClaimVerdict::holds
+                                                                                 : judge::ClaimVerdict::fails));
     }
   }
 }
@@ -55,17 +55,17 @@ TEST_CASE("gradients attenuation: a rate that theory refuses to predict is measu
   config.base.model.qk_norm = QkNorm::head;
   config.base.model.rope = false;
   config.qk_factors = {1.0};
-  Progress progress;
+  stacks::Progress progress;
   const Attenuation a = gradient_attenuation(config, progress).cases.at(0);
   CHECK(a.refusal.find("QK-norm over 2 features") != std::string::npos);
   const std::vector<Profile> profiles = read(config, config.stacks()[0]);
-  const auto check = [](const Rows& rows, const std::vector<double>& x, const Finding& rate) {
+  const auto check = [](const Rows& rows, const std::vector<double>& x, const judge::Finding& rate) {
     const std::vector<double> nothing(x.size(), 0.0);
-    const Estimate slope = sum_by_hand(rows, {nothing, nothing}, slope_of(x), nothing).measured;
+    const judge::Estimate slope = sum_by_hand(rows, {nothing, nothing}, slope_of(x), nothing).measured;
     CHECK_NEAR("measured", rate.measured.value, slope.value);
     CHECK_NEAR("stderr", rate.measured.error, slope.error);
     CHECK(std::isnan(rate.predicted.value));
-    CHECK(rate.verdict == Verdict::not_checked);
+    CHECK(rate.verdict == judge::Verdict::not_checked);
   };
   check(log_norms(profiles, Signal::x_out, 2), {0.0, -1.0, -2.0, -3.0}, a.stream_rate);
   check(log_norms(profiles, Weight::down), {0.0, -1.0, -2.0}, a.down_rate);

@@ -11,8 +11,8 @@ namespace periscope {
 namespace {
 
 /// One layer whose gradients' squares say little, z = 0.5, and whose logarithms are far off.
-StackResult heavy_tailed() {
-  StackResult result{.spec = {}, .prediction = {}, .measurement = Measurement{}, .agreement = {}};
+stacks::StackResult heavy_tailed() {
+  stacks::StackResult result{.spec = {}, .prediction = {}, .measurement = stacks::Measurement{}, .agreement = {}};
   result.spec.model.layers = 1;
   result.measurement->seeds = 16;
   const auto add = [&](auto& measured, auto& predicted, auto place, std::size_t length) {
@@ -32,9 +32,9 @@ StackResult heavy_tailed() {
 }  // namespace
 
 TEST_CASE("a squared gradient's z is the compared logarithm's, and its square's where that is compared") {
-  Config config =
-      load_config(sections(), "", {"model.layers=1", "model.placement=pre", "run.seeds=16", "run.backward=true"});
-  StackResult result = heavy_tailed();
+  config::Config config = config::load_config(
+      sections(), "", {"model.layers=1", "model.placement=pre", "run.seeds=16", "run.backward=true"});
+  stacks::StackResult result = heavy_tailed();
   result.spec = config.stacks().front();
   for (const int index : {0, 2}) {
     result.agreement.cells.push_back({.statistic = Statistic::log_grad_sq,

@@ -37,11 +37,13 @@ Planted planted() {
     c.seeds = k == 2 ? std::vector<double>{1.0} : std::vector<double>{1.0, 2.0, 4.0};
     c.noise = numbers.next(c.seeds.size());
     c.noise_error = numbers.next(c.seeds.size());
-    for (PowerLaw* fit : {&c.bias_fit, &c.noise_fit}) {
+    for (judge::PowerLaw* fit : {&c.bias_fit, &c.noise_fit}) {
       *fit = {numbers.next(), numbers.next(), numbers.next(), numbers.next(), numbers.next()};
     }
-    c.bias_verdict = k == 0 ? Verdict::disagrees : Verdict::not_checked;
-    c.noise_verdict = k == 0 ? Verdict::agrees : k == 1 ? Verdict::inconclusive : Verdict::not_checked;
+    c.bias_verdict = k == 0 ? judge::Verdict::disagrees : judge::Verdict::not_checked;
+    c.noise_verdict = k == 0   ? judge::Verdict::agrees
+                      : k == 1 ? judge::Verdict::inconclusive
+                               : judge::Verdict::not_checked;
     if (k > 0) c.bias_reason = "because";
     if (k == 1) c.remedy = "more";
   }
@@ -80,13 +82,13 @@ TEST_CASE("converge: every column from raw numbers") {
   // Of fits that tell nothing there is no number.
   struct Part {
     const char *column, *json;
-    double PowerLaw::*value;
+    double judge::PowerLaw::*value;
   };
-  for (const Part& part : {Part{"exponent", "exponent", &PowerLaw::exponent},
-                           {"exponent_stderr", "exponent_error", &PowerLaw::exponent_error},
-                           {"amplitude", "amplitude", &PowerLaw::amplitude},
-                           {"chi_squared", "chi_squared", &PowerLaw::chi_squared},
-                           {"significance", "significance", &PowerLaw::significance}}) {
+  for (const Part& part : {Part{"exponent", "exponent", &judge::PowerLaw::exponent},
+                           {"exponent_stderr", "exponent_error", &judge::PowerLaw::exponent_error},
+                           {"amplitude", "amplitude", &judge::PowerLaw::amplitude},
+                           {"chi_squared", "chi_squared", &judge::PowerLaw::chi_squared},
+                           {"significance", "significance", &judge::PowerLaw::significance}}) {
     const std::string column(part.column);
     expected.numbers("bias_" + column, {fits[0].bias_fit.*part.value, nan, nan},
                      std::string("fits/*/bias_fit/") + part.json);

@@ -43,11 +43,11 @@ inline GradientConfig tiny(std::initializer_list<const char*> placements, double
 }
 
 /// The readings of every seed.
-inline std::vector<Profile> read(const Config& config, const StackSpec& spec) {
+inline std::vector<Profile> read(const config::Config& config, const StackSpec& spec) {
   std::vector<Profile> all;
-  Progress progress;
-  (void)measure_stack(*make_backend("cpu"), spec, config.run, seeds, progress,
-                      [&](const Reading& reading) { all.push_back(reading.profile); });
+  stacks::Progress progress;
+  (void)stacks::measure_stack(*make_backend("cpu"), spec, config.run, seeds, progress,
+                              [&](const Reading& reading) { all.push_back(reading.profile); });
   return all;
 }
 
@@ -83,20 +83,20 @@ inline std::vector<double> column(const Rows& rows, std::size_t i) {
 /// T19: what a mean log norm at `depth` may differ by, besides its variance over seeds.
 inline double width_allowance(const StackSpec& spec, const theory::Prediction& p, std::size_t depth,
                               bool attention = false) {
-  return 0.5 * finite_width * gradient_width_term(spec, p.finite_width, depth, attention) +
+  return 0.5 * finite_width * judge::gradient_width_term(spec, p.finite_width, depth, attention) +
          way_back_allowance(format_of(DType::f64));
 }
 
 /// Σ weights_i y_i of rows and of a prediction; `bias` is what each point may differ by.
-inline Finding sum_by_hand(const Rows& rows, const Curve& predicted, const std::vector<double>& weights,
-                           const std::vector<double>& bias) {
+inline judge::Finding sum_by_hand(const Rows& rows, const Curve& predicted, const std::vector<double>& weights,
+                                  const std::vector<double>& bias) {
   std::vector<double> sums;
   for (const auto& row : rows) {
     double sum = 0.0;
     for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * row[i];
     sums.push_back(sum);
   }
-  Finding f{.measured = {mean_of(sums), error_of(sums)}, .seeds = seeds, .predicted = {}};
+  judge::Finding f{.measured = {mean_of(sums), error_of(sums)}, .seeds = seeds, .predicted = {}};
   double drift = 0.0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     f.predicted.value += weights[i] * predicted.value[i];
@@ -119,8 +119,8 @@ inline std::vector<double> slope_of(const std::vector<double>& x, std::size_t fr
   CHECK_MESSAGE(near(found, expected), what << ": found " << (found) << ", expected " << (expected))
 
 /// `tests`: how many findings share the familywise error; `limit`: of the smallest rejected error.
-inline void check_finding(const std::string& what, const Finding& found, const Finding& expected, int replicates,
-                          std::size_t tests, double limit) {
+inline void check_finding(const std::string& what, const judge::Finding& found, const judge::Finding& expected,
+                          int replicates, std::size_t tests, double limit) {
   CAPTURE(what);
   CHECK(found.seeds == seeds);
   CHECK(found.replicates == replicates);

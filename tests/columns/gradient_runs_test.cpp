@@ -14,7 +14,7 @@ namespace periscope::testing::gradient_runs {
 TEST_CASE("gradients depth: exponents of all depths and the late ones, their allowances, limit and claim") {
   GradientConfig config = tiny({"pre", "post"}, 0.0);
   config.layers = {1, 2, 3, 5};
-  Progress progress;
+  stacks::Progress progress;
   const DepthResult result = gradient_depth(config, progress);
   REQUIRE(result.theory_layers == std::vector<double>{1, 2, 3, 5, 10, 20, 40, 80});
   for (std::size_t c = 0; c < 2; ++c) {
@@ -52,8 +52,8 @@ TEST_CASE("gradients depth: exponents of all depths and the late ones, their all
     REQUIRE(law.claim);
     CHECK(law.claim->claimed == (c == 0 ? -0.5 : 0.0));
     const double level = 1.0 - std::sqrt(1.0 - error_rate);
-    CHECK(law.claim->verdict == test_claim(law.late_exponent.measured, seeds, law.claim->claimed,
-                                           law.late_exponent.predicted.value - limit, level));
+    CHECK(law.claim->verdict == judge::test_claim(law.late_exponent.measured, seeds, law.claim->claimed,
+                                                  law.late_exponent.predicted.value - limit, level));
   }
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("gradients score-path: shares and logarithms, with and without the sco
   config.base.model.width = 24;
   config.base.model.mlp_width = 24;
   config.base.model.heads = config.base.model.kv_heads = 6;
-  Progress progress;
+  stacks::Progress progress;
   const std::vector<ScorePath> paths = score_path(config, progress).stacks;
   bool resolved = false;
   for (std::size_t c = 0; c < 2; ++c) {
@@ -87,9 +87,9 @@ TEST_CASE("gradients score-path: shares and logarithms, with and without the sco
       const double allowance = 2.0 * width_allowance(spec, all, i) + 0.5 * variance_of(logs) + withdrawn;
       for (const auto& [findings, p] : {std::pair(&path.with, &all), std::pair(&path.without, &values)}) {
         const Curve& t = *p->profile.find(Statistic::log_grad_sq, Signal::x_out);
-        const Finding expected{.measured = {mean_of(logs), error_of(logs)},
-                               .predicted = {t.value[i], t.standard_error[i]},
-                               .allowance = allowance};
+        const judge::Finding expected{.measured = {mean_of(logs), error_of(logs)},
+                                      .predicted = {t.value[i], t.standard_error[i]},
+                                      .allowance = allowance};
         const bool whole = findings == &path.with;
         check_finding(whole ? "with" : "without", (*findings)[i], expected, p->replicates, whole ? 14 : 10, 0.5);
         const Curve& shown = whole ? path.log_with : path.log_without;
@@ -103,10 +103,10 @@ TEST_CASE("gradients score-path: shares and logarithms, with and without the sco
       const Curve& t = *all.profile.find(Statistic::score_share, Signal::A_out);
       const double share = t.value[2 * l];
       const double slope = share * (1.0 - share);
-      const Finding expected{.measured = {mean_of(shares), error_of(shares)},
-                             .predicted = {share, t.standard_error[2 * l]},
-                             .allowance = slope * 2.0 * width_allowance(spec, all, 2 * l, true) +
-                                          variance_of(shares) / (2.0 * slope) + 1e-6 + withdrawn};
+      const judge::Finding expected{.measured = {mean_of(shares), error_of(shares)},
+                                    .predicted = {share, t.standard_error[2 * l]},
+                                    .allowance = slope * 2.0 * width_allowance(spec, all, 2 * l, true) +
+                                                 variance_of(shares) / (2.0 * slope) + 1e-6 + withdrawn};
       check_finding("share", path.shares[l], expected, all.replicates, 14, 0.1);
     }
   }
@@ -115,7 +115,7 @@ TEST_CASE("gradients score-path: shares and logarithms, with and without the sco
 
 TEST_CASE("gradients identity-path: shares of the skip path from every seed's decomposition") {
   const GradientConfig config = tiny({"pre", "post"}, 0.0);
-  Progress progress;
+  stacks::Progress progress;
   const std::vector<IdentityPath> paths = identity_path(config, progress).stacks;
   const auto backend = make_backend("cpu");
   for (std::size_t c = 0; c < 2; ++c) {
@@ -126,8 +126,8 @@ TEST_CASE("gradients identity-path: shares of the skip path from every seed's de
     for (std::uint64_t seed = 11; seed < 11 + seeds; ++seed) {
       const GeneratedWeights weights(*backend, spec, DType::f64, seed);
       const StackContext context{.ops = *backend, .model = spec.model, .weights = weights};
-      const GradientPathSizes sizes =
-          decompose_gradient(context, stack_input(context, spec, DType::f64, seed), label_ids(spec, seed));
+      const GradientPathSizes sizes = decompose_gradient(context, stacks::stack_input(context, spec, DType::f64, seed),
+                                                         stacks::label_ids(spec, seed));
       share.emplace_back();
       log_skip.emplace_back();
       branch.emplace_back();
@@ -162,7 +162,7 @@ TEST_CASE("gradients identity-path: shares of the skip path from every seed's de
       if (i == 6) continue;
       const std::vector<double> measured = column(share, i);
       const double slope = p * (1.0 - p);
-      const Finding expected{
+      const judge::Finding expected{
           .measured = {mean_of(measured), error_of(measured)},
           .predicted = {p, p_error},
           .allowance = slope * 2.0 * width_allowance(spec, all, i) + variance_of(measured) / (2.0 * slope)};
@@ -177,7 +177,7 @@ TEST_CASE("gradients crossover: ratios to Pre-LN, T14's law, and where the ratio
   config.base.model.mlp_width = 48;
   config.base.model.heads = config.base.model.kv_heads = 8;
   config.down_factors = {0.1, 1.0, 4.0};
-  Progress progress;
+  stacks::Progress progress;
   const CrossoverResult result = gradient_crossover(config, progress);
   REQUIRE(result.placements.size() == 2);
   struct Sweep {
@@ -241,9 +241,9 @@ TEST_CASE("gradients crossover: ratios to Pre-LN, T14's law, and where the ratio
       CHECK_NEAR("log_rms_a predicted", c.rms_a_predicted.value[i], own.rms_predicted.value[i]);
       CHECK_NEAR("log_rms_a predicted stderr", c.rms_a_predicted.standard_error[i],
                  own.rms_predicted.standard_error[i]);
-      const Finding expected{.measured = {mean_of(column(ratios, i)), error_of(column(ratios, i))},
-                             .predicted = {predicted[i], errors[i]},
-                             .allowance = own.allowance[i] + pre.allowance[i]};
+      const judge::Finding expected{.measured = {mean_of(column(ratios, i)), error_of(column(ratios, i))},
+                                    .predicted = {predicted[i], errors[i]},
+                                    .allowance = own.allowance[i] + pre.allowance[i]};
       check_finding("ratio", c.ratios[i], expected, own.replicates[i], tests, 0.25);
     }
     if (!c.crosses) continue;
@@ -260,9 +260,9 @@ TEST_CASE("gradients crossover: ratios to Pre-LN, T14's law, and where the ratio
     }
     const std::vector<double>& x = own.rms_predicted.value;
     const double slope = std::abs((predicted[i + 1] - predicted[i]) / (x[i + 1] - x[i]));
-    const Finding expected{.measured = {mean_of(measured), error_of(measured)},
-                           .predicted = {crossing(x, predicted), errors[i] / slope},
-                           .allowance = (own.allowance[i] + pre.allowance[i]) / slope};
+    const judge::Finding expected{.measured = {mean_of(measured), error_of(measured)},
+                                  .predicted = {crossing(x, predicted), errors[i] / slope},
+                                  .allowance = (own.allowance[i] + pre.allowance[i]) / slope};
     check_finding("crossing", c.crossing, expected, own.replicates[i], tests, 0.25);
   }
   CHECK(result.placements[0].crosses);  // Peri-LN's gradient is smaller where the MLP's output is large

@@ -18,8 +18,8 @@ using namespace gradients;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-Config two_stacks() {
-  Config config;
+config::Config two_stacks() {
+  config::Config config;
   config.base.model = {.layers = 2, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
   config.base.input.tokens = 3;
   config.inputs = {InputKind::gaussian};
@@ -29,18 +29,18 @@ Config two_stacks() {
 
 Curve curve(Irregular& numbers, std::size_t length) { return {numbers.next(length), numbers.next(length)}; }
 
-SeedRows seed_rows(Irregular& numbers, std::size_t length) {
-  SeedRows rows;
+judge::SeedRows seed_rows(Irregular& numbers, std::size_t length) {
+  judge::SeedRows rows;
   for (int seed = 0; seed < 3; ++seed) rows.add(numbers.next(length));
   return rows;
 }
 
-Finding planted_finding(Irregular& numbers, Verdict verdict, const std::string& reason) {
-  Finding f{.measured = {numbers.next(), numbers.next()},
-            .seeds = 7,
-            .predicted = {numbers.next(), numbers.next()},
-            .replicates = 5,
-            .allowance = numbers.next()};
+judge::Finding planted_finding(Irregular& numbers, judge::Verdict verdict, const std::string& reason) {
+  judge::Finding f{.measured = {numbers.next(), numbers.next()},
+                   .seeds = 7,
+                   .predicted = {numbers.next(), numbers.next()},
+                   .replicates = 5,
+                   .allowance = numbers.next()};
   f.verdict = verdict;
   f.reason = reason;
   f.critical = numbers.next();
@@ -49,10 +49,10 @@ Finding planted_finding(Irregular& numbers, Verdict verdict, const std::string& 
 }
 
 /// Mean over three seeds and its standard error, √(Σ(x − mean)²/(n − 1)/n).
-double mean_of(const SeedRows& rows, std::size_t i) {
+double mean_of(const judge::SeedRows& rows, std::size_t i) {
   return (rows.rows()[0][i] + rows.rows()[1][i] + rows.rows()[2][i]) / 3.0;
 }
-double error_of(const SeedRows& rows, std::size_t i) {
+double error_of(const judge::SeedRows& rows, std::size_t i) {
   double squares = 0.0;
   for (const auto& row : rows.rows()) squares += (row[i] - mean_of(rows, i)) * (row[i] - mean_of(rows, i));
   return std::sqrt(squares / 2.0 / 3.0);
@@ -74,10 +74,10 @@ class Variables {
     expected.numbers(name, values, "variables/" + name);
   }
   /// A list of rows per case: their means, or standard errors, over seeds.
-  void seeds(const std::string& mean, const std::string& error, const std::vector<const SeedRows*>& cases) {
+  void seeds(const std::string& mean, const std::string& error, const std::vector<const judge::SeedRows*>& cases) {
     std::vector<double> means;
     std::vector<double> errors;
-    for (const SeedRows* rows : cases) {
+    for (const judge::SeedRows* rows : cases) {
       for (std::size_t i = 0; i < rows->rows().front().size(); ++i) {
         means.push_back(mean_of(*rows, i));
         errors.push_back(error_of(*rows, i));
@@ -99,25 +99,25 @@ class Variables {
     numbers(name, values);
     numbers(name + "_stderr", errors);
   }
-  void findings(const std::string& name, const std::vector<const Finding*>& cases) {
+  void findings(const std::string& name, const std::vector<const judge::Finding*>& cases) {
     const auto check = [&](const char* suffix, const auto& get) {
       std::vector<double> values;
-      for (const Finding* f : cases) values.push_back(get(*f));
+      for (const judge::Finding* f : cases) values.push_back(get(*f));
       numbers(name + suffix, values);
     };
-    check("_measured", [](const Finding& f) { return f.measured.value; });
-    check("_stderr", [](const Finding& f) { return f.measured.error; });
-    check("_predicted", [](const Finding& f) { return f.predicted.value; });
-    check("_predicted_stderr", [](const Finding& f) { return f.predicted.error; });
-    check("_power", [](const Finding& f) { return f.power; });
+    check("_measured", [](const judge::Finding& f) { return f.measured.value; });
+    check("_stderr", [](const judge::Finding& f) { return f.measured.error; });
+    check("_predicted", [](const judge::Finding& f) { return f.predicted.value; });
+    check("_predicted_stderr", [](const judge::Finding& f) { return f.predicted.error; });
+    check("_power", [](const judge::Finding& f) { return f.power; });
     verdicts(name + "_verdict", cases);
   }
   /// A null finding: none to judge.
-  void verdicts(const std::string& name, const std::vector<const Finding*>& cases) {
+  void verdicts(const std::string& name, const std::vector<const judge::Finding*>& cases) {
     std::vector<std::string> words_of;
     std::vector<std::string> reasons;
-    for (const Finding* f : cases) {
-      words_of.emplace_back(f == nullptr ? "not-checked" : name_of(f->verdict));
+    for (const judge::Finding* f : cases) {
+      words_of.emplace_back(f == nullptr ? "not-checked" : judge::name_of(f->verdict));
       reasons.push_back(f == nullptr ? "" : f->reason);
     }
     words(name, words_of);
@@ -130,7 +130,7 @@ class Variables {
 }  // namespace
 
 TEST_CASE("gradients depth: every column from raw numbers") {
-  const Config config = two_stacks();
+  const config::Config config = two_stacks();
   Irregular numbers;
   DepthResult result;
   result.layers = {2, 3, 5};
@@ -142,12 +142,13 @@ TEST_CASE("gradients depth: every column from raw numbers") {
                            .gradient = seed_rows(numbers, 3),
                            .predicted = curve(numbers, first ? 5 : 2),
                            .precise = {},
-                           .exponent = planted_finding(numbers, Verdict::inconclusive, "weak"),
-                           .late_exponent = planted_finding(numbers, Verdict::agrees, ""),
+                           .exponent = planted_finding(numbers, judge::Verdict::inconclusive, "weak"),
+                           .late_exponent = planted_finding(numbers, judge::Verdict::agrees, ""),
                            .limit = first ? numbers.next() : nan,
                            .claim = {}});
   }
-  result.laws[0].claim = Claim{.id = "G8", .claimed = numbers.next(), .verdict = ClaimVerdict::holds_with_condition};
+  result.laws[0].claim =
+      judge::Claim{.id = "G8", .claimed = numbers.next(), .verdict = judge::ClaimVerdict::holds_with_condition};
   const auto& laws = result.laws;
   Variables v(depth_schema(), depth_outcome(result));
   v.coordinate("layers", {2, 3, 5});
@@ -162,16 +163,16 @@ TEST_CASE("gradients depth: every column from raw numbers") {
   v.numbers("claimed_exponent", {laws[0].claim->claimed, nan});
   v.words("claim_verdict", {"holds-with-condition", ""});
   v.expected.complete();
-  for (Finding DepthLaw::*which : {&DepthLaw::exponent, &DepthLaw::late_exponent}) {
+  for (judge::Finding DepthLaw::*which : {&DepthLaw::exponent, &DepthLaw::late_exponent}) {
     DepthResult wrong = result;
     CHECK(depth_outcome(wrong).code == ExitCode::ok);
-    (wrong.laws[1].*which).verdict = Verdict::disagrees;
+    (wrong.laws[1].*which).verdict = judge::Verdict::disagrees;
     CHECK(depth_outcome(wrong).code == ExitCode::check_failed);
   }
 }
 
 TEST_CASE("gradients attenuation: every column from raw numbers") {
-  const Config config = two_stacks();
+  const config::Config config = two_stacks();
   Irregular numbers;
   std::vector<Attenuation> cases;
   for (StackSpec spec : config.stacks()) {
@@ -183,10 +184,10 @@ TEST_CASE("gradients attenuation: every column from raw numbers") {
                      .down = seed_rows(numbers, 2),
                      .stream_predicted = curve(numbers, first ? 3 : 0),
                      .down_predicted = curve(numbers, first ? 2 : 0),
-                     .stream_rate = planted_finding(numbers, Verdict::agrees, ""),
-                     .down_rate = planted_finding(numbers, Verdict::inconclusive, "weak"),
-                     .stream_claim = {.id = "G9", .claimed = numbers.next(), .verdict = ClaimVerdict::holds},
-                     .down_claim = {.id = "G9", .claimed = numbers.next(), .verdict = ClaimVerdict::fails}});
+                     .stream_rate = planted_finding(numbers, judge::Verdict::agrees, ""),
+                     .down_rate = planted_finding(numbers, judge::Verdict::inconclusive, "weak"),
+                     .stream_claim = {.id = "G9", .claimed = numbers.next(), .verdict = judge::ClaimVerdict::holds},
+                     .down_claim = {.id = "G9", .claimed = numbers.next(), .verdict = judge::ClaimVerdict::fails}});
   }
   Variables v(attenuation_schema(), attenuation_outcome(config, cases));
   v.coordinate("layers_passed", {0, 1, 2});
@@ -205,16 +206,16 @@ TEST_CASE("gradients attenuation: every column from raw numbers") {
   v.words("stream_claim_verdict", {"holds", ""});
   v.words("down_claim_verdict", {"fails", ""});
   v.expected.complete();
-  for (Finding Attenuation::*which : {&Attenuation::stream_rate, &Attenuation::down_rate}) {
+  for (judge::Finding Attenuation::*which : {&Attenuation::stream_rate, &Attenuation::down_rate}) {
     std::vector<Attenuation> wrong = cases;
     CHECK(attenuation_outcome(config, wrong).code == ExitCode::ok);
-    (wrong[1].*which).verdict = Verdict::disagrees;
+    (wrong[1].*which).verdict = judge::Verdict::disagrees;
     CHECK(attenuation_outcome(config, wrong).code == ExitCode::check_failed);
   }
 }
 
 TEST_CASE("gradients identity-path: every column from raw numbers") {
-  const Config config = two_stacks();
+  const config::Config config = two_stacks();
   Irregular numbers;
   std::vector<IdentityPath> cases;
   for (const StackSpec& spec : config.stacks()) {
@@ -222,16 +223,17 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
     IdentityPath& path = cases.emplace_back();
     path.spec = spec;
     path.refusal = first ? "" : "because";
-    for (SeedRows* rows : {&path.share, &path.log_skip, &path.cosine}) *rows = seed_rows(numbers, 5);
-    for (SeedRows* rows : {&path.branch, &path.branch_cosine}) *rows = seed_rows(numbers, 4);
+    for (judge::SeedRows* rows : {&path.share, &path.log_skip, &path.cosine}) *rows = seed_rows(numbers, 5);
+    for (judge::SeedRows* rows : {&path.branch, &path.branch_cosine}) *rows = seed_rows(numbers, 4);
     path.share_predicted = curve(numbers, first ? 5 : 0);
     path.log_skip_predicted = curve(numbers, first ? 5 : 0);
     path.error = numbers.next();
     path.error_bound = path.error + numbers.next();
-    path.claim = {.id = "G11", .claimed = 1.0, .verdict = first ? ClaimVerdict::holds : ClaimVerdict::fails};
+    path.claim = {
+        .id = "G11", .claimed = 1.0, .verdict = first ? judge::ClaimVerdict::holds : judge::ClaimVerdict::fails};
   }
   for (int i = 0; i < 4; ++i) {
-    cases[0].shares.push_back(planted_finding(numbers, Verdict::inconclusive, "weak" + std::to_string(i)));
+    cases[0].shares.push_back(planted_finding(numbers, judge::Verdict::inconclusive, "weak" + std::to_string(i)));
   }
   cases[0].worst = 2;
   Variables v(identity_path_schema(), identity_path_outcome(config, cases));
@@ -239,8 +241,8 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
   v.coordinate("sublayer", {0, 1, 2, 3});
   v.words("placement", {"pre", "post"});
   v.words("refusal", {"", "because"});
-  const auto both = [&](const SeedRows IdentityPath::*rows) {
-    return std::vector<const SeedRows*>{&(cases[0].*rows), &(cases[1].*rows)};
+  const auto both = [&](const judge::SeedRows IdentityPath::*rows) {
+    return std::vector<const judge::SeedRows*>{&(cases[0].*rows), &(cases[1].*rows)};
   };
   v.seeds("skip_share_measured", "skip_share_stderr", both(&IdentityPath::share));
   v.predicted("skip_share_predicted", {&cases[0].share_predicted, &cases[1].share_predicted}, 5);
@@ -256,7 +258,7 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
   v.expected.complete();
   CHECK(identity_path_outcome(config, cases).code == ExitCode::ok);
   std::vector<IdentityPath> wrong = cases;
-  wrong[0].shares[3].verdict = Verdict::disagrees;
+  wrong[0].shares[3].verdict = judge::Verdict::disagrees;
   CHECK(identity_path_outcome(config, wrong).code == ExitCode::check_failed);
   for (const double error : {cases[1].error_bound * 1.001, nan}) {
     wrong = cases;
@@ -268,7 +270,7 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
 }
 
 TEST_CASE("gradients score-path: every column from raw numbers") {
-  const Config config = two_stacks();
+  const config::Config config = two_stacks();
   Irregular numbers;
   std::vector<ScorePath> cases;
   for (const StackSpec& spec : config.stacks()) {
@@ -284,18 +286,19 @@ TEST_CASE("gradients score-path: every column from raw numbers") {
   }
   // Those that tell the verdict: a rejection before the others, and of the inconclusive the least powerful.
   ScorePath& path = cases[0];
-  for (const char* reason : {"a", "b"}) path.shares.push_back(planted_finding(numbers, Verdict::inconclusive, reason));
+  for (const char* reason : {"a", "b"})
+    path.shares.push_back(planted_finding(numbers, judge::Verdict::inconclusive, reason));
   for (const char* reason : {"c", "d", "e"})
-    path.with.push_back(planted_finding(numbers, Verdict::inconclusive, reason));
+    path.with.push_back(planted_finding(numbers, judge::Verdict::inconclusive, reason));
   for (const char* reason : {"f", "g", "h"}) {
-    path.without.push_back(planted_finding(numbers, Verdict::inconclusive, reason));
+    path.without.push_back(planted_finding(numbers, judge::Verdict::inconclusive, reason));
   }
   for (auto* findings : {&path.shares, &path.with, &path.without}) {
-    for (Finding& f : *findings) f.power_limit = 1.0;
+    for (judge::Finding& f : *findings) f.power_limit = 1.0;
   }
   path.shares[1].power = 9.0;
   path.with[0].power = 9.0;
-  path.without[2].verdict = Verdict::disagrees;
+  path.without[2].verdict = judge::Verdict::disagrees;
   Variables v(score_path_schema(), score_path_outcome(config, cases));
   v.coordinate("depth", {0, 1, 2, 3, 4});
   v.coordinate("layer", {0, 1});
@@ -322,19 +325,19 @@ TEST_CASE("gradients score-path: every column from raw numbers") {
   v.expected.complete();
   // A theory without the score path is expected to be wrong.
   CHECK(score_path_outcome(config, cases).code == ExitCode::ok);
-  for (std::vector<Finding> ScorePath::*which : {&ScorePath::shares, &ScorePath::with}) {
+  for (std::vector<judge::Finding> ScorePath::*which : {&ScorePath::shares, &ScorePath::with}) {
     std::vector<ScorePath> wrong = cases;
-    (wrong[0].*which)[1].verdict = Verdict::disagrees;
+    (wrong[0].*which)[1].verdict = judge::Verdict::disagrees;
     CHECK(score_path_outcome(config, wrong).code == ExitCode::check_failed);
   }
 }
 
 TEST_CASE("gradients crossover: every column from raw numbers") {
-  const Config config = two_stacks();
+  const config::Config config = two_stacks();
   Irregular numbers;
   CrossoverResult result{.factors = {0.3, 0.7, 2.9},
                          .placements = {},
-                         .order = {.id = "G6", .verdict = ClaimVerdict::holds_with_condition},
+                         .order = {.id = "G6", .verdict = judge::ClaimVerdict::holds_with_condition},
                          .condition = "sometimes"};
   for (const char* name : {"post", "peri"}) {
     const bool first = result.placements.empty();
@@ -342,16 +345,16 @@ TEST_CASE("gradients crossover: every column from raw numbers") {
     c.spec = config.base;
     c.spec.model.placement = *find_placement(name);
     c.refusal = first ? "" : "because";
-    for (SeedRows* rows : {&c.log_ratio, &c.log_rms_a, &c.log_law}) *rows = seed_rows(numbers, 3);
+    for (judge::SeedRows* rows : {&c.log_ratio, &c.log_rms_a, &c.log_law}) *rows = seed_rows(numbers, 3);
     c.ratio_predicted = curve(numbers, first ? 3 : 0);
     c.rms_a_predicted = curve(numbers, first ? 3 : 0);
     c.crosses = first;
-    c.crossing = planted_finding(numbers, Verdict::inconclusive, first ? "weak" : "none");
+    c.crossing = planted_finding(numbers, judge::Verdict::inconclusive, first ? "weak" : "none");
   }
   Crossover& c = result.placements[0];
   for (const char* reason : {"a", "b", "c"})
-    c.ratios.push_back(planted_finding(numbers, Verdict::inconclusive, reason));
-  for (Finding& f : c.ratios) f.power_limit = 1.0;
+    c.ratios.push_back(planted_finding(numbers, judge::Verdict::inconclusive, reason));
+  for (judge::Finding& f : c.ratios) f.power_limit = 1.0;
   c.ratios[1].power = 9.0;
   const auto& all = result.placements;
   Variables v(crossover_schema(), crossover_outcome(result));

@@ -14,13 +14,13 @@
 namespace periscope::testing::ladder_columns {
 namespace {
 
-using ladder::LadderQuantity;
+using stacks::LadderQuantity;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 struct Planted {
-  ladder::LadderConfig config;
-  ladder::LadderResult result;
+  stacks::LadderConfig config;
+  stacks::LadderResult result;
 };
 
 LadderQuantity planted_quantity(Irregular& numbers, Statistic statistic, Signal signal, int index) {
@@ -63,16 +63,16 @@ Planted planted() {
                           planted_quantity(numbers, Statistic::log_grad_sq, Signal::x_out, 0)};
   stacks[0].quantities[1].weight = Weight::up;
   stacks[0].quantities[1].mean_over = "layers";
-  stacks[0].quantities[0].verdict = Verdict::disagrees;
-  stacks[0].quantities[1].verdict = Verdict::inconclusive;
+  stacks[0].quantities[0].verdict = judge::Verdict::disagrees;
+  stacks[0].quantities[1].verdict = judge::Verdict::inconclusive;
   stacks[0].quantities[1].reason = "weak";
-  stacks[0].verdict = Verdict::disagrees;
+  stacks[0].verdict = judge::Verdict::disagrees;
   stacks[1].spec.input.kind = InputKind::text;
   stacks[1].quantities = {planted_quantity(numbers, Statistic::token_cosine, Signal::f_out, 1),
                           planted_quantity(numbers, Statistic::score_share, Signal::A_out, 0)};
-  stacks[1].quantities[0].verdict = Verdict::agrees;
+  stacks[1].quantities[0].verdict = judge::Verdict::agrees;
   stacks[1].quantities[1].reason = "not finite";
-  stacks[1].verdict = Verdict::agrees;
+  stacks[1].verdict = judge::Verdict::agrees;
   stacks[2].refusal = "because";
   return p;
 }
@@ -107,7 +107,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   std::vector<double> measured;
   std::vector<double> errors;
   for (const LadderQuantity& one : all) {
-    for (const Estimate& m : one.measured) {
+    for (const judge::Estimate& m : one.measured) {
       measured.push_back(m.value);
       errors.push_back(m.error);
     }
@@ -117,7 +117,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   // Of what was not judged there is nothing.
   const auto check = [&](const char* column, const char* key, const auto& get) {
     std::vector<double> values;
-    for (const LadderQuantity& one : all) values.push_back(one.verdict == Verdict::not_checked ? nan : get(one));
+    for (const LadderQuantity& one : all) values.push_back(one.verdict == judge::Verdict::not_checked ? nan : get(one));
     expected.numbers(column, values, q + key);
   };
   check("limit", "limit", [](const LadderQuantity& x) { return x.fit.limit.value; });
@@ -152,7 +152,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   std::vector<double> fit_errors;
   for (const LadderQuantity& one : all) {
     for (const double x : grid) {
-      const bool judged = one.verdict != Verdict::not_checked;
+      const bool judged = one.verdict != judge::Verdict::not_checked;
       fit.push_back(judged ? one.fit.limit.value + one.fit.slope.value * x + one.fit.curvature.value * x * x : nan);
       double variance = 0.0;
       const double powers[] = {1.0, x, x * x};
@@ -175,13 +175,13 @@ TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
   q.replicates = 8;
   q.allowance = 0.07;
   q.scale = 1.7;
-  ladder::LadderResult result{.stacks = {{.spec = {}, .refusal = {}, .quantities = {q, q}}},
+  stacks::LadderResult result{.stacks = {{.spec = {}, .refusal = {}, .quantities = {q, q}}},
                               .widths = {32, 64, 96, 128}};
-  AgreementOptions options;
+  config::AgreementOptions options;
   options.power_limits.second_moment = 10.0;
-  ladder::judge(result, 64, options);
+  stacks::judge_ladder(result, 64, options);
   const LadderQuantity& judged = result.stacks[0].quantities[0];
-  const ladder::WidthFit fit = ladder::fit_width(result.widths, q.measured, 64, 0.007);
+  const judge::WidthFit fit = judge::fit_width(result.widths, q.measured, 64, 0.007);
   CHECK(judged.fit.limit.error == fit.limit.error);  // no error of a point counts for less than a tenth of rounding's
   const double error = std::sqrt(fit.limit.error * fit.limit.error + 0.015 * 0.015);
   const double degrees = degrees_by_hand(fit.limit.error, fit.degrees, 0.015, 7.0);
@@ -194,8 +194,8 @@ TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
 TEST_CASE(
     "ladder: why a family is inconclusive is said of the quantity with the least power, whichever is nearest to "
     "rejection") {
-  ladder::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
-  ladder::LadderStack& stack = result.stacks.emplace_back();
+  stacks::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
+  stacks::LadderStack& stack = result.stacks.emplace_back();
   Irregular numbers;
   stack.quantities = {planted_quantity(numbers, Statistic::second_moment, Signal::x_out, 1),
                       planted_quantity(numbers, Statistic::second_moment, Signal::x_out, 2),
@@ -205,7 +205,7 @@ TEST_CASE(
     q.critical = 4.0;
     q.excess = 3.0 - static_cast<double>(i);
     q.power = i == 1 ? 0.9 : 0.1 * static_cast<double>(i);
-    q.verdict = i == 0 ? Verdict::agrees : Verdict::inconclusive;
+    q.verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive;
     q.reason = i == 0 ? "" : i == 1 ? "too weak" : "weak";
   }
   const std::string text = ladder::table(result, {});

@@ -17,7 +17,7 @@ using power::Confrontation;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-Confrontation planted_stack(Irregular& numbers, const char* placement, const char* input, Verdict verdict) {
+Confrontation planted_stack(Irregular& numbers, const char* placement, const char* input, judge::Verdict verdict) {
   return {.placement = placement,
           .input = input,
           .verdict = verdict,
@@ -33,7 +33,7 @@ power::PowerRun tiny_run(const TemporaryFolder& folder) {
   run.list.file = "list.toml";
   for (const char* name : {"first", "second"}) {
     run.list.configs.push_back({.name = name, .file = "none", .settings = {}, .ladder = false, .master_seeds = true});
-    ladder::LadderConfig& config = run.configs.emplace_back();
+    stacks::LadderConfig& config = run.configs.emplace_back();
     config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
     config.base.init.scheme = InitScheme::lecun;
     config.base.init.qk_factor = 0.0;
@@ -58,15 +58,15 @@ TEST_CASE("power: every column from raw numbers") {
                  .configs = {{.name = "a", .file = "a.toml", .settings = {"x=1", "y=2"}},
                              {.name = "b", .file = "b.toml", .settings = {}}},
                  .theories = {}};
-  const Verdict agrees = Verdict::agrees;
-  const Verdict disagrees = Verdict::disagrees;
+  const judge::Verdict agrees = judge::Verdict::agrees;
+  const judge::Verdict disagrees = judge::Verdict::disagrees;
   // The right theory; a wrong one that one stack rejects, though another has the larger margin; one without effect.
   result.rows = {{.theory = "true",
                   .is_true = true,
                   .settings = {},
                   .config = "a",
                   .stacks = {planted_stack(numbers, "pre", "gaussian", agrees),
-                             planted_stack(numbers, "post", "text", Verdict::inconclusive)}},
+                             planted_stack(numbers, "post", "text", judge::Verdict::inconclusive)}},
                  {.theory = "wrong",
                   .settings = {"m=1", "n=2"},
                   .config = "b",
@@ -128,8 +128,8 @@ TEST_CASE("power: every column from raw numbers") {
 }
 
 TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
-  Agreement a;
-  a.verdict = Verdict::inconclusive;
+  judge::Agreement a;
+  a.verdict = judge::Verdict::inconclusive;
   a.reason = "weak";
   a.critical = 3.25;
   a.cells = {
@@ -142,7 +142,7 @@ TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
   const Confrontation c = power::confrontation_of(spec, a);
   CHECK(c.placement == "post");
   CHECK(c.input == "tokens");
-  CHECK(c.verdict == Verdict::inconclusive);
+  CHECK(c.verdict == judge::Verdict::inconclusive);
   CHECK(c.reason == "weak");
   CHECK(c.by == "post tokens: second_moment x_out[2]");
   CHECK(c.excess == doctest::Approx((2.0 - 0.7) / 0.5));
@@ -153,7 +153,7 @@ TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
 TEST_CASE("power: master seeds share no random number, and each run is the one that its record says") {
   const TemporaryFolder folder;
   const power::PowerRun run = tiny_run(folder);
-  Progress progress;
+  stacks::Progress progress;
   constexpr int master_seeds = 3;
   const power::FalseAlarmResult result = power::count_false_alarms(run, master_seeds, progress);
   REQUIRE(result.records.size() == 2 * master_seeds);
@@ -168,27 +168,27 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
       // A run takes the seeds from its first one on, and a ladder or a prediction others nearby: 2^20 are more than
       // any.
       CHECK(record["seed"] == run.configs[c].run.seed + (m + 1) * 1048576);
-      Config config = run.configs[c];
+      config::Config config = run.configs[c];
       config.run.seed = record["seed"];
-      Progress own;
-      const ConfrontedStacks same = confront(config, own);
+      stacks::Progress own;
+      const stacks::ConfrontedStacks same = stacks::confront(config, own);
       // Of the stacks the one that disagrees counts, else the one nearest to its limit.
-      const StackResult* worst = nullptr;
+      const stacks::StackResult* worst = nullptr;
       bool any_inconclusive = false;
-      const auto rank = [](const StackResult& r) {
-        const Agreement& a = r.agreement;
-        return std::pair(a.verdict == Verdict::disagrees,
+      const auto rank = [](const stacks::StackResult& r) {
+        const judge::Agreement& a = r.agreement;
+        return std::pair(a.verdict == judge::Verdict::disagrees,
                          a.cells[static_cast<std::size_t>(a.worst)].excess() / a.critical);
       };
-      for (const StackResult& r : same.stacks) {
+      for (const stacks::StackResult& r : same.stacks) {
         if (worst == nullptr || rank(*worst) < rank(r)) worst = &r;
-        any_inconclusive = any_inconclusive || r.agreement.verdict == Verdict::inconclusive;
+        any_inconclusive = any_inconclusive || r.agreement.verdict == judge::Verdict::inconclusive;
       }
       CHECK(record["excess"] == worst->agreement.cells[static_cast<std::size_t>(worst->agreement.worst)].excess());
       CHECK(record["critical"] == worst->agreement.critical);
-      CHECK(record["rejected"] == any_disagrees(same.stacks));
+      CHECK(record["rejected"] == stacks::any_disagrees(same.stacks));
       CHECK(record["inconclusive"] == any_inconclusive);
-      rejected += any_disagrees(same.stacks) ? 1 : 0;
+      rejected += stacks::any_disagrees(same.stacks) ? 1 : 0;
       inconclusive += any_inconclusive ? 1 : 0;
     }
     CHECK(result.configs[c].runs == master_seeds);

@@ -84,7 +84,7 @@ probe::ProbeResult planted() {
   // Every row's own size: a prediction of the stream alone, and no model of it was drawn.
   r.nulls[1].predicted.profile.curves[{Statistic::second_moment, Signal::x_out}] = curve(numbers, depths);
   for (const std::size_t null : std::vector<std::size_t>{0, 2, 3}) {
-    NullDraws& drawn = r.nulls[null].drawn;
+    stacks::NullDraws& drawn = r.nulls[null].drawn;
     drawn.draws = static_cast<int>(null) + 2;
     for (int i = 0; i < drawn.draws; ++i) drawn.log_moment.push_back(numbers.next(depths));
   }
@@ -258,7 +258,7 @@ TEST_CASE("probe: every column from raw numbers") {
     for (std::size_t i = 0; i < depths; ++i) {
       const double two_errors = 2.0 * t.standard_error[i];
       if (s == Statistic::grad_sq) {
-        const double width = 0.83 * gradient_width_term(r.at_init, r.initial.finite_width, i, false);
+        const double width = 0.83 * judge::gradient_width_term(r.at_init, r.initial.finite_width, i, false);
         low.push_back(t.value[i] / std::exp(two_errors / t.value[i] + width));
         high.push_back(t.value[i] * std::exp(two_errors / t.value[i] + width));
       } else {

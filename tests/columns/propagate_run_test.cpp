@@ -18,8 +18,8 @@ namespace {
 constexpr int seeds = 5;
 
 /// Two inputs and two placements, of each of which theory is told another init.down_factor.
-Config tiny() {
-  Config config;
+config::Config tiny() {
+  config::Config config;
   config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 12};
   config.base.init.scheme = InitScheme::lecun;
   config.base.init.qk_factor = 0.5;
@@ -71,21 +71,21 @@ void check_same(const std::string& what, const Profile& found, const Profile& ex
 }  // namespace
 
 TEST_CASE("propagate: measurements from readings, predictions of what each stack's theory is told, verdicts of both") {
-  const Config config = tiny();
-  Progress progress;
-  const std::vector<StackResult> results = confront(config, progress).stacks;
+  const config::Config config = tiny();
+  stacks::Progress progress;
+  const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
   REQUIRE(results.size() == 4);
   const auto backend = make_backend("cpu");
-  std::vector<SeedCurves> per_seed(4);
-  std::vector<Comparison> comparisons;
+  std::vector<judge::SeedCurves> per_seed(4);
+  std::vector<judge::Comparison> comparisons;
   for (std::size_t i = 0; i < 4; ++i) {
-    const StackResult& r = results[i];
+    const stacks::StackResult& r = results[i];
     CAPTURE(i);
     const StackSpec spec = config.stacks()[i];
     CHECK(r.spec.model.placement.name == (i % 2 == 0 ? "pre" : "residual-dual"));
     CHECK(r.spec.input.kind == (i < 2 ? InputKind::gaussian : InputKind::tokens));
     std::vector<Reading> readings;
-    (void)measure_stack(*backend, spec, config.run, seeds, progress, [&](const Reading& reading) {
+    (void)stacks::measure_stack(*backend, spec, config.run, seeds, progress, [&](const Reading& reading) {
       readings.push_back(reading);
       per_seed[i].add(reading.profile);
     });
@@ -123,8 +123,8 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
     theory::PredictionOptions options{
         .tolerance = config.theory.tolerance, .gradient_tolerance = config.theory.gradient_tolerance, .seed = 23};
     for (std::uint64_t seed = 23; seed < 23 + seeds; ++seed) {
-      if (i >= 2) ids.push_back(token_ids(spec, seed));
-      options.labels.push_back(label_ids(spec, seed));
+      if (i >= 2) ids.push_back(stacks::token_ids(spec, seed));
+      options.labels.push_back(stacks::label_ids(spec, seed));
     }
     theory::Prediction expected = theory::predict(config.told[i], ids, options);
     theory::predict_at_width(config.told[i], ids, {.seeds = seeds, .replicates = 6, .seed = 23}, expected);
@@ -143,10 +143,10 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
                            .prediction = results[i].prediction,
                            .per_seed = &per_seed[i]});
   }
-  const std::vector<Agreement> expected = judge(comparisons, config.agreement);
+  const std::vector<judge::Agreement> expected = judge::agreements_of(comparisons, config.agreement);
   for (std::size_t i = 0; i < 4; ++i) {
     CAPTURE(i);
-    const Agreement& found = results[i].agreement;
+    const judge::Agreement& found = results[i].agreement;
     CHECK(found.verdict == expected[i].verdict);
     CHECK(found.level == expected[i].level);
     CHECK(found.critical == expected[i].critical);

@@ -23,8 +23,8 @@ constexpr std::size_t layers = 2;
 constexpr std::size_t stacks = 4;  // two inputs, outermost, and two placements
 
 struct Planted {
-  Config config;
-  std::vector<StackResult> results;
+  config::Config config;
+  std::vector<stacks::StackResult> results;
 };
 
 Curve curve(Irregular& numbers, std::size_t length) { return {numbers.next(length), numbers.next(length)}; }
@@ -35,9 +35,9 @@ const std::vector<std::pair<Statistic, Signal>> curves{
     {Statistic::score_share, Signal::A_out},   {Statistic::second_moment, Signal::r_out}};
 
 /// Cells whose raw numbers are all different: of the stream, a module, a matrix, and two contrasts.
-std::vector<Cell> planted_cells(Irregular& numbers) {
+std::vector<judge::Cell> planted_cells(Irregular& numbers) {
   const auto cell = [&](Statistic statistic, Signal signal, int index) {
-    Cell c{.statistic = statistic, .signal = signal, .index = index};
+    judge::Cell c{.statistic = statistic, .signal = signal, .index = index};
     c.measured = 10.0 * numbers.next();
     c.measured_error = 0.3 * numbers.next();
     c.predicted = 3.0 * numbers.next();
@@ -48,7 +48,7 @@ std::vector<Cell> planted_cells(Irregular& numbers) {
     c.replicates = 9;
     return c;
   };
-  std::vector<Cell> cells{
+  std::vector<judge::Cell> cells{
       cell(Statistic::second_moment, Signal::x_out, 3), cell(Statistic::second_moment, Signal::f_out, 1),
       cell(Statistic::score_share, Signal::A_out, 2),   cell(Statistic::log_grad_sq, Signal::x_out, 1),
       cell(Statistic::log_grad_sq, Signal::x_out, 0),   cell(Statistic::second_moment, Signal::x_out, 0),
@@ -59,14 +59,14 @@ std::vector<Cell> planted_cells(Irregular& numbers) {
   return cells;
 }
 
-double error_of(const Cell& c) {
+double error_of(const judge::Cell& c) {
   return std::sqrt(c.measured_error * c.measured_error + c.predicted_error * c.predicted_error);
 }
-double degrees_of(const Cell& c) { return degrees_by_hand(c.measured_error, 16.0, c.predicted_error, 8.0); }
-double power_of(const Cell& c) {
+double degrees_of(const judge::Cell& c) { return degrees_by_hand(c.measured_error, 16.0, c.predicted_error, 8.0); }
+double power_of(const judge::Cell& c) {
   return smallest_rejected_by_hand(c.allowance, error_of(c), degrees_of(c), c.scale, level);
 }
-double excess_of(const Cell& c) { return (std::abs(c.measured - c.predicted) - c.allowance) / error_of(c); }
+double excess_of(const judge::Cell& c) { return (std::abs(c.measured - c.predicted) - c.allowance) / error_of(c); }
 
 Planted planted() {
   Planted p;
@@ -78,9 +78,9 @@ Planted planted() {
   const std::vector<StackSpec> specs = p.config.stacks();
   Irregular numbers;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    StackResult& r = p.results.emplace_back();
+    stacks::StackResult& r = p.results.emplace_back();
     r.spec = specs[i];
-    Measurement& m = r.measurement.emplace();
+    stacks::Measurement& m = r.measurement.emplace();
     theory::Prediction& t = r.prediction;
     for (const auto& key : curves) {
       const std::size_t length = runs_over_depth(key.second) ? depths : sublayers;
@@ -123,11 +123,11 @@ Planted planted() {
     t.profile.weight_curves[{Statistic::log_grad_sq, Weight::down}].standard_error = {1.14 + shift, 1.23 + shift};
     if (i == 2) t.refusal = "because";
     if (i == 1) t.gradient_refusal = "no gradients";
-    Agreement& a = r.agreement;
-    a.verdict = i == 0 ? Verdict::disagrees : i == 1 ? Verdict::inconclusive : Verdict::agrees;
+    judge::Agreement& a = r.agreement;
+    a.verdict = i == 0 ? judge::Verdict::disagrees : i == 1 ? judge::Verdict::inconclusive : judge::Verdict::agrees;
     if (i == 1) a.reason = "weak";
     if (i == 3) {
-      a.verdict = Verdict::not_checked;
+      a.verdict = judge::Verdict::not_checked;
       a.reason = "too few seeds";
       continue;
     }
@@ -149,14 +149,14 @@ Planted planted() {
 template <class Get>
 std::vector<double> each(const Planted& p, const Get& get) {
   std::vector<double> all;
-  for (const StackResult& r : p.results) all.push_back(get(r));
+  for (const stacks::StackResult& r : p.results) all.push_back(get(r));
   return all;
 }
 
 template <class Get>
 std::vector<std::string> each_word(const Planted& p, const Get& get) {
   std::vector<std::string> all;
-  for (const StackResult& r : p.results) all.push_back(get(r));
+  for (const stacks::StackResult& r : p.results) all.push_back(get(r));
   return all;
 }
 
@@ -164,7 +164,7 @@ std::vector<std::string> each_word(const Planted& p, const Get& get) {
 template <class Get>
 std::vector<double> joined(const Planted& p, const Get& get) {
   std::vector<double> all;
-  for (const StackResult& r : p.results) {
+  for (const stacks::StackResult& r : p.results) {
     const std::vector<double> one = get(r);
     all.insert(all.end(), one.begin(), one.end());
   }
@@ -174,7 +174,7 @@ std::vector<double> joined(const Planted& p, const Get& get) {
 /// The versions of a curve, each from its raw numbers; empty where there is none.
 struct Version {
   const char* name;
-  std::vector<double> (*get)(const StackResult&, Statistic, Signal);
+  std::vector<double> (*get)(const stacks::StackResult&, Statistic, Signal);
 };
 
 std::vector<double> value_of(const Profile& profile, Statistic s, Signal at) {
@@ -198,18 +198,21 @@ std::vector<double> z_of(const Curve& measured, const Curve& predicted) {
 }
 
 const Version versions[] = {
-    {"measured", [](const StackResult& r, Statistic s, Signal at) { return value_of(r.measurement->profile, s, at); }},
-    {"stderr", [](const StackResult& r, Statistic s, Signal at) { return error_of(r.measurement->profile, s, at); }},
-    {"predicted", [](const StackResult& r, Statistic s, Signal at) { return value_of(r.prediction.profile, s, at); }},
+    {"measured",
+     [](const stacks::StackResult& r, Statistic s, Signal at) { return value_of(r.measurement->profile, s, at); }},
+    {"stderr",
+     [](const stacks::StackResult& r, Statistic s, Signal at) { return error_of(r.measurement->profile, s, at); }},
+    {"predicted",
+     [](const stacks::StackResult& r, Statistic s, Signal at) { return value_of(r.prediction.profile, s, at); }},
     {"predicted_stderr",
-     [](const StackResult& r, Statistic s, Signal at) { return error_of(r.prediction.profile, s, at); }},
+     [](const stacks::StackResult& r, Statistic s, Signal at) { return error_of(r.prediction.profile, s, at); }},
     {"predicted_limit",
-     [](const StackResult& r, Statistic s, Signal at) {
+     [](const stacks::StackResult& r, Statistic s, Signal at) {
        // Only where the prediction is that of the width, not of the limit.
        const bool exact = r.prediction.exact_at_width && !value_of(r.prediction.spread, s, at).empty();
        return exact ? value_of(r.prediction.limit, s, at) : std::vector<double>();
      }},
-    {"z", [](const StackResult& r, Statistic s, Signal at) {
+    {"z", [](const stacks::StackResult& r, Statistic s, Signal at) {
        const Curve* measured = r.measurement->profile.find(s, at);
        const Curve* predicted = r.prediction.profile.find(s, at);
        return measured == nullptr || predicted == nullptr ? std::vector<double>() : z_of(*measured, *predicted);
@@ -232,7 +235,7 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
     for (const auto& key : over_depth) {
       const Statistic statistic = key.first;
       const Signal signal = key.second;
-      std::vector<double> on_depth = joined(p, [&](const StackResult& r) {
+      std::vector<double> on_depth = joined(p, [&](const stacks::StackResult& r) {
         std::vector<double> row = v.get(r, statistic, signal);
         row.resize(depths, nan);
         return row;
@@ -250,7 +253,7 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
     if (of_measured || of_predicted) statistics.insert({Statistic::maximum, Statistic::kurtosis});
     if (name == "predicted_limit") statistics.erase(Statistic::token_cosine);
     for (const Statistic statistic : statistics) {
-      const std::vector<double> on_sites = joined(p, [&](const StackResult& r) {
+      const std::vector<double> on_sites = joined(p, [&](const stacks::StackResult& r) {
         std::vector<double> row;
         for (const Signal s : stream_signals) {
           std::vector<double> one = v.get(r, statistic, s);
@@ -265,7 +268,7 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
     }
   }
   for (const char* version : {"measured", "stderr", "predicted", "predicted_stderr", "z"}) {
-    const std::vector<double> on_weights = joined(p, [&](const StackResult& r) {
+    const std::vector<double> on_weights = joined(p, [&](const stacks::StackResult& r) {
       std::vector<double> row(7 * layers, nan);
       for (const Weight w : {Weight::q, Weight::down}) {
         const Curve& m = r.measurement->profile.weight_curves.at({Statistic::log_grad_sq, w});
@@ -287,8 +290,8 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
 
 /// What a verdict rests on.
 void check_verdicts(const Planted& p, ExpectedColumns& expected) {
-  const auto judged = [](const StackResult& r) { return r.agreement.worst >= 0; };
-  const auto worst = [&](const StackResult& r) {
+  const auto judged = [](const stacks::StackResult& r) { return r.agreement.worst >= 0; };
+  const auto worst = [&](const stacks::StackResult& r) {
     return r.agreement.cells[static_cast<std::size_t>(r.agreement.worst)];
   };
   expected.words("verdict", {"disagrees", "inconclusive", "agrees", "not-checked"}, "cells/*/verdict");
@@ -300,37 +303,39 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
   expected.numbers("worst_index", {1.0, 0.0, 3.0, nan}, "cells/*/worst/index");
   expected.numbers("worst_z",
                    each(p,
-                        [&](const StackResult& r) {
+                        [&](const stacks::StackResult& r) {
                           if (!judged(r)) return nan;
                           return (worst(r).measured - worst(r).predicted) / error_of(worst(r));
                         }),
                    "cells/*/worst/z");
-  expected.numbers("worst_excess", each(p, [&](const StackResult& r) { return judged(r) ? excess_of(worst(r)) : nan; }),
+  expected.numbers("worst_excess",
+                   each(p, [&](const stacks::StackResult& r) { return judged(r) ? excess_of(worst(r)) : nan; }),
                    "cells/*/worst/beyond_finite_width");
   expected.numbers("worst_critical",
-                   each(p, [&](const StackResult& r) { return judged(r) ? r.agreement.critical : nan; }),
+                   each(p, [&](const stacks::StackResult& r) { return judged(r) ? r.agreement.critical : nan; }),
                    "cells/*/worst/critical");
   expected.numbers("rejected", {11.0, 12.0, 13.0, nan}, "cells/*/rejected");
   expected.words("rejected_by", {"somebody", "", "", ""}, "cells/*/by");
   expected.numbers("power_worst",
-                   each(p, [&](const StackResult& r) { return judged(r) ? r.agreement.power.worst : nan; }),
+                   each(p, [&](const stacks::StackResult& r) { return judged(r) ? r.agreement.power.worst : nan; }),
                    "cells/*/power/worst");
   expected.numbers("power_median",
-                   each(p, [&](const StackResult& r) { return judged(r) ? r.agreement.power.median : nan; }),
+                   each(p, [&](const stacks::StackResult& r) { return judged(r) ? r.agreement.power.median : nan; }),
                    "cells/*/power/median");
   const auto on_statistics = [&](const auto& get) {
-    return joined(p, [&](const StackResult& r) {
+    return joined(p, [&](const stacks::StackResult& r) {
       std::vector<double> row(statistic_names.size(), nan);
-      for (const StatisticPower& s : r.agreement.power.statistics) row[static_cast<std::size_t>(s.statistic)] = get(s);
+      for (const judge::StatisticPower& s : r.agreement.power.statistics)
+        row[static_cast<std::size_t>(s.statistic)] = get(s);
       return row;
     });
   };
   const std::string at = "cells/*/power/statistics/*/";
-  expected.numbers("statistic_power_worst", on_statistics([](const StatisticPower& s) { return s.worst; }),
+  expected.numbers("statistic_power_worst", on_statistics([](const judge::StatisticPower& s) { return s.worst; }),
                    at + "worst");
-  expected.numbers("statistic_power_median", on_statistics([](const StatisticPower& s) { return s.median; }),
+  expected.numbers("statistic_power_median", on_statistics([](const judge::StatisticPower& s) { return s.median; }),
                    at + "median");
-  expected.numbers("statistic_power_limit", on_statistics([](const StatisticPower& s) { return s.limit; }),
+  expected.numbers("statistic_power_limit", on_statistics([](const judge::StatisticPower& s) { return s.limit; }),
                    at + "limit");
   std::vector<std::string> named(stacks * statistic_names.size());
   for (std::size_t i = 0; i < 3; ++i) {
@@ -341,7 +346,7 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
 
   // T22 of single cells, where they are; contrasts are none.
   const auto cell_at = [&](std::size_t length, std::size_t cell, std::size_t index) {
-    return joined(p, [&](const StackResult& r) {
+    return joined(p, [&](const stacks::StackResult& r) {
       std::vector<double> row(length, nan);
       if (judged(r)) row[index] = power_of(r.agreement.cells[cell]);
       return row;
@@ -354,7 +359,7 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
   expected.numbers("weight_log_grad_sq_power", cell_at(7 * layers, 3, 6 * layers + 1));
 
   const auto on_contrasts = [&](const auto& get) {
-    return joined(p, [&](const StackResult& r) {
+    return joined(p, [&](const stacks::StackResult& r) {
       if (!judged(r)) return std::vector<double>{nan, nan};
       return std::vector<double>{get(r.agreement.cells[5]), get(r.agreement.cells[6])};
     });
@@ -363,11 +368,13 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
   const std::string mean = "second_moment x_out mean";
   const std::string slope = "second_moment f_out mlp slope";
   expected.words("contrast_name", {mean, slope, mean, slope, mean, slope, "", ""}, c + "name");
-  expected.numbers("contrast_deviation", on_contrasts([](const Cell& x) { return x.measured; }), c + "deviation");
-  expected.numbers("contrast_stderr", on_contrasts([](const Cell& x) { return error_of(x); }), c + "stderr");
-  expected.numbers("contrast_allowance", on_contrasts([](const Cell& x) { return x.allowance; }), c + "allowance");
-  expected.numbers("contrast_excess", on_contrasts([](const Cell& x) { return excess_of(x); }), c + "excess");
-  expected.numbers("contrast_power", on_contrasts([](const Cell& x) { return power_of(x); }), c + "power");
+  expected.numbers("contrast_deviation", on_contrasts([](const judge::Cell& x) { return x.measured; }),
+                   c + "deviation");
+  expected.numbers("contrast_stderr", on_contrasts([](const judge::Cell& x) { return error_of(x); }), c + "stderr");
+  expected.numbers("contrast_allowance", on_contrasts([](const judge::Cell& x) { return x.allowance; }),
+                   c + "allowance");
+  expected.numbers("contrast_excess", on_contrasts([](const judge::Cell& x) { return excess_of(x); }), c + "excess");
+  expected.numbers("contrast_power", on_contrasts([](const judge::Cell& x) { return power_of(x); }), c + "power");
 }
 
 /// What was run, measured and predicted besides.
@@ -378,10 +385,10 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
   expected.json("cells/*/input", {"gaussian", "gaussian", "tokens", "tokens"});
   expected.words("weights", std::vector<std::string>(stacks, "dense"), "cells/*/weights");
   expected.numbers("angular_distance_predicted",
-                   joined(p, [](const StackResult& r) { return r.prediction.profile.angular_distance; }));
+                   joined(p, [](const stacks::StackResult& r) { return r.prediction.profile.angular_distance; }));
   expected.numbers("angular_distance_measured",
-                   joined(p, [](const StackResult& r) { return r.measurement->profile.angular_distance; }));
-  expected.numbers("top_magnitudes", joined(p, [](const StackResult& r) {
+                   joined(p, [](const stacks::StackResult& r) { return r.measurement->profile.angular_distance; }));
+  expected.numbers("top_magnitudes", joined(p, [](const stacks::StackResult& r) {
                      std::vector<double> row(6 * sublayers * top_count, nan);
                      for (std::size_t l = 0; l < sublayers; ++l) {
                        for (std::size_t k = 0; k < 2; ++k) {
@@ -391,7 +398,7 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
                      }
                      return row;
                    }));
-  expected.numbers("finite_width", joined(p, [](const StackResult& r) { return r.prediction.finite_width; }),
+  expected.numbers("finite_width", joined(p, [](const stacks::StackResult& r) { return r.prediction.finite_width; }),
                    "cells/*/finite_width");
   expected.numbers("theory_replicates", {5, 6, 7, 8}, "cells/*/theory/replicates");
   expected.numbers("theory_patterns", {23, 24, 25, 26}, "cells/*/theory/patterns");

@@ -44,16 +44,17 @@ StackSpec of_width(StackSpec spec, int width) {
 }
 
 /// Fresh seeds at every width.
-RunOptions run_of_width(RunOptions run, int width) {
+config::RunOptions run_of_width(config::RunOptions run, int width) {
   run.seed = first_seed + static_cast<std::uint64_t>(width) * 1'000'003;
   return run;
 }
 
-std::vector<Profile> read(const Config& config, int width, int count) {
+std::vector<Profile> read(const config::Config& config, int width, int count) {
   std::vector<Profile> all;
-  Progress progress;
-  (void)measure_stack(*make_backend("cpu"), of_width(config.stacks().front(), width), run_of_width(config.run, width),
-                      count, progress, [&](const Reading& reading) { all.push_back(reading.profile); });
+  stacks::Progress progress;
+  (void)stacks::measure_stack(*make_backend("cpu"), of_width(config.stacks().front(), width),
+                              run_of_width(config.run, width), count, progress,
+                              [&](const Reading& reading) { all.push_back(reading.profile); });
   return all;
 }
 
@@ -70,12 +71,12 @@ struct Quantity {
 }  // namespace
 
 TEST_CASE("ladder: every quantity from readings at every width and the theory of a thousand times the widest") {
-  auto config = tiny<ladder::LadderConfig>(0.0);
+  auto config = tiny<stacks::LadderConfig>(0.0);
   config.widths = {8, 16, 24, 40};
   config.width_seeds = seeds;
   config.run.backward = true;
-  Progress progress;
-  const ladder::LadderResult result = ladder::run(config, progress);
+  stacks::Progress progress;
+  const stacks::LadderResult result = stacks::run(config, progress);
   REQUIRE(result.stacks.size() == 1);
   REQUIRE(result.stacks[0].refusal.empty());
 
@@ -86,7 +87,7 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
   for (const int width : config.widths) {
     readings.push_back(read(config, width, seeds));
     for (std::uint64_t s = 0; s < seeds; ++s) {
-      options.labels.push_back(label_ids(config.stacks().front(), run_of_width(config.run, width).seed + s));
+      options.labels.push_back(stacks::label_ids(config.stacks().front(), run_of_width(config.run, width).seed + s));
     }
   }
   const theory::Prediction limit = theory::predict(of_width(config.stacks().front(), infinite), {}, options);
@@ -142,13 +143,13 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
        false,
        [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::down); },
        [](int width) { return 1.5 * width; }}};
-  std::map<std::string, const ladder::LadderQuantity*> by_name;
-  for (const ladder::LadderQuantity& q : result.stacks[0].quantities) by_name[q.name()] = &q;
+  std::map<std::string, const stacks::LadderQuantity*> by_name;
+  for (const stacks::LadderQuantity& q : result.stacks[0].quantities) by_name[q.name()] = &q;
   CHECK(by_name.size() == result.stacks[0].quantities.size());
   for (const Quantity& e : expected) {
     CAPTURE(e.name);
     REQUIRE(by_name.contains(e.name));
-    const ladder::LadderQuantity& q = *by_name[e.name];
+    const stacks::LadderQuantity& q = *by_name[e.name];
     const Curve& t = *e.curve(limit.profile);
     // A mean over moments is one of quotients by what is predicted; the scale of a moment is what is predicted.
     const auto value = [&](const Curve& curve, double fan_in) {
@@ -178,7 +179,7 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
     CHECK_MESSAGE(q.allowance == doctest::Approx(pass_allowance(format_of(DType::f64)) * std::max(1.0, scale)),
                   "allowance");
     CHECK_MESSAGE(q.replicates == limit.replicates, "replicates");
-    const ladder::WidthFit fit = ladder::fit_width(config.widths, q.measured, seeds, q.allowance / 10.0);
+    const judge::WidthFit fit = judge::fit_width(config.widths, q.measured, seeds, q.allowance / 10.0);
     CHECK_MESSAGE(q.fit.limit.value == fit.limit.value, "limit");
   }
   CHECK(result.tests == result.stacks[0].quantities.size());
@@ -189,7 +190,7 @@ TEST_CASE("converge: bias and noise from readings at every width, with the predi
   config.widths = {8, 16, 24};
   config.width_seeds = 16;
   config.theory.tolerance = 0.2;
-  Progress progress;
+  stacks::Progress progress;
   const converge::ConvergeResult result = converge::run(config, progress);
   REQUIRE(result.fits.size() == 2);
   for (const converge::Convergence& c : result.fits) {

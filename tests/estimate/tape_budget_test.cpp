@@ -23,20 +23,20 @@ StackSpec large_stack() {
   return spec;
 }
 
-RunOptions backward() {
-  RunOptions run;
+config::RunOptions backward() {
+  config::RunOptions run;
   run.backward = true;
-  run.weights = WeightsChoice::dense;
+  run.weights = config::WeightsChoice::dense;
   return run;
 }
 
-double budget(const RunOptions& run, double available) {
-  return static_cast<double>(tape_budget(large_stack(), run, 1, 2, available));
+double budget(const config::RunOptions& run, double available) {
+  return static_cast<double>(stacks::tape_budget(large_stack(), run, 1, 2, available));
 }
 
 TEST_CASE("without --memory a pass and what it keeps are 2.8 GB, or half of what there is") {
   const double kept = budget(backward(), 64e9);
-  const double pass = reading_need(large_stack(), backward(), 1, 2, 0.0).bytes;
+  const double pass = stacks::reading_need(large_stack(), backward(), 1, 2, 0.0).bytes;
   CHECK(kept > 1e9);
   CHECK(kept + pass == doctest::Approx(2.8e9).epsilon(0.01));  // but for the curves of a seed
   CHECK(budget(backward(), infinity) == kept);
@@ -44,7 +44,7 @@ TEST_CASE("without --memory a pass and what it keeps are 2.8 GB, or half of what
 }
 
 TEST_CASE("--memory gives as much, but at most 0.8 of what there is") {
-  RunOptions run = backward();
+  config::RunOptions run = backward();
   run.memory = 5e9;
   const double kept = budget(run, 64e9);
   CHECK(kept == doctest::Approx(budget(backward(), 64e9) + 2.2e9));
@@ -56,14 +56,14 @@ TEST_CASE("--memory gives as much, but at most 0.8 of what there is") {
 TEST_CASE("where all signals fit, nothing is computed again that would need memory too") {
   StackSpec spec = large_stack();
   spec.model.layers = 5;
-  const Need all = reading_need(spec, backward(), 1, 2, infinity);
+  const stacks::Need all = stacks::reading_need(spec, backward(), 1, 2, infinity);
   CHECK(all.bytes < 2.8e9);
-  CHECK(all.bytes < reading_need(spec, backward(), 1, 2, 1.6e9).bytes);
-  CHECK(tape_budget(spec, backward(), 1, 2, 64e9) > 2'000'000'000U);
+  CHECK(all.bytes < stacks::reading_need(spec, backward(), 1, 2, 1.6e9).bytes);
+  CHECK(stacks::tape_budget(spec, backward(), 1, 2, 64e9) > 2'000'000'000U);
 }
 
 TEST_CASE("where there is no room for it, as little is kept as in a stack of no size") {
-  RunOptions told = backward();
+  config::RunOptions told = backward();
   told.memory = 1.0;
   for (const double available : {0.0, -1e9, 1e6, 1e9}) {
     CHECK(budget(backward(), available) == least);
@@ -72,13 +72,13 @@ TEST_CASE("where there is no room for it, as little is kept as in a stack of no 
 }
 
 TEST_CASE("what a GPU has is not asked, and passes without matrices keep little unless told") {
-  RunOptions cuda = backward();
+  config::RunOptions cuda = backward();
   cuda.device = "cuda";
-  RunOptions free = backward();
-  free.weights = WeightsChoice::matrix_free;
-  RunOptions forward = backward();
+  config::RunOptions free = backward();
+  free.weights = config::WeightsChoice::matrix_free;
+  config::RunOptions forward = backward();
   forward.backward = false;
-  for (const RunOptions& run : {cuda, free, forward}) CHECK(budget(run, 64e9) == least);
+  for (const config::RunOptions& run : {cuda, free, forward}) CHECK(budget(run, 64e9) == least);
   free.memory = 8e9;
   CHECK(budget(free, 64e9) > 1e9);
 }
@@ -88,16 +88,18 @@ TEST_CASE("seeds that run at one time share it") {
   small.model.mlp_width = small.model.width = 1024;
   small.model.head_dim = 64;
   small.model.layers = 64;
-  const auto kept = [&](int seeds) { return static_cast<double>(tape_budget(small, backward(), seeds, 2, 64e9)); };
+  const auto kept = [&](int seeds) {
+    return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
+  };
   CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of it, and a thread less in each pass
   CHECK(kept(8) == kept(2));
 }
 
 TEST_CASE("an estimate for passes that keep no more than they always do does not count --memory") {
-  RunOptions run = backward();
+  config::RunOptions run = backward();
   run.memory = 1e12;
-  const Need plain = paths_need(large_stack(), backward(), 1, 2);
-  CHECK(paths_need(large_stack(), run, 1, 2).bytes == plain.bytes);
+  const stacks::Need plain = stacks::paths_need(large_stack(), backward(), 1, 2);
+  CHECK(stacks::paths_need(large_stack(), run, 1, 2).bytes == plain.bytes);
 }
 
 }  // namespace

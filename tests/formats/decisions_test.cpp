@@ -13,9 +13,9 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// A stack in f64 and in one format, with what decides the exit code.
-formats::FormatsResult planted_formats(Verdict exact, Verdict format, bool certified, bool overflowed) {
+formats::FormatsResult planted_formats(judge::Verdict exact, judge::Verdict format, bool certified, bool overflowed) {
   formats::FormatsStack stack;
-  for (const Verdict verdict : {exact, format}) {
+  for (const judge::Verdict verdict : {exact, format}) {
     formats::FormatResult& result = stack.formats.emplace_back();
     result.law.verdict = verdict;
     result.variants.resize(1);
@@ -31,13 +31,14 @@ formats::FormatsResult planted_formats(Verdict exact, Verdict format, bool certi
 }  // namespace
 
 TEST_CASE("formats: a format may break the law and overflow; theory must hold in f64, and certificates") {
-  for (const Verdict format : {Verdict::agrees, Verdict::disagrees, Verdict::inconclusive, Verdict::not_checked}) {
-    CHECK_FALSE(formats::check_failed(planted_formats(Verdict::agrees, format, false, true)));
-    CHECK_FALSE(formats::check_failed(planted_formats(Verdict::inconclusive, format, true, false)));
+  for (const judge::Verdict format :
+       {judge::Verdict::agrees, judge::Verdict::disagrees, judge::Verdict::inconclusive, judge::Verdict::not_checked}) {
+    CHECK_FALSE(formats::check_failed(planted_formats(judge::Verdict::agrees, format, false, true)));
+    CHECK_FALSE(formats::check_failed(planted_formats(judge::Verdict::inconclusive, format, true, false)));
   }
-  CHECK(formats::check_failed(planted_formats(Verdict::disagrees, Verdict::agrees, false, false)));
-  CHECK(formats::check_failed(planted_formats(Verdict::agrees, Verdict::agrees, true, true)));
-  formats::FormatsResult none = planted_formats(Verdict::agrees, Verdict::agrees, true, true);
+  CHECK(formats::check_failed(planted_formats(judge::Verdict::disagrees, judge::Verdict::agrees, false, false)));
+  CHECK(formats::check_failed(planted_formats(judge::Verdict::agrees, judge::Verdict::agrees, true, true)));
+  formats::FormatsResult none = planted_formats(judge::Verdict::agrees, judge::Verdict::agrees, true, true);
   none.stacks[0].formats[1].certificate.reset();
   CHECK_FALSE(formats::check_failed(none));
 }
@@ -105,11 +106,11 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   result.stacks.push_back(stack);
   formats::judge_laws(result, {});
   const auto& judged = result.stacks[0].formats;
-  CHECK(judged[0].law.verdict == Verdict::agrees);
-  CHECK(judged[1].law.verdict == Verdict::agrees);
-  CHECK(judged[2].law.verdict == Verdict::disagrees);
-  CHECK(judged[1].drift.verdict == Verdict::agrees);
-  CHECK(judged[2].drift.verdict == Verdict::disagrees);
+  CHECK(judged[0].law.verdict == judge::Verdict::agrees);
+  CHECK(judged[1].law.verdict == judge::Verdict::agrees);
+  CHECK(judged[2].law.verdict == judge::Verdict::disagrees);
+  CHECK(judged[1].drift.verdict == judge::Verdict::agrees);
+  CHECK(judged[2].drift.verdict == judge::Verdict::disagrees);
 }
 
 }  // namespace periscope

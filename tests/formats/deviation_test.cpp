@@ -5,8 +5,8 @@
 
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/studies/formats/noise_budget.h"
-#include "sim/model/input.h"
 #include "sim/base/error.h"
+#include "sim/model/input.h"
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
@@ -128,14 +128,14 @@ TEST_CASE("a journal keeps a reading to its last bit") {
   config.base.model.gamma = 1e5;  // overflows FP16 at other places forward and back
   const SeedReading reading = reading_of(config);
   const nlohmann::ordered_json json = nlohmann::ordered_json::parse(formats::kept_json(reading).dump());
-  const SeedReading read = formats::kept_reading(JournalPart(json, "FILE"), config, 2, config.base.model);
+  const SeedReading read = formats::kept_reading(stacks::JournalPart(json, "FILE"), config, 2, config.base.model);
   CHECK(formats::kept_json(read) == formats::kept_json(reading));
   CHECK(formats::kept_json(read).dump() == json.dump());
   REQUIRE(reading.passes[0][2].forward.found);
   CHECK(read.passes[0][2].forward.signal == Signal::A_out);
   CHECK(read.passes[0][2].backward.found == reading.passes[0][2].backward.found);
   CHECK(read.passes[0][2].backward.sublayer == reading.passes[0][2].backward.sublayer);
-  CHECK_THROWS_AS(formats::kept_reading(JournalPart(json, "FILE"), config, 3, config.base.model), InputError);
+  CHECK_THROWS_AS(formats::kept_reading(stacks::JournalPart(json, "FILE"), config, 3, config.base.model), InputError);
 }
 
 }  // namespace

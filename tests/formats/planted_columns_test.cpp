@@ -74,9 +74,9 @@ void check_absent(const std::string& column, double found) {
 }
 
 /// An agreement whose cells, and all that is said of them, are numbers of their own; the worst is the second.
-Agreement planted_agreement(std::size_t from, Statistic statistic) {
-  Agreement agreement;
-  agreement.verdict = Verdict::inconclusive;
+judge::Agreement planted_agreement(std::size_t from, Statistic statistic) {
+  judge::Agreement agreement;
+  agreement.verdict = judge::Verdict::inconclusive;
   agreement.reason = "reason " + std::to_string(from);
   for (std::size_t i = 0; i < 3; ++i) {
     const std::size_t at = from + 10 * i;
@@ -94,9 +94,9 @@ Agreement planted_agreement(std::size_t from, Statistic statistic) {
   return agreement;
 }
 
-void check_agreement(const File& file, const std::string& prefix, const Agreement& a,
+void check_agreement(const File& file, const std::string& prefix, const judge::Agreement& a,
                      const std::vector<std::size_t>& at) {
-  const Cell& worst = a.cells.at(1);
+  const judge::Cell& worst = a.cells.at(1);
   if (prefix == "drift") {
     CHECK(file.word("drift_verdict", at) == "inconclusive");
     CHECK(file.word("drift_reason", at) == a.reason);
@@ -231,7 +231,7 @@ TEST_CASE("columns of formats: what massive features cost, and its words at the 
   Filled planted;
   // Branch: mean over sublayers; stream: behind the last one. Two stacks in two formats are four tests.
   const double level = -std::expm1(std::log1p(-planted.config.agreement.familywise_error) / 4.0);
-  const double limit = critical_excess(static_cast<double>(PlantedReadings::seeds) - 1.0, level);
+  const double limit = judge::critical_excess(static_cast<double>(PlantedReadings::seeds) - 1.0, level);
   for (std::size_t s = 0; s < 2; ++s) {
     for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
       const std::size_t last = planted.places(s) - 2;

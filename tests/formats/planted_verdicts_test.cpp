@@ -114,11 +114,11 @@ TEST_CASE("formats: the law's cells are the stream's own means, with theory, and
     const formats::FormatsStack& stack = judged.result.stacks[s];
     const std::size_t site = judged.site(s, Signal::x_out);
     for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
-      const Agreement& law = stack.formats[f].law;
+      const judge::Agreement& law = stack.formats[f].law;
       INFO(stack.formats[f].name);
       same("level of the law", law.level, level);
       std::size_t single = 0;
-      for (const Cell& cell : law.cells) {
+      for (const judge::Cell& cell : law.cells) {
         const std::size_t m = cell.statistic == Statistic::second_moment ? 0 : 1;
         const Curve& theory = stack.prediction.profile.curves.at({statistics[m], Signal::x_out});
         // 100 ε of f64, or of f32 with one rounding of the stream.
@@ -174,19 +174,19 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
   for (std::size_t s = 0; s < 2; ++s) {
     const formats::FormatsStack& stack = judged.result.stacks[s];
     CHECK(stack.formats[0].drift.cells.empty());
-    CHECK(stack.formats[0].drift.verdict == Verdict::not_checked);
+    CHECK(stack.formats[0].drift.verdict == judge::Verdict::not_checked);
     for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
-      const Agreement& drift = stack.formats[f].drift;
+      const judge::Agreement& drift = stack.formats[f].drift;
       INFO(stack.formats[f].name);
       same("level of the drift", drift.level, level);
       REQUIRE(drift.cells.size() == 2 * (judged.places(s) - 1));
       const double allowance = stack.formats[f].stream_rounding + 100.0 * 0x1p-23;
-      const double limit = critical_excess(PlantedReadings::seeds - 1.0, level);
+      const double limit = judge::critical_excess(PlantedReadings::seeds - 1.0, level);
       int rejected = 0;
       double largest = -1.0;
       double power = 0.0;
       std::string worst;
-      for (const Cell& cell : drift.cells) {
+      for (const judge::Cell& cell : drift.cells) {
         const std::size_t m = cell.statistic == Statistic::second_moment ? 0 : 1;
         const auto depth = static_cast<std::size_t>(cell.index);
         const MeanAndError by_hand =
@@ -203,15 +203,15 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
           worst = cell.name();
         }
         // T22, with t_0.95 one-sided as a two-sided level of 10 %.
-        const double t = limit + critical_excess(PlantedReadings::seeds - 1.0, 0.1);
+        const double t = limit + judge::critical_excess(PlantedReadings::seeds - 1.0, 0.1);
         power = std::max(power, 2.0 * allowance + t * by_hand.error);
       }
       CHECK(drift.rejected == rejected);
       CHECK(drift.cells.at(static_cast<std::size_t>(drift.worst)).name() == worst);
       same("power", drift.power.worst, power);
-      CHECK(drift.verdict == (rejected > 0  ? Verdict::disagrees
-                              : power > 0.2 ? Verdict::inconclusive
-                                            : Verdict::agrees));
+      CHECK(drift.verdict == (rejected > 0  ? judge::Verdict::disagrees
+                              : power > 0.2 ? judge::Verdict::inconclusive
+                                            : judge::Verdict::agrees));
     }
   }
 }
@@ -241,13 +241,13 @@ TEST_CASE("formats: an allowance of one format is no other's, and decides") {
   };
   // The error is √(2.5e-8/5) = 7.1e-5 and the limit of 32 tests about 10 of them: 7e-4.
   const double level = -std::expm1(std::log1p(-0.01) / 32.0);
-  const double reach = critical_excess(4.0, level) * std::sqrt(0.5) * 1e-4;
+  const double reach = judge::critical_excess(4.0, level) * std::sqrt(0.5) * 1e-4;
   CHECK(reach == doctest::Approx(7.6e-4).epsilon(0.2));
   const double f32 = 100.0 * 0x1p-23;
   CHECK(verdicts(0.03 - f32 - 0.99 * reach, 0.03 - f32 - 1.01 * reach) ==
-        std::pair(Verdict::agrees, Verdict::disagrees));
+        std::pair(judge::Verdict::agrees, judge::Verdict::disagrees));
   CHECK(verdicts(0.03 - f32 - 1.01 * reach, 0.03 - f32 - 0.99 * reach) ==
-        std::pair(Verdict::disagrees, Verdict::agrees));
+        std::pair(judge::Verdict::disagrees, judge::Verdict::agrees));
 }
 
 TEST_CASE("formats: a run that diverged in a format has no verdicts there, few seeds none anywhere") {
@@ -260,7 +260,7 @@ TEST_CASE("formats: a run that diverged in a format has no verdicts there, few s
   const auto& formats_of_first = judged.result.stacks[0].formats;
   CHECK(formats_of_first[1].law.reason == "2 of 5 seeds diverged");
   CHECK(formats_of_first[1].drift.reason == "2 of 5 seeds diverged");
-  CHECK(formats_of_first[1].drift.verdict == Verdict::not_checked);
+  CHECK(formats_of_first[1].drift.verdict == judge::Verdict::not_checked);
   CHECK(formats_of_first[2].drift.reason != "2 of 5 seeds diverged");
   // Tests that are not made do not count: 3 depths of one format are left out.
   same("level", formats_of_first[2].drift.level, -std::expm1(std::log1p(-0.01) / (32.0 - 6.0)));

@@ -26,7 +26,7 @@ FormatsConfig tiny_config(const std::vector<std::string>& format, const std::vec
 }
 
 formats::FormatsStack stack_of(const FormatsConfig& config) {
-  Progress progress;
+  stacks::Progress progress;
   return formats::run(config, progress).stacks.at(0);
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/checkpoint/safetensors_view.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/safetensors_view.h"
 
 namespace periscope {
 namespace {

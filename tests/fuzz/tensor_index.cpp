@@ -2,8 +2,8 @@
 // the folder. Anything else is a crash that libFuzzer reports.
 #include <cstdlib>
 
-#include "sim/checkpoint/tensor_index.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/tensor_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   try {

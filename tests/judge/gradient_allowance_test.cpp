@@ -25,7 +25,7 @@ const std::vector<double> w{0.0, 0.01, 0.03};
 
 /// A stack of which only the stream's gradients are known, one logarithm of variance `variance` over 100 seeds and the
 /// others of 0.01, all `off` above theory.
-Agreement judged(double variance, double off, int patterns = 0) {
+judge::Agreement judged(double variance, double off, int patterns = 0) {
   constexpr int seeds = 100;
   theory::Prediction prediction;
   Profile measured;
@@ -42,37 +42,37 @@ Agreement judged(double variance, double off, int patterns = 0) {
   prediction.backward_samples = patterns;
   prediction.gradient_tolerance = 0.1;
   const StackSpec spec = small();
-  return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front();
+  return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
 }
 
 }  // namespace
 
 TEST_CASE("the keys that a query sees: the harmonic mean over queries") {
   StackSpec spec = small();
-  CHECK(mean_keys(spec) == Approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
+  CHECK(judge::mean_keys(spec) == Approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
   spec.model.attention = {AttentionRule{.scores = {.window = 2}}};
-  CHECK(mean_keys(spec) == Approx(4.0 / (1.0 + 3.0 / 2.0)));
+  CHECK(judge::mean_keys(spec) == Approx(4.0 / (1.0 + 3.0 / 2.0)));
   spec.model.layers = 2;
   spec.model.attention.emplace_back();  // a layer without a window: that one counts
-  CHECK(mean_keys(spec) == Approx(4.0 / (25.0 / 12.0)));
+  CHECK(judge::mean_keys(spec) == Approx(4.0 / (25.0 / 12.0)));
   spec.model.attention.clear();
   spec.model.causal = false;
-  CHECK(mean_keys(spec) == 4.0);
+  CHECK(judge::mean_keys(spec) == 4.0);
 }
 
 TEST_CASE("the finite-width term of gradients: by hand") {
   StackSpec spec = small();
   spec.model.causal = false;
   const double overlaps = std::log(1.04);
-  CHECK(gradient_width_term(spec, w, 0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
-  CHECK(gradient_width_term(spec, w, 1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
-  CHECK(gradient_width_term(spec, w, 2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::gradient_width_term(spec, w, 0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
+  CHECK(judge::gradient_width_term(spec, w, 1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
+  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
   spec.model.norm = NormKind::layer;
-  CHECK(gradient_width_term(spec, w, 2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
   spec.model.placement = *find_placement("none");
-  CHECK(gradient_width_term(spec, w, 2, false) == Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
+  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
   spec.model.width = 2;
-  CHECK(std::isinf(gradient_width_term(spec, w, 2, false)));
+  CHECK(std::isinf(judge::gradient_width_term(spec, w, 2, false)));
 }
 
 TEST_CASE(
@@ -81,13 +81,13 @@ TEST_CASE(
   double before = 0.0;
   for (const int tokens : {1, 4, 16, 64, 256, 1024}) {
     spec.input.tokens = tokens;
-    const double term = gradient_width_term(spec, w, 0, true);
+    const double term = judge::gradient_width_term(spec, w, 0, true);
     CHECK(term > before);
-    CHECK(gradient_width_term(spec, w, 0, false) < term);
+    CHECK(judge::gradient_width_term(spec, w, 0, false) < term);
     before = term;
   }
-  for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) CHECK(is_of_attention(weight));
-  for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(is_of_attention(weight));
+  for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) CHECK(judge::is_of_attention(weight));
+  for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(judge::is_of_attention(weight));
 }
 
 TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i, below its layer") {
@@ -107,28 +107,29 @@ TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i
   prediction.finite_width = at_depth;
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
-  const Agreement a = judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
+  const judge::Agreement a =
+      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
   REQUIRE(a.cells.size() == 6);
-  for (const Cell& cell : a.cells) {
+  for (const judge::Cell& cell : a.cells) {
     CAPTURE(cell.name());
     const auto depth = static_cast<std::size_t>(2 * cell.index);
     // Beyond the term there are the variance's half, which is 0 here, and rounding.
     CHECK(cell.allowance ==
-          Approx(0.5 * gradient_width_term(spec, at_depth, depth, cell.weight == Weight::o)).epsilon(1e-6));
+          Approx(0.5 * judge::gradient_width_term(spec, at_depth, depth, cell.weight == Weight::o)).epsilon(1e-6));
   }
 }
 
 TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width says nothing about any") {
-  CHECK(judged(0.01, 0.0).verdict == Verdict::agrees);
-  CHECK(judged(0.01, 1.0).verdict == Verdict::disagrees);
-  CHECK(judged(1.9, 1.0).verdict == Verdict::disagrees);
-  const Agreement wild = judged(2.1, 1.0);
-  CHECK(wild.verdict == Verdict::inconclusive);
+  CHECK(judged(0.01, 0.0).verdict == judge::Verdict::agrees);
+  CHECK(judged(0.01, 1.0).verdict == judge::Verdict::disagrees);
+  CHECK(judged(1.9, 1.0).verdict == judge::Verdict::disagrees);
+  const judge::Agreement wild = judged(2.1, 1.0);
+  CHECK(wild.verdict == judge::Verdict::inconclusive);
   CHECK(wild.rejected == 0);
   CHECK(wild.reason.find("no allowance") != std::string::npos);
   // The mean of 8 heads' patterns has a variance of 0.02² · 38000 / 8 = 1.9, of 44000 patterns 2.2.
-  CHECK(judged(0.01, 1.0, 38000).verdict == Verdict::disagrees);
-  CHECK(judged(0.01, 1.0, 44000).verdict == Verdict::inconclusive);
+  CHECK(judged(0.01, 1.0, 38000).verdict == judge::Verdict::disagrees);
+  CHECK(judged(0.01, 1.0, 44000).verdict == judge::Verdict::inconclusive);
 }
 
 TEST_CASE("against the limit a forward statistic is allowed its own depth's factor and the overlaps of its tokens") {
@@ -148,11 +149,11 @@ TEST_CASE("against the limit a forward statistic is allowed its own depth's fact
   prediction.replicates = 8;
   for (const bool norms : {true, false}) {
     if (!norms) spec.model.placement = *find_placement("none");
-    const Agreement a =
-        judge({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width = 0.3, .finite_width_cosine = 0.7})
-            .front();
+    const judge::Agreement a = judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}},
+                                                    {.finite_width = 0.3, .finite_width_cosine = 0.7})
+                                   .front();
     REQUIRE(a.cells.size() == 18);
-    for (const Cell& cell : a.cells) {
+    for (const judge::Cell& cell : a.cells) {
       CAPTURE(cell.name());
       const bool module = cell.signal == Signal::f_out;
       const bool attention = module && cell.index % 2 == 0;

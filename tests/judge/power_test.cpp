@@ -20,7 +20,7 @@ struct Planted {
   Planted(double spread, double off, int seeds = 16, double grows = 0.0) {
     std::mt19937 engine(7);
     std::normal_distribution<double> normal;
-    SeedRows rows;
+    judge::SeedRows rows;
     for (int s = 0; s < seeds; ++s) {
       Profile one;
       Curve& curve = one.curves[{Statistic::second_moment, Signal::x_out}];
@@ -37,25 +37,25 @@ struct Planted {
     prediction.replicates = 8;
     count = seeds;
   }
-  [[nodiscard]] Agreement judged(const AgreementOptions& options = {}, bool contrasts = false) const {
-    const Comparison comparison{.spec = spec,
-                                .measured = measured,
-                                .seeds = count,
-                                .diverged_seeds = 0,
-                                .dtype = DType::f64,
-                                .prediction = prediction,
-                                .per_seed = contrasts ? &per_seed : nullptr};
-    return judge({comparison}, options).front();
+  [[nodiscard]] judge::Agreement judged(const config::AgreementOptions& options = {}, bool contrasts = false) const {
+    const judge::Comparison comparison{.spec = spec,
+                                       .measured = measured,
+                                       .seeds = count,
+                                       .diverged_seeds = 0,
+                                       .dtype = DType::f64,
+                                       .prediction = prediction,
+                                       .per_seed = contrasts ? &per_seed : nullptr};
+    return judge::agreements_of({comparison}, options).front();
   }
 
   StackSpec spec;
   Profile measured;
-  SeedCurves per_seed;
+  judge::SeedCurves per_seed;
   theory::Prediction prediction;
   int count = 0;
 };
 
-Cell plain(double error, int seeds, double allowance = 0.0) {
+judge::Cell plain(double error, int seeds, double allowance = 0.0) {
   return {.measured = 2.0,
           .measured_error = error,
           .predicted = 2.0,
@@ -73,7 +73,7 @@ TEST_CASE("the smallest rejected error: by hand, and in limits") {
   CHECK(plain(0.1, 16, 0.3).smallest_rejected(0.01) == Approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
   CHECK(plain(0.0, 16).smallest_rejected(0.01) == 0.0);
   CHECK(std::isinf(plain(std::nan(""), 16).smallest_rejected(0.01)));
-  Cell nothing = plain(0.1, 16);
+  judge::Cell nothing = plain(0.1, 16);
   nothing.scale = 0.0;
   CHECK(std::isinf(nothing.smallest_rejected(0.01)));
 }
@@ -88,8 +88,9 @@ TEST_CASE("what T22 calls rejected with 95 % probability is rejected about that 
   for (int trial = 0; trial < trials; ++trial) {
     std::vector<double> values;
     for (int s = 0; s < seeds; ++s) values.push_back(1.0 + 0.1 * normal(engine));
-    const Estimate mean = mean_over_seeds(values);
-    Cell cell{.measured = mean.value, .measured_error = mean.error, .predicted = 1.0, .seeds = seeds, .replicates = 8};
+    const judge::Estimate mean = judge::mean_over_seeds(values);
+    judge::Cell cell{
+        .measured = mean.value, .measured_error = mean.error, .predicted = 1.0, .seeds = seeds, .replicates = 8};
     cell.predicted += cell.smallest_rejected(level);
     rejected += cell.p_value() < level ? 1 : 0;
   }
@@ -104,12 +105,12 @@ TEST_CASE("degrees of freedom and p-values are numbers whatever the errors") {
       for (const int replicates : {0, 1, 8}) {
         CAPTURE(a);
         CAPTURE(b);
-        const Cell cell{.measured = 2.0,
-                        .measured_error = a,
-                        .predicted = 1.0,
-                        .predicted_error = b,
-                        .seeds = 4,
-                        .replicates = replicates};
+        const judge::Cell cell{.measured = 2.0,
+                               .measured_error = a,
+                               .predicted = 1.0,
+                               .predicted_error = b,
+                               .seeds = 4,
+                               .replicates = replicates};
         CHECK(cell.degrees() >= 1.0);
         CHECK(cell.p_value() >= 0.0);
         CHECK(cell.p_value() <= 1.0);
@@ -120,12 +121,12 @@ TEST_CASE("degrees of freedom and p-values are numbers whatever the errors") {
 }
 
 TEST_CASE("a predicted spread is pooled with the measured one, and the larger error counts") {
-  Cell cell{.measured_error = 0.1,
-            .predicted_error = 0.025,
-            .seeds = 16,
-            .replicates = 256,
-            .spread = 0.4,
-            .spread_degrees = 255};
+  judge::Cell cell{.measured_error = 0.1,
+                   .predicted_error = 0.025,
+                   .seeds = 16,
+                   .replicates = 256,
+                   .spread = 0.4,
+                   .spread_degrees = 255};
   CHECK(cell.degrees() == 270.0);
   // Measured variance 16 · 0.01 = 0.16, predicted 0.16: pooled 0.16, error √(0.16 (1/16 + 1/256)) = √(0.01 + 0.025²).
   CHECK(cell.error() == Approx(std::hypot(0.1, 0.025)));
@@ -136,30 +137,30 @@ TEST_CASE("a predicted spread is pooled with the measured one, and the larger er
 }
 
 TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejection outranks it") {
-  const Agreement fine = Planted(0.03, 0.0).judged();
-  CHECK(fine.verdict == Verdict::agrees);
+  const judge::Agreement fine = Planted(0.03, 0.0).judged();
+  CHECK(fine.verdict == judge::Verdict::agrees);
   CHECK(fine.power.worst > fine.power.median);
   CHECK(fine.power.statistics.at(0).limit == 0.2);
-  const Agreement noisy = Planted(0.5, 0.0).judged();
-  CHECK(noisy.verdict == Verdict::inconclusive);
+  const judge::Agreement noisy = Planted(0.5, 0.0).judged();
+  CHECK(noisy.verdict == judge::Verdict::inconclusive);
   CHECK(noisy.reason.find("could be off by") != std::string::npos);
   CHECK(noisy.rejected == 0);
-  AgreementOptions lenient;
+  config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 2.0;
-  CHECK(Planted(0.5, 0.0).judged(lenient).verdict == Verdict::agrees);
-  const Agreement wrong = Planted(0.5, 3.0).judged();
-  CHECK(wrong.verdict == Verdict::disagrees);
+  CHECK(Planted(0.5, 0.0).judged(lenient).verdict == judge::Verdict::agrees);
+  const judge::Agreement wrong = Planted(0.5, 3.0).judged();
+  CHECK(wrong.verdict == judge::Verdict::disagrees);
   CHECK(wrong.by == wrong.cells[static_cast<std::size_t>(wrong.worst)].name());
 }
 
 TEST_CASE("an allowance of the whole number never agrees, whatever the limit") {
   Planted stack(1e-3, 0.0);
   stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5
-  AgreementOptions lenient;
+  config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 999.0;
-  CHECK(stack.judged(lenient).verdict == Verdict::inconclusive);
+  CHECK(stack.judged(lenient).verdict == judge::Verdict::inconclusive);
   stack.prediction.finite_width.assign(depths, 1.9);
-  CHECK(stack.judged(lenient).verdict == Verdict::agrees);
+  CHECK(stack.judged(lenient).verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw nothing") {
@@ -167,28 +168,28 @@ TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw no
     Planted stack(0.05, 0.0);
     stack.measured.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
     stack.measured.curves[{Statistic::second_moment, Signal::x_out}].standard_error[3] = std::nan("");
-    const Agreement a = stack.judged({}, true);
-    CHECK(a.verdict == Verdict::inconclusive);
+    const judge::Agreement a = stack.judged({}, true);
+    CHECK(a.verdict == judge::Verdict::inconclusive);
     CHECK(a.reason.find("second_moment x_out[3]") != std::string::npos);
   }
 }
 
 TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no single cell sees") {
   const Planted everywhere(0.08, 0.01, 64);
-  CHECK(everywhere.judged().verdict == Verdict::agrees);
-  CHECK(everywhere.judged({}, true).verdict == Verdict::disagrees);
+  CHECK(everywhere.judged().verdict == judge::Verdict::agrees);
+  CHECK(everywhere.judged({}, true).verdict == judge::Verdict::disagrees);
   CHECK(everywhere.judged({}, true).by == "second_moment x_out mean");
   const Planted growing(0.08, -0.018, 64, 0.0015);
-  CHECK(growing.judged().verdict == Verdict::agrees);
-  CHECK(growing.judged({}, true).verdict == Verdict::disagrees);
+  CHECK(growing.judged().verdict == judge::Verdict::agrees);
+  CHECK(growing.judged({}, true).verdict == judge::Verdict::disagrees);
   CHECK(growing.judged({}, true).by == "second_moment x_out slope");
-  CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == Verdict::agrees);
+  CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("contrasts by hand: the mean, and the rise from the first depth to the last") {
-  const Agreement a = Planted(0.0, 0.01, 16, 0.002).judged({}, true);
+  const judge::Agreement a = Planted(0.0, 0.01, 16, 0.002).judged({}, true);
   const auto named = [&](const std::string& name) {
-    return *std::ranges::find_if(a.cells, [&](const Cell& cell) { return cell.contrast == name; });
+    return *std::ranges::find_if(a.cells, [&](const judge::Cell& cell) { return cell.contrast == name; });
   };
   CHECK(named("mean").measured == Approx(0.01 + 0.002 * 12));
   CHECK(named("slope").measured == Approx(0.002 * 24));
@@ -207,8 +208,8 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
     Profile& draw = stack.prediction.draws.emplace_back();
     draw.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, value), {}};
   }
-  const Agreement a = stack.judged({}, true);
-  const auto mean = std::ranges::find_if(a.cells, [](const Cell& cell) { return cell.contrast == "mean"; });
+  const judge::Agreement a = stack.judged({}, true);
+  const auto mean = std::ranges::find_if(a.cells, [](const judge::Cell& cell) { return cell.contrast == "mean"; });
   REQUIRE(mean != a.cells.end());
   // Squares about their sequences' means: 2 · 0.1² and 2 · 0.3², over 4 degrees of freedom.
   CHECK(mean->spread == Approx(std::sqrt((0.02 + 0.18) / 4.0)));
@@ -217,12 +218,12 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
 }
 
 TEST_CASE("the cell that decides a statistic's power is the one farthest above its own limit, not the largest") {
-  std::vector<Cell> cells{plain(0.2, 16), plain(0.25, 16)};
+  std::vector<judge::Cell> cells{plain(0.2, 16), plain(0.25, 16)};
   cells[1].signal = Signal::f_out;  // a module's limit is 2.5 times the stream's
   CHECK(cells[1].smallest_rejected(0.01) > cells[0].smallest_rejected(0.01));
   for (const bool swapped : {false, true}) {
     if (swapped) std::swap(cells[0], cells[1]);
-    const StatisticPower of = power_of(cells, 0.01, {}).statistics.at(0);
+    const judge::StatisticPower of = judge::power_of(cells, 0.01, {}).statistics.at(0);
     CHECK(of.cell == (swapped ? 1 : 0));
     CHECK(of.limit == 0.2);
     CHECK(of.worst == cells[static_cast<std::size_t>(of.cell)].smallest_rejected(0.01));
@@ -231,28 +232,29 @@ TEST_CASE("the cell that decides a statistic's power is the one farthest above i
 
 TEST_CASE("the familywise error is shared by the cells of all stacks of a run") {
   const Planted stack(0.05, 0.0);
-  const Comparison one{stack.spec, stack.measured, stack.count, 0, DType::f64, stack.prediction};
-  const std::vector<Agreement> both = judge({one, one}, {});
+  const judge::Comparison one{stack.spec, stack.measured, stack.count, 0, DType::f64, stack.prediction};
+  const std::vector<judge::Agreement> both = judge::agreements_of({one, one}, {});
   REQUIRE(both.size() == 2);
-  for (const Agreement& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
+  for (const judge::Agreement& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
 }
 
 TEST_CASE("the verdict of several findings: a rejection, else what is inconclusive, else agreement") {
-  const auto finding = [](Verdict verdict, double power) {
-    Finding f{.measured = {1.0, 0.1}, .seeds = 16, .predicted = {1.0, 0.0}, .replicates = 8};
+  const auto finding = [](judge::Verdict verdict, double power) {
+    judge::Finding f{.measured = {1.0, 0.1}, .seeds = 16, .predicted = {1.0, 0.0}, .replicates = 8};
     f.power_limit = 1.0;
     f.verdict = verdict;
     f.power = power;
     f.critical = 3.0;
     return f;
   };
-  const std::vector<Finding> all{finding(Verdict::agrees, 0.5), finding(Verdict::inconclusive, 2.0),
-                                 finding(Verdict::inconclusive, 3.0)};
-  CHECK(telling(all) == &all[2]);
-  std::vector<Finding> rejected = all;
-  rejected.push_back(finding(Verdict::disagrees, 0.1));
-  CHECK(telling(rejected)->verdict == Verdict::disagrees);
-  CHECK(telling({}) == nullptr);
+  const std::vector<judge::Finding> all{finding(judge::Verdict::agrees, 0.5),
+                                        finding(judge::Verdict::inconclusive, 2.0),
+                                        finding(judge::Verdict::inconclusive, 3.0)};
+  CHECK(judge::telling(all) == &all[2]);
+  std::vector<judge::Finding> rejected = all;
+  rejected.push_back(finding(judge::Verdict::disagrees, 0.1));
+  CHECK(judge::telling(rejected)->verdict == judge::Verdict::disagrees);
+  CHECK(judge::telling({}) == nullptr);
 }
 
 }  // namespace periscope

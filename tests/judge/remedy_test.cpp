@@ -20,7 +20,7 @@ using doctest::Approx;
 constexpr double level = 1e-4;
 
 /// A logarithm of 16 seeds.
-Cell logarithm(double error, double allowance, double predicted_error = 0.0) {
+judge::Cell logarithm(double error, double allowance, double predicted_error = 0.0) {
   return {.statistic = Statistic::log_grad_sq,
           .measured_error = error,
           .predicted_error = predicted_error,
@@ -44,26 +44,26 @@ int number_behind(const std::string& words, const std::string& word) {
 }  // namespace
 
 TEST_CASE("the power that is foreseen: errors fall with seeds and width, allowances with width, predictions stay") {
-  const Cell cell = logarithm(0.08, 0.02, 0.01);
-  CHECK(foreseen_power(cell, level, 1.0, 1.0) == cell.smallest_rejected(level));
-  Cell then = logarithm(0.04, 0.02, 0.01);
+  const judge::Cell cell = logarithm(0.08, 0.02, 0.01);
+  CHECK(judge::foreseen_power(cell, level, 1.0, 1.0) == cell.smallest_rejected(level));
+  judge::Cell then = logarithm(0.04, 0.02, 0.01);
   then.seeds = 64;
-  CHECK(foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
+  CHECK(judge::foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
   then = logarithm(0.04, 0.005, 0.01);
-  CHECK(foreseen_power(cell, level, 1.0, 4.0) == Approx(then.smallest_rejected(level)));
+  CHECK(judge::foreseen_power(cell, level, 1.0, 4.0) == Approx(then.smallest_rejected(level)));
 }
 
 TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, nothing is allowed for width") {
-  Cell cell{.measured_error = 0.08,
-            .predicted_error = 0.04,
-            .allowance = 1e-4,
-            .seeds = 16,
-            .replicates = 64,
-            .spread = 0.3,
-            .spread_degrees = 63};
+  judge::Cell cell{.measured_error = 0.08,
+                   .predicted_error = 0.04,
+                   .allowance = 1e-4,
+                   .seeds = 16,
+                   .replicates = 64,
+                   .spread = 0.3,
+                   .spread_degrees = 63};
   const double before = cell.smallest_rejected(level);
-  CHECK(foreseen_power(cell, level, 1.0, 1.0) == before);
-  const double seeds = foreseen_power(cell, level, 4.0, 1.0);
+  CHECK(judge::foreseen_power(cell, level, 1.0, 1.0) == before);
+  const double seeds = judge::foreseen_power(cell, level, 4.0, 1.0);
   cell.measured_error = 0.04;
   cell.predicted_error = 0.02;
   cell.seeds = 64;
@@ -74,70 +74,70 @@ TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, n
 }
 
 TEST_CASE("a number of replicates that is given does not follow the seeds, and is named where it is in the way") {
-  Cell cell{.measured_error = 0.02,
-            .predicted_error = 0.03,
-            .seeds = 64,
-            .replicates = 16,
-            .spread = 0.12,
-            .spread_degrees = 15,
-            .replicates_given = true};
-  Cell then = cell;
+  judge::Cell cell{.measured_error = 0.02,
+                   .predicted_error = 0.03,
+                   .seeds = 64,
+                   .replicates = 16,
+                   .spread = 0.12,
+                   .spread_degrees = 15,
+                   .replicates_given = true};
+  judge::Cell then = cell;
   then.measured_error = 0.01;
   then.seeds = 256;
-  CHECK(foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
-  const std::string words = remedy({{cell, 0.1}}, level, 64, 0);
+  CHECK(judge::foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
+  const std::string words = judge::remedy({{cell, 0.1}}, level, 64, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);
   cell.replicates_given = false;
-  CHECK(remedy({{cell, 0.1}}, level, 64, 0).ends_with("seeds would decide"));
+  CHECK(judge::remedy({{cell, 0.1}}, level, 64, 0).ends_with("seeds would decide"));
 }
 
 TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
   const double limit = 0.5;
   for (const double error : {0.07, 0.1, 0.2}) {
     CAPTURE(error);
-    const Cell cell = logarithm(error, 0.05);
+    const judge::Cell cell = logarithm(error, 0.05);
     REQUIRE(cell.smallest_rejected(level) > limit);
-    const std::string words = remedy({{cell, limit}}, level, 16, 256);
+    const std::string words = judge::remedy({{cell, limit}}, level, 16, 256);
     CAPTURE(words);
     const int seeds = number_before(words, "seeds");
-    CHECK(foreseen_power(cell, level, seeds / 16.0, 1.0) <= limit);
+    CHECK(judge::foreseen_power(cell, level, seeds / 16.0, 1.0) <= limit);
     // Counts above 100 are rounded up to two digits.
-    CHECK(foreseen_power(cell, level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
+    CHECK(judge::foreseen_power(cell, level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
     const int width = number_behind(words, "width");
-    CHECK(foreseen_power(cell, level, 1.0, width / 256.0) <= limit);
-    CHECK((width == 512 || foreseen_power(cell, level, 1.0, width / 512.0) > limit));
+    CHECK(judge::foreseen_power(cell, level, 1.0, width / 256.0) <= limit);
+    CHECK((width == 512 || judge::foreseen_power(cell, level, 1.0, width / 512.0) > limit));
     CHECK(words.ends_with("would decide"));
   }
 }
 
 TEST_CASE("the worst cell decides what is named") {
-  const std::string all = remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, level, 16, 256);
-  CHECK(all == remedy({{logarithm(0.2, 0.0), 0.5}}, level, 16, 256));
+  const std::string all = judge::remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, level, 16, 256);
+  CHECK(all == judge::remedy({{logarithm(0.2, 0.0), 0.5}}, level, 16, 256));
 }
 
 TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
-  CHECK(remedy({{logarithm(0.001, 0.01), 0.5}}, level, 16, 256).empty());
-  const std::string words = remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 256);
+  CHECK(judge::remedy({{logarithm(0.001, 0.01), 0.5}}, level, 16, 256).empty());
+  const std::string words = judge::remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 256);
   CHECK(words == "about width 512 would decide");
-  CHECK(remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0) == nothing_within_reach);
+  CHECK(judge::remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0) == judge::nothing_within_reach);
 }
 
 TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
-  const std::string words = remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, level, 16, 256);
+  const std::string words = judge::remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, level, 16, 256);
   CAPTURE(words);
   CHECK(words.find("(theory.gradient_tolerance)") != std::string::npos);
-  Cell forward = logarithm(0.01, 0.0, 0.2);
+  judge::Cell forward = logarithm(0.01, 0.0, 0.2);
   forward.statistic = Statistic::token_cosine;
-  CHECK(remedy({{forward, 0.5}}, level, 16, 256).find("(theory.tolerance)") != std::string::npos);
+  CHECK(judge::remedy({{forward, 0.5}}, level, 16, 256).find("(theory.tolerance)") != std::string::npos);
 }
 
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
-  Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
+  judge::Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
-  CHECK(remedy({{wild, 0.5}}, level, 16, 64) == "about width 8192 would decide");
+  CHECK(judge::remedy({{wild, 0.5}}, level, 16, 64) == "about width 8192 would decide");
   wild.fluctuation = 0.0;  // too narrow for any term
-  CHECK(remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
+  CHECK(judge::remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
 }
 
 TEST_CASE("a verdict that follows the advice decides") {
@@ -146,7 +146,7 @@ TEST_CASE("a verdict that follows the advice decides") {
   std::mt19937 engine(11);
   std::normal_distribution<double> normal;
   const auto judged = [&](int seeds) {
-    SeedRows rows;
+    judge::SeedRows rows;
     for (int s = 0; s < seeds; ++s) rows.add({1.0 + 0.5 * normal(engine), 1.0 + 0.5 * normal(engine)});
     Profile measured;
     measured.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
@@ -155,50 +155,52 @@ TEST_CASE("a verdict that follows the advice decides") {
     prediction.finite_width.assign(2, 0.0);
     prediction.replicates = 32;
     const StackSpec spec;
-    return judge({{spec, measured, seeds, 0, DType::f64, prediction}}, AgreementOptions{}).front();
+    return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
+        .front();
   };
   int decided = 0;
   for (int run = 0; run < 20; ++run) {
-    const Agreement first = judged(16);
-    REQUIRE(first.verdict == Verdict::inconclusive);
+    const judge::Agreement first = judged(16);
+    REQUIRE(first.verdict == judge::Verdict::inconclusive);
     const int seeds = number_before(first.reason, "seeds");
     CHECK(seeds < 1000);
     // The spread of 16 seeds is known to a fifth, their number to two fifths.
-    decided += judged(seeds).verdict == Verdict::agrees ? 1 : 0;
+    decided += judged(seeds).verdict == judge::Verdict::agrees ? 1 : 0;
   }
   CHECK(decided >= 5);
   CHECK(decided < 20);  // the fewest, not a safe many
 }
 
 TEST_CASE("an imprecise prediction names the tolerance that it meets; a missing number has no remedy") {
-  const auto judged = [](Cell cell, Cell other) {
-    Agreement agreement;
+  const auto judged = [](judge::Cell cell, judge::Cell other) {
+    judge::Agreement agreement;
     agreement.width = 256;
     agreement.cells = {cell, other};
-    judge_cells(agreement, level, {});
-    REQUIRE(agreement.verdict == Verdict::inconclusive);
+    judge::judge_cells(agreement, level, {});
+    REQUIRE(agreement.verdict == judge::Verdict::inconclusive);
     return agreement.reason;
   };
-  Cell imprecise = logarithm(0.01, 0.0, 0.004);
+  judge::Cell imprecise = logarithm(0.01, 0.0, 0.004);
   imprecise.precise = false;
   CHECK(judged(imprecise, imprecise) ==
         "log_grad_sq x_out[0] is predicted with a standard error of 0.004, larger than wanted; "
         "theory.gradient_tolerance = 0.0044 would be met");
-  Cell share = imprecise;
+  judge::Cell share = imprecise;
   share.statistic = Statistic::score_share;  // whose tolerance is relative
   share.measured = share.predicted = 0.5;
   share.measured_error = 0.001;
   CHECK(judged(share, share).ends_with("theory.gradient_tolerance = 0.0088 would be met"));
-  Cell missing = logarithm(0.2, 0.0);
+  judge::Cell missing = logarithm(0.2, 0.0);
   missing.measured = std::numeric_limits<double>::quiet_NaN();
   CHECK(judged(missing, logarithm(0.2, 0.0)) == "log_grad_sq x_out[0]: measured no number, predicted 0");
 }
 
 TEST_CASE("a finding names its way out too") {
-  Finding finding{.measured = {0.1, 0.2}, .seeds = 16, .predicted = {0.0, 0.0}, .replicates = 32, .power_limit = 0.5};
-  Finding* const all[] = {&finding};
-  judge(all, 0.01, 256);
-  CHECK(finding.verdict == Verdict::inconclusive);
+  judge::Finding finding{
+      .measured = {0.1, 0.2}, .seeds = 16, .predicted = {0.0, 0.0}, .replicates = 32, .power_limit = 0.5};
+  judge::Finding* const all[] = {&finding};
+  judge::decide(all, 0.01, 256);
+  CHECK(finding.verdict == judge::Verdict::inconclusive);
   CHECK(number_before(finding.reason, "seeds") > 16);
   CHECK(number_behind(finding.reason, "width") > 256);
 }

@@ -13,13 +13,13 @@ namespace {
 
 using Values = std::vector<double>;
 
-SignClaim claim_of(Values values = {}) {
+judge::SignClaim claim_of(Values values = {}) {
   return {.id = "", .exhibit = "", .statement = "", .quantity = "", .values = std::move(values), .reason = ""};
 }
 
-SignClaim tested(Values values) {
-  SignClaim claim = claim_of(std::move(values));
-  test_positive(claim);
+judge::SignClaim tested(Values values) {
+  judge::SignClaim claim = claim_of(std::move(values));
+  judge::test_positive(claim);
   return claim;
 }
 
@@ -35,9 +35,9 @@ Frequencies frequencies(int draws, const Make& make) {
   std::mt19937 generator(7);
   Frequencies found;
   for (int i = 0; i < draws; ++i) {
-    const SignClaim claim = make(generator);
-    if (claim.verdict == SignVerdict::holds) found.holds += 1.0 / draws;
-    if (claim.verdict == SignVerdict::fails) found.fails += 1.0 / draws;
+    const judge::SignClaim claim = make(generator);
+    if (claim.verdict == judge::SignVerdict::holds) found.holds += 1.0 / draws;
+    if (claim.verdict == judge::SignVerdict::fails) found.fails += 1.0 / draws;
   }
   return found;
 }
@@ -54,20 +54,20 @@ double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
 
 TEST_CASE("a claim's test is Student's, one-sided") {
   // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
-  const SignClaim holds = tested({1.0, 2.0, 3.0});
+  const judge::SignClaim holds = tested({1.0, 2.0, 3.0});
   CHECK(holds.mean == doctest::Approx(2.0));
   CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
-  CHECK(holds.detectable == doctest::Approx(detectable_in_errors(3, 0.05) / std::sqrt(3.0)));
-  CHECK(holds.verdict == SignVerdict::holds);
-  CHECK(tested({-1.0, -2.0, -3.0}).verdict == SignVerdict::fails);
-  CHECK(tested({-1.0, 0.5, 1.0}).verdict == SignVerdict::not_shown);
+  CHECK(holds.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05) / std::sqrt(3.0)));
+  CHECK(holds.verdict == judge::SignVerdict::holds);
+  CHECK(tested({-1.0, -2.0, -3.0}).verdict == judge::SignVerdict::fails);
+  CHECK(tested({-1.0, 0.5, 1.0}).verdict == judge::SignVerdict::not_shown);
 }
 
 TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
   for (const Values& values : {Values{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
-    const SignClaim claim = tested(values);
-    CHECK(claim.verdict == SignVerdict::not_shown);
+    const judge::SignClaim claim = tested(values);
+    CHECK(claim.verdict == judge::SignVerdict::not_shown);
     CHECK(std::isnan(claim.p));
     CHECK(std::isnan(claim.detectable));
     CHECK_FALSE(claim.reason.empty());
@@ -86,9 +86,9 @@ TEST_CASE("what would be found is found by as many further seeds in 95 % of the 
     CHECK(std::abs(found.holds - 0.95) < 0.002 + 4.0 * std::sqrt(0.05 * 0.95 / draws));
   }
   // With ever more seeds it is what a known spread asks for: the quantiles of both errors, 1.6449 each.
-  CHECK(detectable_in_errors(2000, 0.05) == doctest::Approx(2.0 * 1.6449).epsilon(0.002));
+  CHECK(judge::detectable_in_errors(2000, 0.05) == doctest::Approx(2.0 * 1.6449).epsilon(0.002));
   // Twice the critical t, 5.84 errors of three seeds, would be found in 79 % of the cases only.
-  CHECK(detectable_in_errors(3, 0.05) == doctest::Approx(13.39).epsilon(0.005));
+  CHECK(judge::detectable_in_errors(3, 0.05) == doctest::Approx(13.39).epsilon(0.005));
 }
 
 /// Means and standard deviations of two normal differences.
@@ -98,9 +98,9 @@ struct Differences {
 
 Frequencies alike(int seeds, const Differences& d) {
   return frequencies(4000, [&](std::mt19937& generator) {
-    SignClaim claim = claim_of();
+    judge::SignClaim claim = claim_of();
     const Values large = normal_values(generator, seeds, d.large, d.large_std);
-    test_alike(claim, large, normal_values(generator, seeds, d.small, d.small_std));
+    judge::test_alike(claim, large, normal_values(generator, seeds, d.small, d.small_std));
     return claim;
   });
 }
@@ -125,22 +125,22 @@ TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the tru
 }
 
 TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
-  SignClaim claim = claim_of();
-  test_alike(claim, {-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6});
+  judge::SignClaim claim = claim_of();
+  judge::test_alike(claim, {-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6});
   // Half of the large difference, of its own sign, less the small one: 1.5, 1.4, 1.6; plus it: 2.5, 2.8, 2.8.
   CHECK(claim.values[0] == doctest::Approx(1.5));
   CHECK(claim.values[1] == doctest::Approx(1.4));
   CHECK(claim.values[2] == doctest::Approx(1.6));
   const double error = 0.1 / std::sqrt(3.0);
   CHECK(claim.p == doctest::Approx(2.0 * std::max(tail(1.5 / error), tail(2.7 / 0.1))));
-  CHECK(claim.detectable == doctest::Approx(error * detectable_in_errors(3, 0.025)));
+  CHECK(claim.detectable == doctest::Approx(error * judge::detectable_in_errors(3, 0.025)));
 }
 
 /// Losses by rate of a sweep of normal ones, and the test that the lowest is between the ends.
-SignClaim shape(std::mt19937& generator, const Values& means, const Values& deviations) {
+judge::SignClaim shape(std::mt19937& generator, const Values& means, const Values& deviations) {
   std::vector<Values> losses;
   for (std::size_t r = 0; r < means.size(); ++r) losses.push_back(normal_values(generator, 3, means[r], deviations[r]));
-  SeedTable table;
+  judge::SeedTable table;
   for (std::size_t between = 1; between + 1 < losses.size(); ++between) {
     auto& row = table.emplace_back();
     for (const Values& end : {losses.front(), losses.back()}) {
@@ -148,8 +148,8 @@ SignClaim shape(std::mt19937& generator, const Values& means, const Values& devi
       for (std::size_t s = 0; s < 3; ++s) values.push_back(end[s] - losses[between][s]);
     }
   }
-  SignClaim claim = claim_of();
-  test_some_row_positive(claim, table);
+  judge::SignClaim claim = claim_of();
+  judge::test_some_row_positive(claim, table);
   return claim;
 }
 
@@ -199,30 +199,30 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
   // Standard errors are 1/√3, so t is √3 times the mean.
   const auto around = [](double mean) { return Values{mean - 1.0, mean, mean + 1.0}; };
   const double root = std::sqrt(3.0);
-  SignClaim claim = claim_of();
-  test_some_row_positive(
-      claim, {{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
+  judge::SignClaim claim = claim_of();
+  judge::test_some_row_positive(claim,
+                                {{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
-  CHECK(claim.verdict == SignVerdict::not_shown);  // 0.037 for one row, three times that for three
-  CHECK(claim.detectable == doctest::Approx(detectable_in_errors(3, 0.05 / 3.0) / root));
-  SignClaim opposite = claim_of();
-  test_some_row_positive(opposite, {{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
+  CHECK(claim.verdict == judge::SignVerdict::not_shown);  // 0.037 for one row, three times that for three
+  CHECK(claim.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05 / 3.0) / root));
+  judge::SignClaim opposite = claim_of();
+  judge::test_some_row_positive(opposite, {{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
   CHECK(opposite.values == around(-9.0));
   CHECK(opposite.p == doctest::Approx(1.0 - 2.0 * tail(8.0 * root)));
-  CHECK(opposite.verdict == SignVerdict::fails);
+  CHECK(opposite.verdict == judge::SignVerdict::fails);
 }
 
 TEST_CASE("that some row is positive: a number without a spread shows nothing, the others still do") {
   const Values constant(3, 4.0), high{49.0, 50.0, 51.0};
-  const auto judged = [](const SeedTable& table) {
-    SignClaim claim = claim_of();
-    test_some_row_positive(claim, table);
+  const auto judged = [](const judge::SeedTable& table) {
+    judge::SignClaim claim = claim_of();
+    judge::test_some_row_positive(claim, table);
     return claim;
   };
-  CHECK(judged({{constant, high}}).verdict == SignVerdict::not_shown);
-  CHECK(judged({{constant, high}, {high, high}}).verdict == SignVerdict::holds);
-  const SignClaim nothing = judged({{constant, constant}});
+  CHECK(judged({{constant, high}}).verdict == judge::SignVerdict::not_shown);
+  CHECK(judged({{constant, high}, {high, high}}).verdict == judge::SignVerdict::holds);
+  const judge::SignClaim nothing = judged({{constant, constant}});
   CHECK(std::isnan(nothing.p));
   CHECK(nothing.reason == "no spread over seeds");
   CHECK(judged({{{1.0, NAN, 2.0}, high}}).reason == "a seed's value is not finite");
@@ -238,15 +238,15 @@ TEST_CASE("the lowest of several losses is no lower for scattering more") {
       wide.push_back(normal_values(generator, 3, 0.0, 1.0));
       narrow.push_back(normal_values(generator, 3, 0.0, 0.2));
     }
-    SeedTable table(5);
+    judge::SeedTable table(5);
     for (std::size_t j = 0; j < 5; ++j) {
       for (std::size_t i = 0; i < 5; ++i) {
         Values& values = table[j].emplace_back();
         for (std::size_t s = 0; s < 3; ++s) values.push_back(wide[i][s] - narrow[j][s]);
       }
     }
-    SignClaim claim = claim_of();
-    test_some_row_positive(claim, table);
+    judge::SignClaim claim = claim_of();
+    judge::test_some_row_positive(claim, table);
     return claim;
   };
   const Frequencies found = frequencies(4000, make);
@@ -254,15 +254,15 @@ TEST_CASE("the lowest of several losses is no lower for scattering more") {
   CHECK(found.fails < most(4000));
 }
 
-SignClaim spread_claim(const Values& first, const Values& second) {
-  SignClaim claim = claim_of();
-  test_spreads_more(claim, first, second);
+judge::SignClaim spread_claim(const Values& first, const Values& second) {
+  judge::SignClaim claim = claim_of();
+  judge::test_spreads_more(claim, first, second);
   return claim;
 }
 
 TEST_CASE("spreads of twins are compared by the correlation of sum and difference") {
   // Sums 2, 1, −3 and differences 4, −1, −3, of mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
-  const SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
+  const judge::SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
   CHECK(claim.values[0] == doctest::Approx(8.0));
   CHECK(claim.values[1] == doctest::Approx(-1.0));
   CHECK(claim.values[2] == doctest::Approx(9.0));
@@ -292,15 +292,15 @@ TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever t
 }
 
 TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
-  std::vector<SignClaim> claims;
+  std::vector<judge::SignClaim> claims;
   for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
     claims.push_back(claim_of());
     claims.back().p = p;
-    claims.back().verdict = SignVerdict::not_shown;
+    claims.back().verdict = judge::SignVerdict::not_shown;
   }
   claims.push_back(claim_of());  // not run
   claims.back().p = 1e-9;
-  correct_for_number(claims);
+  judge::correct_for_number(claims);
   // Two-sided, by size, of five: 0.006 · 5, 0.02 · 4, 0.024 · 3 (less than the one before), 0.2 · 2, 0.8.
   CHECK(claims[2].holm == doctest::Approx(0.03));
   CHECK(claims[0].holm == doctest::Approx(0.08));

@@ -12,8 +12,8 @@ namespace {
 
 const std::vector<int> widths{32, 48, 64, 96, 128, 256};
 
-std::vector<Estimate> exact(double limit, double slope, double curvature, double cubic = 0.0) {
-  std::vector<Estimate> points;
+std::vector<judge::Estimate> exact(double limit, double slope, double curvature, double cubic = 0.0) {
+  std::vector<judge::Estimate> points;
   for (const int width : widths) {
     const double x = 1.0 / width;
     points.push_back({limit + slope * x + curvature * x * x + cubic * x * x * x, 0.1 / std::sqrt(width)});
@@ -22,13 +22,13 @@ std::vector<Estimate> exact(double limit, double slope, double curvature, double
 }
 
 /// Means of `seeds` normal numbers around a parabola, with their own standard errors.
-std::vector<Estimate> noisy(std::mt19937& engine, int seeds) {
-  std::vector<Estimate> points;
-  for (const Estimate& truth : exact(2.0, 3.0, -20.0)) {
+std::vector<judge::Estimate> noisy(std::mt19937& engine, int seeds) {
+  std::vector<judge::Estimate> points;
+  for (const judge::Estimate& truth : exact(2.0, 3.0, -20.0)) {
     std::normal_distribution<double> normal(truth.value, truth.error * std::sqrt(seeds));
     std::vector<double> values(static_cast<std::size_t>(seeds));
     for (double& v : values) v = normal(engine);
-    points.push_back(mean_over_seeds(values));
+    points.push_back(judge::mean_over_seeds(values));
   }
   return points;
 }
@@ -36,7 +36,7 @@ std::vector<Estimate> noisy(std::mt19937& engine, int seeds) {
 }  // namespace
 
 TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
-  const ladder::WidthFit fit = ladder::fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
+  const judge::WidthFit fit = judge::fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
   CHECK(fit.limit.value == doctest::Approx(2.0).epsilon(1e-10));
   CHECK(fit.slope.value == doctest::Approx(3.0).epsilon(1e-9));
   CHECK(fit.curvature.value == doctest::Approx(-20.0).epsilon(1e-8));
@@ -47,7 +47,7 @@ TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
 }
 
 TEST_CASE("points that no parabola passes through are told") {
-  CHECK(ladder::fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
+  CHECK(judge::fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
 }
 
 TEST_CASE("errors are honest: the limit is rejected as often as the level says, and so is the fit") {
@@ -58,7 +58,7 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
   int lack = 0;
   double mean_lack = 0.0;
   for (int i = 0; i < runs; ++i) {
-    const ladder::WidthFit fit = ladder::fit_width(widths, noisy(engine, 16), 16, 1e-12);
+    const judge::WidthFit fit = judge::fit_width(widths, noisy(engine, 16), 16, 1e-12);
     const double t = std::abs(fit.limit.value - 2.0) / fit.limit.error;
     limit += 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(fit.degrees), t)) < level ? 1 : 0;
     lack += fit.lack_of_fit < level ? 1 : 0;
@@ -72,8 +72,8 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
 }
 
 TEST_CASE("what has no noise is fitted to rounding") {
-  std::vector<Estimate> points(widths.size(), Estimate{1.0, 0.0});
-  const ladder::WidthFit fit = ladder::fit_width(widths, points, 16, 1e-7);
+  std::vector<judge::Estimate> points(widths.size(), judge::Estimate{1.0, 0.0});
+  const judge::WidthFit fit = judge::fit_width(widths, points, 16, 1e-7);
   CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
   CHECK(fit.limit.error > 0.0);
   CHECK(fit.limit.error < 1e-6);

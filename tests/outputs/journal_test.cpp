@@ -17,7 +17,7 @@ using Names = std::vector<std::string>;
 TEST_CASE("a new journal and its name are on the disk before anything is computed, and every appended record at once") {
   const TemporaryFolder folder;
   const DiskLog log(folder.path() + "/");
-  Journal journal(folder.path("out/a.journal"), {{"run", "a"}});
+  stacks::Journal journal(folder.path("out/a.journal"), {{"run", "a"}});
   const Names created{"sync " + folder.path(), "sync out/a.journal", "sync out"};
   CHECK(log.lines() == created);
   journal.append({{"i", 1}});
@@ -28,7 +28,7 @@ TEST_CASE("a new journal and its name are on the disk before anything is compute
 
 TEST_CASE("noted records are synced together, those of a second at most") {
   const TemporaryFolder folder;
-  Journal journal(folder.path("a.journal"), {{"run", "a"}});
+  stacks::Journal journal(folder.path("a.journal"), {{"run", "a"}});
   const DiskLog log(folder.path() + "/");
   for (int i = 0; i < 100; ++i) journal.note({{"i", i}});
   CHECK(log.lines().size() <= 1);  // one, if the machine stood still for a second

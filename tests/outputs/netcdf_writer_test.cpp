@@ -27,8 +27,8 @@ TEST_CASE("what is written is what is read: order, long attributes, any bytes in
   const TemporaryFolder folder;
   const std::string path = folder.path("caf\xe9/\xff.nc");
   const dataset::Dataset written = small_dataset();
-  write_netcdf(path, written);
-  const dataset::Dataset read = read_netcdf(path);
+  app::write_netcdf(path, written);
+  const dataset::Dataset read = app::read_netcdf(path);
   CHECK((read.dimensions == written.dimensions));
   CHECK((read.facts == written.facts));
   REQUIRE(read.columns.size() == written.columns.size());
@@ -49,13 +49,13 @@ TEST_CASE("a disk that is full anywhere in a result: the old one stays, and the 
   const std::string path = folder.path("result.nc");
   dataset::Dataset data = small_dataset();
   std::erase_if(data.facts, [](const auto& fact) { return fact.first == "long"; });
-  write_netcdf(path, data);
+  app::write_netcdf(path, data);
   const std::string old = bytes_of_file(path);
   // Not every byte, as a file takes a millisecond to make; 11 comes to any place of a block in the end.
   for (std::size_t room = 0; room < old.size(); room += 11) {
     CAPTURE(room);
     const DiskWithRoom disk(static_cast<std::int64_t>(room));
-    CHECK_THROWS_WITH_AS(write_netcdf(path, data), ("cannot write " + path + ": No space left on device").c_str(),
+    CHECK_THROWS_WITH_AS(app::write_netcdf(path, data), ("cannot write " + path + ": No space left on device").c_str(),
                          Error);
     REQUIRE(bytes_of_file(path) == old);
     REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
@@ -66,7 +66,8 @@ TEST_CASE("what NetCDF cannot hold is a message that names the file, and leaves 
   const TemporaryFolder folder;
   dataset::Dataset data = small_dataset();
   data.columns[2].name = "variance";
-  CHECK_THROWS_WITH_AS(write_netcdf(folder.path("a.nc"), data), doctest::Contains(folder.path("a.nc").c_str()), Error);
+  CHECK_THROWS_WITH_AS(app::write_netcdf(folder.path("a.nc"), data), doctest::Contains(folder.path("a.nc").c_str()),
+                       Error);
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 

@@ -8,9 +8,9 @@
 #include <array>
 #include <filesystem>
 
+#include "sim/base/error.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/files/destination.h"
-#include "sim/base/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

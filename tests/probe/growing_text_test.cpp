@@ -38,7 +38,7 @@ std::string written(const std::function<void()>& function) {
 
 /// What comes out for every text that is shown, and at the end.
 std::vector<std::string> shown(bool terminal, const std::vector<std::string>& texts) {
-  probe::GrowingText text(terminal);
+  app::GrowingText text(terminal);
   std::vector<std::string> all;
   for (const std::string& whole : texts) all.push_back(written([&] { text.show(whole); }));
   all.push_back(written([&] { text.end(); }));

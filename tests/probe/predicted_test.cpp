@@ -9,10 +9,10 @@ namespace {
 TEST_CASE("theory is asked with the configuration's tolerances, seed and labels") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.input.kind = InputKind::tokens;
-  TokenInput input;
+  stacks::TokenInput input;
   input.ids = {0, 1, 2, 3, 4};
   input.labels = {1, 2, 3, 4, 0};
-  Config config;
+  config::Config config;
   config.theory.tolerance = 0.25;
   config.theory.gradient_tolerance = 3.0;
   config.run.seed = 7;

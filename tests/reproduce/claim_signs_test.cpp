@@ -197,12 +197,12 @@ TEST_CASE("every claim's number is what its statement says is positive") {
   for (const Row& row : rows()) {
     std::vector<reproduce::GroupRuns> runs;
     for (const auto& [name, make] : row.groups) runs.push_back(group_of(name, name.ends_with('1') ? 1.0 : 3.0, make));
-    const std::vector<SignClaim> claims = reproduce::judge_claims(runs);
-    const SignClaim& found = claim(claims, row.id);
+    const std::vector<judge::SignClaim> claims = reproduce::judge_claims(runs);
+    const judge::SignClaim& found = claim(claims, row.id);
     INFO(row.id, ": ", found.statement, " ", found.reason);
     REQUIRE(found.values.size() == 3);
     CHECK(found.values[0] == doctest::Approx(row.value));
-    CHECK(found.verdict == SignVerdict::holds);
+    CHECK(found.verdict == judge::SignVerdict::holds);
   }
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("that two are alike is not shown by noise of what they are held agains
   const auto claims =
       reproduce::judge_claims({group_of("pre", 1.0, noisy(3.0, 3.2, 2.81)), group_of("peri", 1.0, noisy(3.0, 3.0, 3.0)),
                                group_of("peri, LayerNorm", 1.0, noisy(3.01, 2.99, 3.012))});
-  CHECK(claim(claims, "R7a").verdict == SignVerdict::not_shown);
+  CHECK(claim(claims, "R7a").verdict == judge::SignVerdict::not_shown);
 }
 
 TEST_CASE("claims say which runs ended early") {
@@ -286,7 +286,7 @@ TEST_CASE("two seeds say nothing of a spread") {
   auto pre = group_of("pre", 1.0, loss(3)), peri = group_of("peri", 1.0, loss(2));
   pre.cells.pop_back();
   peri.cells.pop_back();
-  CHECK(claim(reproduce::judge_claims({pre, peri}), "R9").verdict == SignVerdict::not_shown);
+  CHECK(claim(reproduce::judge_claims({pre, peri}), "R9").verdict == judge::SignVerdict::not_shown);
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "experiments/core/dataset/json_image.h"
+#include "experiments/core/judge/depth_fit.h"
+#include "experiments/core/judge/sign_claim_tests.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "experiments/core/stacks/weight_scales_of.h"
-#include "experiments/core/judge/sign_claim_tests.h"
-#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
@@ -128,7 +128,7 @@ TEST_CASE("the law of growth of every seed: which, how closely, of how many poin
   CHECK(seeds[1]["growth_law"] == "exponential");
   CHECK(seeds[2]["growth_law"] == "no law fits");
   const auto& end = result.groups[0].cells[1].history.records.rbegin()->second.at("variance.x_out");
-  const auto fit = fit_growth(end);
+  const auto fit = judge::fit_growth(end);
   for (std::size_t law = 0; law < 3; ++law) {
     CHECK(seeds[1]["growth_misfit"][law] == fit.laws[law].rms_residual);
     CHECK(seeds[1]["growth_criterion"][law] == fit.laws[law].criterion);
@@ -147,14 +147,14 @@ TEST_CASE(
                              .exhibit = "1",
                              .statement = "s",
                              .quantity = "q",
-                             .verdict = p < 0.05   ? SignVerdict::holds
-                                        : p > 0.95 ? SignVerdict::fails
-                                                   : SignVerdict::not_shown,
+                             .verdict = p < 0.05   ? judge::SignVerdict::holds
+                                        : p > 0.95 ? judge::SignVerdict::fails
+                                                   : judge::SignVerdict::not_shown,
                              .values = {1.0, 2.0, 3.0},
                              .p = p,
                              .reason = ""});
   }
-  correct_for_number(result.claims);
+  judge::correct_for_number(result.claims);
   const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
   CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
   CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));
@@ -167,7 +167,7 @@ TEST_CASE("theory before training has the tokens and the labels of every recorde
   const reproduce::ReproduceConfig config = tiny_config(1);
   const Corpus corpus(config.train.corpus, config.train.validation, config.base.input.tokens + 1,
                       config.base.model.vocab);
-  Progress silent;
+  stacks::Progress silent;
   const reproduce::ReproduceResult result = reproduce::run(config, corpus, {.folder = {}, .identity = {}}, silent);
   const auto pre = std::ranges::find(result.groups, "pre", [](const auto& runs) { return runs.group.name; });
   REQUIRE(pre != result.groups.end());
@@ -190,7 +190,7 @@ TEST_CASE(
   const reproduce::ReproduceConfig config = tiny_config(2);
   const Corpus corpus(config.train.corpus, config.train.validation, config.base.input.tokens + 1,
                       config.base.model.vocab);
-  Progress silent;
+  stacks::Progress silent;
   const reproduce::ReproduceResult result = reproduce::run(config, corpus, {.folder = {}, .identity = {}}, silent);
   REQUIRE(result.groups.size() == 5);
   CHECK(result.initial.size() == 5);
@@ -210,7 +210,7 @@ TEST_CASE(
   const train::TrainedCell again = train::run_cell(*ops, kept.cell, corpus, nullptr, {});
   StackSpec spec = kept.cell.spec;
   spec.scales = std::make_shared<const WeightScales>(
-      scales_of(*ops, spec.model, ResidentWeights(spec, again.parameters), windows.inputs(0, windows.count())));
+      stacks::scales_of(*ops, spec.model, ResidentWeights(spec, again.parameters), windows.inputs(0, windows.count())));
   const theory::Prediction expected =
       theory::predict(spec, {windows.inputs(0, 1), windows.inputs(1, 1)},
                       {.tolerance = 0.02, .most_samples = 1 << 11, .seed = kept.cell.seed});
@@ -221,9 +221,9 @@ TEST_CASE(
   CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));
   // 16 models of random signs, which no other seed has.
   const ResidentWeights trained(kept.cell.spec, again.parameters);
-  const NullDraws drawn =
-      draw_null(*ops, kept.cell.spec, trained, windows.inputs(0, windows.count()), static_cast<int>(windows.count()),
-                size_nulls[signs_null], DType::f64, 16 * kept.cell.seed, 16);
+  const stacks::NullDraws drawn = stacks::draw_null(
+      *ops, kept.cell.spec, trained, windows.inputs(0, windows.count()), static_cast<int>(windows.count()),
+      stacks::size_nulls[stacks::signs_null], DType::f64, 16 * kept.cell.seed, 16);
   std::vector<double> means;
   for (std::size_t depth = 0; depth < wanted->value.size(); ++depth) means.push_back(drawn.mean(depth));
   CHECK(kept.cell.seed > 0);

@@ -94,8 +94,8 @@ const std::vector<std::pair<std::string, Change>>& changes() {
 }
 
 nlohmann::ordered_json value_of(const Group& group, const std::string& key) {
-  nlohmann::ordered_json json = resolved_json(group.spec);
-  json["train"] = section_json(train_section, group.train);
+  nlohmann::ordered_json json = config::resolved_json(group.spec);
+  json["train"] = config::section_json(train_section, group.train);
   const std::size_t dot = key.find('.');
   return json.at(key.substr(0, dot)).at(key.substr(dot + 1));
 }

@@ -45,8 +45,8 @@ reproduce::GroupRuns group_of(const std::string& name, double rate,
   return runs;
 }
 
-const SignClaim& claim(const std::vector<SignClaim>& claims, const std::string& id) {
-  const auto it = std::ranges::find(claims, id, &SignClaim::id);
+const judge::SignClaim& claim(const std::vector<judge::SignClaim>& claims, const std::string& id) {
+  const auto it = std::ranges::find(claims, id, &judge::SignClaim::id);
   REQUIRE_MESSAGE(it != claims.end(), id);
   return *it;
 }

@@ -16,6 +16,6 @@ train::TrainedCell run_with_loss(double loss);
 reproduce::GroupRuns group_of(const std::string& name, double rate, const std::function<train::TrainedCell(int)>& make);
 
 /// The claim of that id; fails the running test if there is none.
-const SignClaim& claim(const std::vector<SignClaim>& claims, const std::string& id);
+const judge::SignClaim& claim(const std::vector<judge::SignClaim>& claims, const std::string& id);
 
 }  // namespace periscope::testing

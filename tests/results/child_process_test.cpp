@@ -14,7 +14,7 @@
 namespace periscope {
 namespace {
 
-constexpr ChildLimits limits{.memory = 64U << 20U, .cpu_seconds = 1, .answer_size = 1U << 20U};
+constexpr app::ChildLimits limits{.memory = 64U << 20U, .cpu_seconds = 1, .answer_size = 1U << 20U};
 
 // The address sanitizer's allocator answers a limit on memory in its own ways, which differ between compilers.
 #if defined(__SANITIZE_ADDRESS__)
@@ -30,7 +30,7 @@ constexpr bool memory_is_limited = !PERISCOPE_TESTED_WITH_ASAN;
 
 TEST_CASE("a child's messages arrive as they were sent") {
   const std::string bytes("a\0\n\xff", 4);
-  const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
+  const app::ChildAnswer answer = app::in_child(limits, [&](const app::SendMessage& send) {
     send(bytes);
     send("");
     send(std::string(500'000, 'x'));
@@ -44,37 +44,36 @@ TEST_CASE("a child's messages arrive as they were sent") {
 TEST_CASE("a child that crashes, throws, hangs, or takes or sends too much is incomplete") {
   struct Case {
     std::string what;
-    void (*work)(const SendMessage& send);
+    void (*work)(const app::SendMessage& send);
     const char* failure;
   };
-  for (const Case& c :
-       std::initializer_list<Case>{{"is killed", [](const SendMessage&) { std::raise(SIGKILL); }, "killed"},
-                                   {"crashes", [](const SendMessage&) { std::raise(SIGUSR1); }, "signal"},
-                                   {"throws", [](const SendMessage&) { throw std::runtime_error("no"); }, "failed"},
-                                   {"hangs",
-                                    [](const SendMessage&) {
-                                      for (std::atomic<int> i = 0;; ++i) {
-                                      }
-                                    },
-                                    "too long"},
-                                   {"takes too much",
-                                    [](const SendMessage& send) {
-                                      for (std::vector<std::string> all;; all.push_back(std::string(1U << 20U, 'x')))
-                                        send("");
-                                    },
-                                    "memory"},
-                                   {"sends too much",
-                                    [](const SendMessage& send) {
-                                      while (true) send(std::string(1000, 'x'));
-                                    },
-                                    "more than"}}) {
+  for (const Case& c : std::initializer_list<Case>{
+           {"is killed", [](const app::SendMessage&) { std::raise(SIGKILL); }, "killed"},
+           {"crashes", [](const app::SendMessage&) { std::raise(SIGUSR1); }, "signal"},
+           {"throws", [](const app::SendMessage&) { throw std::runtime_error("no"); }, "failed"},
+           {"hangs",
+            [](const app::SendMessage&) {
+              for (std::atomic<int> i = 0;; ++i) {
+              }
+            },
+            "too long"},
+           {"takes too much",
+            [](const app::SendMessage& send) {
+              for (std::vector<std::string> all;; all.push_back(std::string(1U << 20U, 'x'))) send("");
+            },
+            "memory"},
+           {"sends too much",
+            [](const app::SendMessage& send) {
+              while (true) send(std::string(1000, 'x'));
+            },
+            "more than"}}) {
     CAPTURE(c.what);
     if (!memory_is_limited && c.failure == std::string_view("memory")) {
       MESSAGE("left out with the address sanitizer");
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
-    const ChildAnswer answer = in_child(limits, [&](const SendMessage& send) {
+    const app::ChildAnswer answer = app::in_child(limits, [&](const app::SendMessage& send) {
       send("begun");
       c.work(send);
     });

@@ -90,7 +90,7 @@ TEST_CASE("mutated NetCDF files are read or refused, none crashes or hangs") {
   const int count = asked == nullptr ? 2000 : std::atoi(asked);
   const testing::TemporaryFolder folder;
   const std::string path = folder.path("a.nc");
-  write_netcdf(path, testing::small_result());
+  app::write_netcdf(path, testing::small_result());
   Mutator mutator(testing::bytes_of_file(path), 1);
   std::map<std::string, int> endings;
   std::chrono::duration<double> slowest{0};
@@ -101,7 +101,7 @@ TEST_CASE("mutated NetCDF files are read or refused, none crashes or hangs") {
     const auto start = std::chrono::steady_clock::now();
     std::string ending = "read";
     try {
-      const std::string csv = csv_of(path);
+      const std::string csv = app::csv_of(path);
       CHECK(csv.starts_with("variable,"));
     } catch (const InputError& error) {
       const std::string message = error.what();

@@ -25,7 +25,7 @@ std::string refusal(const std::string& path) {
   const auto start = std::chrono::steady_clock::now();
   std::string message;
   try {
-    (void)csv_of(path);
+    (void)app::csv_of(path);
   } catch (const InputError& error) {
     message = error.what();
   }
@@ -169,10 +169,10 @@ const std::vector<Hostile> hostile_files{
 TEST_CASE("attributes are read with their types, and a result becomes CSV") {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.nc");
-  write_netcdf(path, small_result());
-  const dataset::Dataset read = read_netcdf(path);
+  app::write_netcdf(path, small_result());
+  const dataset::Dataset read = app::read_netcdf(path);
   CHECK((read.facts == small_result().facts));
-  const std::string csv = csv_of(path);
+  const std::string csv = app::csv_of(path);
   CHECK(csv.starts_with("variable,placement,depth,step,value\n"));
   CHECK(csv.find("variance,\"peri, \"\"quoted\"\"\",2,,0.3333333333333333\n") != std::string::npos);
   CHECK(csv.find("loss,,,3,1\n") != std::string::npos);
@@ -184,8 +184,8 @@ TEST_CASE("CSV quotes commas, quotes and ends of lines, RFC 4180") {
   const TemporaryFolder folder;
   dataset::Dataset data{.dimensions = {{"n", 5, false}}, .columns = {}, .facts = {}};
   data.columns = {{"word", {"n"}, std::vector<std::string>{"plain", "a,b", "a\"b", "a\nb", "a\rb"}, "", "words"}};
-  write_netcdf(folder.path("a.nc"), data);
-  CHECK(csv_of(folder.path("a.nc")) ==
+  app::write_netcdf(folder.path("a.nc"), data);
+  CHECK(app::csv_of(folder.path("a.nc")) ==
         "variable,n,value\nword,0,plain\nword,1,\"a,b\"\nword,2,\"a\"\"b\"\nword,3,\"a\nb\"\nword,4,\"a\rb\"\n");
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("hostile NetCDF files are refused with one line that names the file an
 
 TEST_CASE("what is no NetCDF-4 file is refused, and nothing is waited for") {
   const TemporaryFolder folder;
-  write_netcdf(folder.path("a.nc"), small_result());
+  app::write_netcdf(folder.path("a.nc"), small_result());
   const std::string whole = testing::bytes_of_file(folder.path("a.nc"));
   REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   int classic = 0;
@@ -225,7 +225,7 @@ TEST_CASE("a CSV that would be the square of its file is not made") {
   dataset::Dataset data{.dimensions = {{"word", 2, false}, {"n", 5000, false}}, .columns = {}, .facts = {}};
   data.columns = {{"word", {"word"}, std::vector<std::string>(2, std::string(60'000, 'w')), "", "long"},
                   {"x", {"word", "n"}, std::vector<double>(10'000, 0.0), "1", "x"}};
-  write_netcdf(folder.path("a.nc"), data);
+  app::write_netcdf(folder.path("a.nc"), data);
   const std::string message = refusal(folder.path("a.nc"));
   CHECK_MESSAGE(message.find("variable \"x\"") != std::string::npos, message);
   CHECK_MESSAGE(message.find("CSV would have 6.0e+08 bytes") != std::string::npos, message);

@@ -84,7 +84,7 @@ TEST_CASE("profiles in every matrix and table, every rule of placement: theory a
     const Measured measured = measure(with(spec, scales));
     check_agrees(measured);
     CAPTURE(std::string(placement));
-    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == judge::Verdict::disagrees);
   }
 }
 
@@ -101,9 +101,9 @@ TEST_CASE("theory that is told other profiles disagrees") {
   const WeightScales scales = of_modules(profiled_scales(spec));
   const Measured measured = measure(with(spec, scales));
   check_agrees(measured);
-  CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == Verdict::disagrees);
-  CHECK(agreement_of(measured, with(spec, swapped(scales))).verdict == Verdict::disagrees);
-  CHECK(agreement_of(measured, with(spec, of_another_layer(scales))).verdict == Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, swapped(scales))).verdict == judge::Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, of_another_layer(scales))).verdict == judge::Verdict::disagrees);
 }
 
 /// Rows of W_q and W_k that make some heads sharp, and W_o's columns that read these most.
@@ -141,10 +141,10 @@ TEST_CASE("heads of unlike rows: each attends by its own, and counts as W_o read
     for (auto& [id, profile] : wrong.profiles) {
       if (id.weight != Weight::o) profile.rows.clear();
     }
-    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
     wrong = scales;
     for (int layer = 0; layer < spec.model.layers; ++layer) wrong.profiles.erase(matrix_id(layer, Weight::o));
-    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
   }
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("a plain MLP with biases, LayerNorm, positions, token types, a project
     for (const auto& [id, gain] : scales.gains) scales.stddev[bias_of(id)] = 0.3;
     const Measured measured = measure(with(spec, scales));
     check_agrees(measured);
-    CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);
   }
 }
 
@@ -174,9 +174,9 @@ TEST_CASE("matrix-free weights have these profiles too") {
     spec.model.heads = spec.model.kv_heads = 64;
     spec.model.mlp_width = 4096;
     const WeightScales scales = profiled_scales(spec);
-    const Measured measured = measure(with(spec, scales), WeightsChoice::matrix_free);
+    const Measured measured = measure(with(spec, scales), config::WeightsChoice::matrix_free);
     check_agrees(measured);
-    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, without_profiles(scales))).verdict == judge::Verdict::disagrees);
   }
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("profiles of ones give the prediction without profiles to the last bit
       }
     }
     const auto predicted = [](const StackSpec& of) {
-      return theory::predict(of, distinct_token_ids(of, 0, 2), {.most_samples = 64});
+      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.most_samples = 64});
     };
     const theory::Prediction a = predicted(with(spec, flat));
     const theory::Prediction b = predicted(with(spec, ones));

@@ -15,7 +15,7 @@ namespace periscope::testing {
 namespace {
 
 /// The second moments behind norm B, which no verdict looks at, because in a stack without gains they are certain.
-void add_branches(std::vector<Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
+void add_branches(std::vector<judge::Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
   const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
   const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
   for (std::size_t i = 0; i < m.value.size(); ++i) {
@@ -25,7 +25,7 @@ void add_branches(std::vector<Cell>& cells, const Measured& measured, const theo
                      .measured_error = m.standard_error[i],
                      .predicted = p.value[i],
                      .predicted_error = p.standard_error[i],
-                     .allowance = AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
+                     .allowance = config::AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
                      .scale = p.value[i],
                      .seeds = measured_seeds,
                      .replicates = prediction.replicates});
@@ -84,41 +84,41 @@ StackSpec with(StackSpec spec, WeightScales scales) {
   return spec;
 }
 
-Measured measure(const StackSpec& spec, WeightsChoice weights) {
-  RunOptions run;
+Measured measure(const StackSpec& spec, config::WeightsChoice weights) {
+  config::RunOptions run;
   run.dtype = DType::f64;
   run.weights = weights;
-  Progress progress;
+  stacks::Progress progress;
   const auto backend = make_backend("cpu");
-  return {spec, measure_stack(*backend, spec, run, measured_seeds, progress, [](const Reading&) {}).profile()};
+  return {spec, stacks::measure_stack(*backend, spec, run, measured_seeds, progress, [](const Reading&) {}).profile()};
 }
 
-Agreement agreement_of(const Measured& measured, const StackSpec& told) {
-  const theory::Prediction prediction =
-      theory::predict(told, distinct_token_ids(told, RunOptions{}.seed, measured_seeds), {.tolerance = 0.005});
+judge::Agreement agreement_of(const Measured& measured, const StackSpec& told) {
+  const theory::Prediction prediction = theory::predict(
+      told, stacks::distinct_token_ids(told, config::RunOptions{}.seed, measured_seeds), {.tolerance = 0.005});
   REQUIRE(prediction.refusal == "");
-  const AgreementOptions options;
-  Agreement agreement;
-  agreement.cells = compared_cells({.spec = told,
-                                    .measured = measured.profile,
-                                    .seeds = measured_seeds,
-                                    .diverged_seeds = 0,
-                                    .dtype = DType::f64,
-                                    .prediction = prediction},
-                                   options);
+  const config::AgreementOptions options;
+  judge::Agreement agreement;
+  agreement.cells = judge::compared_cells({.spec = told,
+                                           .measured = measured.profile,
+                                           .seeds = measured_seeds,
+                                           .diverged_seeds = 0,
+                                           .dtype = DType::f64,
+                                           .prediction = prediction},
+                                          options);
   add_branches(agreement.cells, measured, prediction);
-  judge_cells(agreement, sidak_level(options.familywise_error, agreement.cells.size()), options);
+  judge::judge_cells(agreement, judge::sidak_level(options.familywise_error, agreement.cells.size()), options);
   return agreement;
 }
 
 void check_agrees(const Measured& measured) {
   CAPTURE(measured.spec.model.placement.name);
-  const Agreement agreement = agreement_of(measured, measured.spec);
-  const Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  const judge::Agreement agreement = agreement_of(measured, measured.spec);
+  const judge::Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
   INFO(worst.name(), ": ", worst.measured, " +- ", worst.measured_error, " against ", worst.predicted, " +- ",
        worst.predicted_error, ", excess ", worst.excess(), " of ", agreement.critical, "; worst power ",
        agreement.power.worst);
-  CHECK(agreement.verdict != Verdict::disagrees);
+  CHECK(agreement.verdict != judge::Verdict::disagrees);
 }
 
 StackSpec with_everything() {

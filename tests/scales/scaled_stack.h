@@ -31,11 +31,11 @@ struct Measured {
   Profile profile;
 };
 
-Measured measure(const StackSpec& spec, WeightsChoice weights = WeightsChoice::dense);
+Measured measure(const StackSpec& spec, config::WeightsChoice weights = config::WeightsChoice::dense);
 
 /// T19's verdict on measured_seeds at a familywise error of 1 % over all cells: second moments and variances of stream,
 /// module and branch at every depth, and token cosines.
-Agreement agreement_of(const Measured& measured, const StackSpec& told);
+judge::Agreement agreement_of(const Measured& measured, const StackSpec& told);
 void check_agrees(const Measured& measured);
 
 /// A small stack of Peri-LN that has every kind of parameter: norms with biases, tables, positions, token types,

@@ -33,9 +33,9 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{4, 4, 7};
-  const WeightScales rows = scales_of(*ops, spec.model, weights, ids, SizesKept::rows);
-  const WeightScales both = scales_of(*ops, spec.model, weights, ids, SizesKept::rows_and_columns);
-  const WeightScales none = scales_of(*ops, spec.model, weights, ids);
+  const WeightScales rows = stacks::scales_of(*ops, spec.model, weights, ids, stacks::SizesKept::rows);
+  const WeightScales both = stacks::scales_of(*ops, spec.model, weights, ids, stacks::SizesKept::rows_and_columns);
+  const WeightScales none = stacks::scales_of(*ops, spec.model, weights, ids);
   CHECK(none.profiles.empty());
   CHECK(rows.stddev == none.stddev);
   CHECK(both.stddev == none.stddev);
@@ -74,7 +74,7 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
         return w == Weight::up ? ops->replace_rows(x, 1, ops->constant(1, x.cols(), DType::f64, 0.0)) : x;
       },
       same_norm);
-  const WeightScales of_zeros = scales_of(*ops, spec.model, zeros, ids, SizesKept::rows_and_columns);
+  const WeightScales of_zeros = stacks::scales_of(*ops, spec.model, zeros, ids, stacks::SizesKept::rows_and_columns);
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).rows.empty());
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).columns.empty());
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::up)).rows.at(1) == 0.0);
@@ -85,8 +85,8 @@ TEST_CASE("random signs keep every magnitude, and half of the signs are others")
   const auto ops = make_backend("cpu");
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
   const EditedWeights weights(plain, same_matrix, random_norms(*ops));
-  const RandomSigns signs(*ops, weights, 9);
-  const RandomSigns other(*ops, weights, 10);
+  const stacks::RandomSigns signs(*ops, weights, 9);
+  const stacks::RandomSigns other(*ops, weights, 10);
   double count = 0.0;
   double flipped = 0.0;
   double alike = 0.0;
@@ -123,16 +123,16 @@ TEST_CASE("log second moments of a pass are the probe's, and deviations are abou
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{1, 2, 3, 1, 2, 3};
-  const std::vector<double> two = log_second_moments(*ops, spec.model, weights, ids, 2);
-  const std::vector<double> one = log_second_moments(*ops, spec.model, weights, std::vector<int>{1, 2, 3}, 1);
+  const std::vector<double> two = stacks::log_second_moments(*ops, spec.model, weights, ids, 2);
+  const std::vector<double> one = stacks::log_second_moments(*ops, spec.model, weights, std::vector<int>{1, 2, 3}, 1);
   REQUIRE(two.size() == static_cast<std::size_t>(spec.model.sublayers()) + 1);
   for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(one[i]).epsilon(1e-12));
-  const NullDraws draws{.draws = 3, .log_moment = {{1.0}, {2.0}, {4.5}}};
+  const stacks::NullDraws draws{.draws = 3, .log_moment = {{1.0}, {2.0}, {4.5}}};
   CHECK(draws.mean(0) == doctest::Approx(2.5));
   CHECK(draws.deviation_from(2.0, 0) == doctest::Approx(std::sqrt((1.0 + 0.0 + 6.25) / 3.0)));
   CHECK(draws.deviation_from_mean(0) == doctest::Approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
-  CHECK(std::isnan(NullDraws{}.mean(0)));
-  CHECK(std::isnan(NullDraws{.draws = 1, .log_moment = {{1.0}}}.deviation_from_mean(0)));
+  CHECK(std::isnan(stacks::NullDraws{}.mean(0)));
+  CHECK(std::isnan(stacks::NullDraws{.draws = 1, .log_moment = {{1.0}}}.deviation_from_mean(0)));
 }
 
 // Weights whose hidden channels are of unlike size, and which are random otherwise: nulls that keep rows and columns
@@ -166,13 +166,13 @@ TEST_CASE("sizes inside matrices are no alignment, alignment is no size") {
     for (std::size_t i = 0; i < up.size(); ++i) turned[i % 128 * 512 + i / 128] = up[i];
     return ops->from_host(128, 512, DType::f64, turned);
   };
-  const auto left_over = [&](const WeightSource& weights, const SizeNull& null) {
-    const NullDraws drawn = draw_null(*ops, spec, weights, ids, 1, null, DType::f64, 0, 16);
-    const double measured = log_second_moments(*ops, spec.model, weights, ids, 1).back();
+  const auto left_over = [&](const WeightSource& weights, const stacks::SizeNull& null) {
+    const stacks::NullDraws drawn = stacks::draw_null(*ops, spec, weights, ids, 1, null, DType::f64, 0, 16);
+    const double measured = stacks::log_second_moments(*ops, spec.model, weights, ids, 1).back();
     const std::size_t top = 4;
     return std::pair(measured - drawn.mean(top), drawn.deviation_from_mean(top));
   };
-  for (const SizeNull& null : size_nulls) {
+  for (const stacks::SizeNull& null : stacks::size_nulls) {
     const std::pair<double, double> left = left_over(random, null);
     const double value = left.first;
     const double error = left.second;
@@ -192,7 +192,7 @@ TEST_CASE("sizes inside matrices are no alignment, alignment is no size") {
     CHECK(error < 0.5);
   }
   const EditedWeights aligned(even, aligned_matrix, same_norm);
-  for (const SizeNull& null : size_nulls) {
+  for (const stacks::SizeNull& null : stacks::size_nulls) {
     const std::pair<double, double> left = left_over(aligned, null);
     const double value = left.first;
     const double error = left.second;

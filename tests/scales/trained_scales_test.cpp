@@ -31,7 +31,8 @@ TEST_CASE("scales of single matrices and gains of single channels: theory agrees
     // A theory that is told of the gains' sizes only is refused wherever a norm reads what another norm's gains made.
     if (spec.model.placement.name == "pre" || spec.model.placement.name == "b-only") continue;
     CAPTURE(std::string(placement));
-    CHECK(agreement_of(measured, with(spec, without_channels(uneven_scales(spec)))).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, without_channels(uneven_scales(spec)))).verdict ==
+          judge::Verdict::disagrees);
   }
 }
 
@@ -43,10 +44,10 @@ TEST_CASE("one matrix's scale, one layer's gains: theory that is told of others 
   for (const Weight w : {Weight::q, Weight::v, Weight::up}) {
     std::swap(wrong.stddev[matrix_id(1, w)], wrong.stddev[matrix_id(2, w)]);
   }
-  CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
   wrong = scales;
   for (double& g : wrong.gains[gain_id(5, Weight::norm_b)]) g *= 1.2;
-  CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+  CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("QK-norm with gains, of a head or of each head its own") {
@@ -66,7 +67,7 @@ TEST_CASE("QK-norm with gains, of a head or of each head its own") {
       if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) gain = scales.gains[id];
     }
     CAPTURE(static_cast<int>(kind));
-    CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+    CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
   }
 }
 
@@ -102,7 +103,7 @@ TEST_CASE("biases of matrices and norms, each of its own size: theory agrees wit
         wrong.stddev[bias_of(matrix_id(l, id.weight))] = id.weight == Weight::q ? 4.0 : 0.0;
       }
       CAPTURE(std::string(name_of(id.weight)));
-      CHECK(agreement_of(measured, with(spec, wrong)).verdict == Verdict::disagrees);
+      CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
     }
   }
 }
@@ -113,7 +114,7 @@ TEST_CASE("matrix-free weights have these scales too") {
     spec.model.width = 2048;
     spec.model.heads = spec.model.kv_heads = 64;
     spec.model.mlp_width = 4096;
-    check_agrees(measure(with(spec, uneven_scales(spec)), WeightsChoice::matrix_free));
+    check_agrees(measure(with(spec, uneven_scales(spec)), config::WeightsChoice::matrix_free));
   }
 }
 
@@ -129,7 +130,7 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
     }
     for (const ParameterId& id : gains_of(spec.model)) same.gains[id] = gain_of(spec, id.sublayer, id.weight);
     const auto curves = [](const StackSpec& of) {
-      return theory::predict(of, distinct_token_ids(of, 0, 2), {.most_samples = 64}).profile;
+      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.most_samples = 64}).profile;
     };
     const Profile initial = curves(spec);
     const Profile scaled = curves(with(spec, same));
@@ -143,8 +144,8 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
 
 TEST_CASE("gradients are not predicted with scales, and the prediction says why") {
   const StackSpec spec = with(scaled_stack("peri"), uneven_scales(scaled_stack("peri")));
-  const theory::Prediction p =
-      theory::predict(spec, distinct_token_ids(spec, 0, 1), {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
+  const theory::Prediction p = theory::predict(spec, stacks::distinct_token_ids(spec, 0, 1),
+                                               {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
   CHECK(p.gradient_refusal.find("loss") != std::string::npos);
   CHECK(p.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(p.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);

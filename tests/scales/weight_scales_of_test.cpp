@@ -26,7 +26,7 @@ TEST_CASE("scales are the root mean square of every entry, and the gains whole")
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
   const EditedWeights weights(plain, same_matrix, random_norms(*ops));  // gains and biases for every channel
   const std::vector<int> ids{4, 4, 7};
-  const WeightScales scales = scales_of(*ops, spec.model, weights, ids);
+  const WeightScales scales = stacks::scales_of(*ops, spec.model, weights, ids);
   const auto host = [&](const ParameterId& id) { return ops->to_host(parameter_of(weights, spec.model, id)); };
   std::size_t named = 0;
   for (const ParameterId& id : matrices_of(spec)) {
@@ -56,7 +56,7 @@ TEST_CASE("a table counts with the rows that the tokens use, as often as they do
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{4, 4, 7};
-  const WeightScales scales = scales_of(*ops, spec.model, weights, ids);
+  const WeightScales scales = stacks::scales_of(*ops, spec.model, weights, ids);
   const auto rms_of_rows = [&](Weight table, const std::vector<int>& rows) {
     return doctest::Approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14);
   };
@@ -64,7 +64,7 @@ TEST_CASE("a table counts with the rows that the tokens use, as often as they do
   CHECK(scales.stddev.at(matrix_id(0, Weight::embedding)) != rms_of_rows(Weight::embedding, {4, 7}));
   CHECK(scales.stddev.at(matrix_id(0, Weight::positions)) == rms_of_rows(Weight::positions, {2, 3, 4}));
   CHECK(scales.stddev.at(matrix_id(0, Weight::token_types)) == rms_of_rows(Weight::token_types, {0}));
-  CHECK_FALSE(scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
+  CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
 
 TEST_CASE("weights that are drawn with scales have them") {
@@ -72,7 +72,7 @@ TEST_CASE("weights that are drawn with scales have them") {
   spec.model.width = 64;
   const auto ops = make_backend("cpu");
   const std::vector<int> ids{1, 2, 3, 4, 5};
-  WeightScales wanted = scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 3), ids);
+  WeightScales wanted = stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 3), ids);
   double factor = 1.0;
   for (auto& [id, stddev] : wanted.stddev) stddev *= factor += 0.1;
   for (auto& [id, gain] : wanted.gains) gain.back() = factor += 0.1;
@@ -84,7 +84,7 @@ TEST_CASE("weights that are drawn with scales have them") {
   }
   spec.scales = std::make_shared<const WeightScales>(wanted);
   const GeneratedWeights weights(*ops, spec, DType::f64, 4);
-  const WeightScales drawn = scales_of(*ops, spec.model, weights, ids);
+  const WeightScales drawn = stacks::scales_of(*ops, spec.model, weights, ids);
   CHECK(drawn.gains == wanted.gains);
   REQUIRE(drawn.stddev.size() == wanted.stddev.size());
   for (const auto& entry : wanted.stddev) {

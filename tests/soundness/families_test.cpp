@@ -58,7 +58,7 @@ TEST_CASE("every family, mixed and pure in every format: stored signals stay bel
     const Checkpoint checkpoint(entry.path().string());
     const ModelSpec& m = checkpoint.model();
     const CheckpointWeights stored(truth(), checkpoint, DType::f64);
-    const TheoryParameters parameters(truth(), m, stored);
+    const config::TheoryParameters parameters(truth(), m, stored);
     for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
       for (const NumberFormat& format : number_formats) {
         const RunArithmetic arithmetic = run_arithmetic(kind, format);

@@ -25,7 +25,7 @@ soundness::SoundnessConfig options(std::uint32_t checkpoints, double scale = 1.0
 }
 
 soundness::SoundnessResult searched(const soundness::SoundnessConfig& config) {
-  Progress progress;
+  stacks::Progress progress;
   return soundness::run(config, progress);
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("the result is the same for any number of threads, and of one checkpoi
   const nlohmann::ordered_json one = json(1);
   CHECK(one == json(3));
   const std::uint32_t index = one["violations"][0]["index"];
-  Progress progress;
+  stacks::Progress progress;
   const soundness::SoundnessResult alone = soundness::run(options(40, 0.9), index, progress);
   CHECK(alone.violated == 1);
   CHECK(image(alone)["violations"][0] == one["violations"][0]);

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "sim/backends.h"
-#include "sim/cuda/on_host/backend.h"
 #include "sim/base/error.h"
+#include "sim/cuda/on_host/backend.h"
 
 namespace periscope::testing {
 namespace {

@@ -44,14 +44,14 @@ TEST_CASE("kept states are of one corpus, one device and one program") {
   const auto identity = [](const std::string& corpus, const std::string& device) {
     train::TrainConfig config;
     config.run.device = device;
-    Resolved resolved;
+    config::Resolved resolved;
     resolved.hashed["train"]["corpus"] = corpus;
     return train::identity_of_runs(config, resolved);
   };
   CHECK(identity("a", "cpu") == identity("a", "cpu"));
   CHECK(identity("a", "cpu") != identity("b", "cpu"));
   CHECK(identity("a", "cpu") != identity("a", "reference"));
-  CHECK(identity("a", "cpu").ends_with(program_sha256()));
+  CHECK(identity("a", "cpu").ends_with(config::program_sha256()));
 }
 
 TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {
@@ -82,7 +82,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
         CHECK(stops >= 5);
         check_same_run(ops, trained, whole);
         break;
-      } catch (const Stopped&) {
+      } catch (const stacks::Stopped&) {
         CHECK(kept > 0);
       }
     }

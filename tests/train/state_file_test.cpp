@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "sim/model/parameters.h"
 #include "sim/base/error.h"
+#include "sim/model/parameters.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

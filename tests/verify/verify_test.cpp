@@ -19,7 +19,7 @@ namespace periscope::testing {
 namespace {
 
 verify::VerifyResult small_run(double scale, std::uint64_t cases = 400) {
-  Progress progress;
+  stacks::Progress progress;
   return verify::run({.seed = 1, .cases = cases, .scale = scale, .starts = 1}, progress);
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("the generator covers what it says") {
 }
 
 TEST_CASE("every bound holds, and every false claim is refuted") {
-  Progress progress;
+  stacks::Progress progress;
   const verify::VerifyResult r = verify::run({.seed = 1, .cases = 400, .scale = 1.0, .starts = 8}, progress);
   CHECK(r.passed());
   CHECK(r.violations.empty());

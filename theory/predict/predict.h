@@ -37,9 +37,9 @@ struct Prediction {
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
 
-  /// True after `predict_at_width` (theory/predict/finite_width.h): the curves of `profile` that `spread` has are those of T25,
-  /// exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum and angular
-  /// distances remain those of the limit.
+  /// True after `predict_at_width` (theory/predict/finite_width.h): the curves of `profile` that `spread` has are those
+  /// of T25, exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum and
+  /// angular distances remain those of the limit.
   bool exact_at_width = false;
   Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
@@ -66,8 +66,8 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover what the others may differ by. The result does not depend on the number of threads. Gradients that
-/// loss_refusal (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their own: the
-/// loss of a trained model is not that of random weights, and so neither is what its gradients start from.
+/// loss_refusal (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their
+/// own: the loss of a trained model is not that of random weights, and so neither is what its gradients start from.
 /// Left out with a reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features
 /// and in front of a norm B of a branch that one or two numbers make, and all gradients where the sampled share of a
 /// score path is not in [0, 1] within its error.

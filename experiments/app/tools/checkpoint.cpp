@@ -12,28 +12,27 @@
 #include "experiments/core/stacks/fits.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 ExitCode run_info(const CommonOptions& options, const std::string& folder) {
   static_cast<void>(options.request().load());  // refuses what no command takes
   const Checkpoint checkpoint(folder);
-  if (options.json) print_json(checkpoint::info_json(checkpoint));
-  if (!options.quiet && !options.json) print_result(checkpoint::info_text(checkpoint));
+  if (options.json) print_json(info_json(checkpoint));
+  if (!options.quiet && !options.json) print_result(info_text(checkpoint));
   return ExitCode::ok;
 }
 
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  const Config config = options.request().load();
+  const config::Config config = options.request().load();
   const ModelSpec& m = config.base.model;
-  Need need;  // a matrix, and what is written of it; tables are matrices here
+  stacks::Need need;  // a matrix, and what is written of it; tables are matrices here
   need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
-  within_memory(need, options.force, progress,
-                [&] { checkpoint::write_random_checkpoint(config, family, options.force); });
+  stacks::within_memory(need, options.force, progress, [&] { write_random_checkpoint(config, family, options.force); });
   const Checkpoint checkpoint(config.run.out);
-  progress.say(fmt::format("{}wrote {}\n", checkpoint::info_text(checkpoint), printable(config.run.out)));
-  if (options.json) print_json(checkpoint::info_json(checkpoint));
+  progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint), printable(config.run.out)));
+  if (options.json) print_json(info_json(checkpoint));
   return ExitCode::ok;
 }
 
@@ -53,4 +52,4 @@ void add_checkpoint_tools(CLI::App& app, int& code) {
       ->required();
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

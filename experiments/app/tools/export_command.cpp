@@ -4,7 +4,7 @@
 #include "experiments/app/tools/export_csv.h"
 #include "experiments/app/tools/tools.h"
 
-namespace periscope {
+namespace periscope::app {
 
 void add_export(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand("export", "Write a result file's variables as text");
@@ -17,4 +17,4 @@ void add_export(CLI::App& app, int& code) {
   command->callback([=, &code] { code = static_cast<int>(export_csv(*file, *csv, *force)); });
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

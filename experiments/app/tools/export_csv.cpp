@@ -9,12 +9,12 @@
 
 #include "experiments/app/netcdf_reader.h"
 #include "experiments/app/standard_streams.h"
+#include "sim/base/printable.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
-#include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 constexpr std::string_view first_column = "variable";
@@ -193,4 +193,4 @@ ExitCode export_csv(const std::string& file, const std::string& csv, bool force)
   return ExitCode::ok;
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

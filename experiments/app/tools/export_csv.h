@@ -4,7 +4,7 @@
 
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Every variable of a result file as rows of CSV: variable, one column per dimension of the file (its
 /// coordinate value, empty where the variable does not have it), value.
@@ -16,4 +16,4 @@ std::string csv_of(const std::string& file);
 /// `file` itself.
 ExitCode export_csv(const std::string& file, const std::string& csv, bool force);
 
-}  // namespace periscope
+}  // namespace periscope::app

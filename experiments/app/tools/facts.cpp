@@ -8,7 +8,7 @@
 
 #include "sim/model/parameters.h"
 
-namespace periscope::checkpoint {
+namespace periscope::app {
 namespace {
 
 /// "model.layers.{i}.mlp" from "model.layers.0.mlp".
@@ -103,4 +103,4 @@ std::vector<NameRow> name_map_of(const Checkpoint& c) {
   return rows;
 }
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

@@ -8,7 +8,7 @@
 #include "sim/checkpoint/checkpoint.h"
 
 /// What `info` says of a checkpoint, as text and as JSON.
-namespace periscope::checkpoint {
+namespace periscope::app {
 
 /// Norms of T1 that are there: "A B".
 std::string letters_of(const SublayerRule& rule);
@@ -37,4 +37,4 @@ struct NameRow {
 };
 std::vector<NameRow> name_map_of(const Checkpoint& checkpoint);
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "experiments/app/standard_streams.h"
-#include "sim/model/key_value_cache.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/model/key_value_cache.h"
 
-namespace periscope::probe {
+namespace periscope::app {
 
 std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
                                    const std::function<void(int)>& on_token) {
@@ -61,4 +61,4 @@ void GrowingText::end() {
   print_result("\n");
 }
 
-}  // namespace periscope::probe
+}  // namespace periscope::app

@@ -7,7 +7,7 @@
 #include "sim/checkpoint/tokenizer.h"
 #include "sim/model/context.h"
 
-namespace periscope::probe {
+namespace periscope::app {
 
 /// Continues a sequence by `count` tokens, each the one with the largest logit (of equals the first): a forward pass
 /// over `ids`, then one over each new token, with the keys and values of those before it (KeyValueCache). `on_token`
@@ -35,4 +35,4 @@ class GrowingText {
   std::size_t printed_ = 0;
 };
 
-}  // namespace periscope::probe
+}  // namespace periscope::app

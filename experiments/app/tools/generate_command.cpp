@@ -18,18 +18,18 @@
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/study/checkpoint_flags.h"
 #include "sim/backends.h"
+#include "sim/base/printable.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/files/output_file.h"
-#include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
-struct GenerateFlags : CheckpointFlags {
+struct GenerateFlags : study::CheckpointFlags {
   int count = 64;
 };
 std::vector<study::Flag<GenerateFlags>> flags() {
-  auto all = checkpoint_flags<GenerateFlags>();
+  auto all = study::checkpoint_flags<GenerateFlags>();
   all.push_back({"count", &GenerateFlags::count, "Tokens to add", at_least(1)});
   return all;
 }
@@ -37,7 +37,7 @@ std::vector<study::Flag<GenerateFlags>> flags() {
 /// Every token reads all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
-  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : most_tokens;
+  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= room) return;
   throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
@@ -46,16 +46,17 @@ void require_room(const ModelSpec& model, std::size_t prompt, int count) {
 
 /// Bytes of converted weights that stay in memory from token to token: all of them, as far as --memory goes, or else
 /// half of what there is.
-double kept_weights(const Checkpoint& checkpoint, const RunOptions& run, int threads) {
+double kept_weights(const Checkpoint& checkpoint, const config::RunOptions& run, int threads) {
   const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
-  return std::min(all, run.memory > 0.0 ? run.memory : available_bytes(threads) / 2.0);
+  return std::min(all, run.memory > 0.0 ? run.memory : stacks::available_bytes(threads) / 2.0);
 }
 
 /// The pass over the prompt, or over one token; all tokens together are as many operations as one pass over them.
-Need generate_need(const ModelSpec& model, const RunOptions& run, int prompt, int longest, double kept, int threads) {
+stacks::Need generate_need(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest, double kept,
+                           int threads) {
   const std::string_view key = "--count or --max-tokens";
-  Need need = pass_need(model, prompt, run.dtype, false, threads);
-  need.operations = pass_need(model, longest, run.dtype, false, threads).operations;
+  stacks::Need need = stacks::pass_need(model, prompt, run.dtype, false, threads);
+  need.operations = stacks::pass_need(model, longest, run.dtype, false, threads).operations;
   need.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
   need.key = key;
   need.add(kept, "--memory");
@@ -66,7 +67,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   const study::Request request = options.request(words);
   const auto own = study::read_flags(flags(), words);
   const int count = own.count;
-  const Config config = load_for_checkpoint(request);
+  const config::Config config = study::load_for_checkpoint(request);
   const int threads = study::threads_of(config.run);
   omp_set_num_threads(threads);
   const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";
@@ -80,20 +81,20 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
-  const TokenInput input = read_token_input(own.source(), model, own.checkpoint);
+  const stacks::TokenInput input = stacks::read_token_input(own.source(), model, own.checkpoint);
   require_room(model, input.ids.size(), count);
   const int prompt = static_cast<int>(input.ids.size());
-  const Need need =
+  const stacks::Need need =
       generate_need(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
   std::vector<int> ids = input.ids;
   const bool shown = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
-  probe::GrowingText text(terminal);
+  GrowingText text(terminal);
   const auto generate = [&] {
     TerminalProgress progress(options.quiet || (shown && terminal));  // which would be drawn into the text
     if (shown) text.show(input.tokenizer->decode(ids));
     progress.begin("generate", count);
-    (void)probe::generate_greedily(context, input.ids, count, [&](int id) {
+    (void)generate_greedily(context, input.ids, count, [&](int id) {
       ids.push_back(id);
       if (shown) text.show(input.tokenizer->decode(ids));
       progress.step(fmt::format("id {}", id));
@@ -103,7 +104,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   bool stopped = false;
   TerminalProgress to_say(options.quiet);
   try {
-    stopped = until_stopped([&] { within_memory(need, options.force, to_say, generate); });
+    stopped = stacks::until_stopped([&] { stacks::within_memory(need, options.force, to_say, generate); });
   } catch (...) {
     text.end();  // so that the message does not follow it on its line
     throw;
@@ -113,7 +114,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
   json["tokenizer"] = input.tokenizer_name;
   if (!stopped && !file.empty()) {
-    write_file(file, json_text(json, 1) + "\n");
+    write_file(file, config::json_text(json, 1) + "\n");
     if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
   }
   const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
@@ -122,7 +123,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   } else {
     print_result(all);
   }
-  if (stopped) throw Stopped();
+  if (stopped) throw stacks::Stopped();
   if (options.json) print_json(json);
   return ExitCode::ok;
 }
@@ -137,4 +138,4 @@ void add_generate(CLI::App& app, int& code) {
   add_flags(*command, study::flag_texts(flags()), *words);
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

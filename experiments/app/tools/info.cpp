@@ -3,7 +3,7 @@
 #include "experiments/app/tools/facts.h"
 #include "sim/model/parameters.h"
 
-namespace periscope::checkpoint {
+namespace periscope::app {
 
 using Json = nlohmann::ordered_json;
 
@@ -73,4 +73,4 @@ Json info_json(const Checkpoint& c) {
   return json;
 }
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

@@ -6,7 +6,7 @@
 #include "experiments/core/config/config.h"
 #include "sim/checkpoint/checkpoint.h"
 
-namespace periscope::checkpoint {
+namespace periscope::app {
 
 /// What a checkpoint is: its family, the placement of its norms and which tensor is which norm (T1, claim C2), shapes,
 /// attention, number formats, what was not used. No weights are read.
@@ -16,6 +16,6 @@ std::string info_text(const Checkpoint& checkpoint);
 /// Writes the configuration's stack, with the random weights of the first seed, into run.out as a checkpoint of
 /// `family`: in f32, or in f64 if run.dtype says so. Throws ConfigError for more than one placement, a family that is
 /// none or cannot express the model, without run.out, and for files that are there already unless `overwrite`.
-void write_random_checkpoint(const Config& config, const std::string& family, bool overwrite);
+void write_random_checkpoint(const config::Config& config, const std::string& family, bool overwrite);
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

@@ -7,7 +7,7 @@
 #include "experiments/app/tools/info.h"
 #include "sim/base/printable.h"
 
-namespace periscope::checkpoint {
+namespace periscope::app {
 namespace {
 
 bool is_norm(const NameRow& row) { return row.parameter.find("norm") != std::string::npos; }
@@ -103,4 +103,4 @@ std::string info_text(const Checkpoint& c) {
   return text;
 }
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

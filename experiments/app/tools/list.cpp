@@ -14,7 +14,7 @@
 #include "sim/core/op_table.h"
 #include "sim/spec/model_spec.h"
 
-namespace periscope {
+namespace periscope::app {
 namespace {
 
 /// A command and what it answers.
@@ -50,8 +50,9 @@ std::string list_text() {
                         p.layers, p.width, p.heads, p.kv_heads, p.head_dim, p.mlp_width);
   }
   text += "\nConfiguration keys\n";
-  for (const AnySection& section : sections()) {
-    for (const KeyText& k : section.keys) text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
+  for (const config::AnySection& section : sections()) {
+    for (const config::KeyText& k : section.keys)
+      text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
   }
   text += fmt::format("\nDevices: {}\n", fmt::join(device_names(), ", "));
   text += fmt::format("\nOps of a device\n  {:<23} {:<10} {:<7} {:<72} {}\n", "name", "dtype", "sums in", "formula",
@@ -83,8 +84,8 @@ nlohmann::ordered_json list_json() {
                                {"head_dim", p.head_dim},
                                {"mlp_width", p.mlp_width}});
   }
-  for (const AnySection& section : sections()) {
-    for (const KeyText& k : section.keys) {
+  for (const config::AnySection& section : sections()) {
+    for (const config::KeyText& k : section.keys) {
       json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
       if (!k.unit.empty()) json["keys"].back()["unit"] = k.unit;
     }
@@ -115,4 +116,4 @@ void add_list(CLI::App& app, int& code) {
       ->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

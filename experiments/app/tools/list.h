@@ -6,7 +6,7 @@
 
 #include "experiments/core/dataset/schema.h"
 
-namespace periscope {
+namespace periscope::app {
 
 /// Placements (T1's table), presets, configuration keys with their defaults, devices, studies and other commands.
 std::string list_text();
@@ -19,4 +19,4 @@ std::vector<const dataset::Schema*> result_schemas();
 std::string columns_text();
 nlohmann::ordered_json columns_json();
 
-}  // namespace periscope
+}  // namespace periscope::app

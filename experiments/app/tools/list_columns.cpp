@@ -6,7 +6,7 @@
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/studies.h"
 
-namespace periscope {
+namespace periscope::app {
 
 std::vector<const dataset::Schema*> result_schemas() {
   std::vector<const dataset::Schema*> all;
@@ -46,4 +46,4 @@ nlohmann::ordered_json columns_json() {
   return {{"results", std::move(results)}};
 }
 
-}  // namespace periscope
+}  // namespace periscope::app

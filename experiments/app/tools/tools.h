@@ -4,7 +4,7 @@
 
 /// The commands that are no studies. Every function adds some to `app`; a command that runs sets `code`, the process's
 /// exit code.
-namespace periscope {
+namespace periscope::app {
 
 void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkpoint
 void add_generate(CLI::App& app, int& code);
@@ -12,4 +12,4 @@ void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
 void add_export(CLI::App& app, int& code);
 
-}  // namespace periscope
+}  // namespace periscope::app

@@ -7,7 +7,7 @@
 
 #include "sim/reference/backend.h"
 
-namespace periscope::toy {
+namespace periscope::app {
 namespace {
 
 class Toy {
@@ -108,4 +108,4 @@ nlohmann::ordered_json toy_json(const ToyVector& toy) {
   return {{"peri", steps_json(toy.peri)}, {"reviews", steps_json(toy.reviews)}};
 }
 
-}  // namespace periscope::toy
+}  // namespace periscope::app

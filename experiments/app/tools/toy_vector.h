@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace periscope::toy {
+namespace periscope::app {
 
 /// One step of the toy example, and what the reviews print for it.
 struct ToyStep {
@@ -33,4 +33,4 @@ ToyVector toy_vector();
 std::string toy_table(const ToyVector& toy);
 nlohmann::ordered_json toy_json(const ToyVector& toy);
 
-}  // namespace periscope::toy
+}  // namespace periscope::app

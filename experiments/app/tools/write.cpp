@@ -5,12 +5,12 @@
 
 #include "experiments/app/tools/info.h"
 #include "sim/backends.h"
-#include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/checkpoint_writer.h"
 
-namespace periscope::checkpoint {
+namespace periscope::app {
 
-void write_random_checkpoint(const Config& config, const std::string& name, bool overwrite) {
+void write_random_checkpoint(const config::Config& config, const std::string& name, bool overwrite) {
   const Family* family = family_named(name);
   if (family == nullptr) {
     std::vector<std::string_view> names;
@@ -33,4 +33,4 @@ void write_random_checkpoint(const Config& config, const std::string& name, bool
   write_checkpoint(config.run.out, layout, *backend, weights, written_type(dtype), overwrite);
 }
 
-}  // namespace periscope::checkpoint
+}  // namespace periscope::app

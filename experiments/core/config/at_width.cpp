@@ -4,7 +4,7 @@
 
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 int in_proportion(std::string_view key, std::string_view list, int value, int width, int base_width) {
@@ -33,4 +33,4 @@ StackSpec at_width(StackSpec spec, int width, std::string_view key) {
   return spec;
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -12,7 +12,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 std::vector<std::string_view> placement_names() {
@@ -335,4 +335,4 @@ std::string placement_label(const StackSpec& spec) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

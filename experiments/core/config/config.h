@@ -16,7 +16,7 @@
 #include "sim/spec/stack_keys.h"
 #include "theory/predict/fault.h"
 
-namespace periscope {
+namespace periscope::config {
 
 /// How random matrices are drawn: whole, or as what they do to the rows that they read (T21).
 enum class WeightsChoice { automatic, dense, matrix_free };
@@ -119,4 +119,4 @@ nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = fals
 /// The placement's name, or its free form as JSON: how result files call it.
 std::string placement_label(const StackSpec& spec);
 
-}  // namespace periscope
+}  // namespace periscope::config

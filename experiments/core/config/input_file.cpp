@@ -8,10 +8,10 @@
 #include <mutex>
 
 #include "experiments/core/config/sha256.h"
-#include "sim/files/mapped_file.h"
 #include "sim/base/error.h"
+#include "sim/files/mapped_file.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 std::unique_ptr<const InputFile> read(const std::string& path) {
@@ -40,4 +40,4 @@ const InputFile& input_file(const std::string& path, const std::string& name) {
   return *file;
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

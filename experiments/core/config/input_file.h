@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace periscope {
+namespace periscope::config {
 
 /// A file of text or token ids, as it was when this process first asked for it.
 struct InputFile {
@@ -19,4 +19,4 @@ struct InputFile {
 /// is read.
 const InputFile& input_file(const std::string& path, const std::string& name = {});
 
-}  // namespace periscope
+}  // namespace periscope::config

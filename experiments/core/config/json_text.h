@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace periscope {
+namespace periscope::config {
 
 /// The text of `json`, on one line or with `indent` spaces per level. JSON is UTF-8, but arguments and paths of files
 /// are any bytes: those that are no UTF-8 become U+FFFD.
@@ -16,4 +16,4 @@ inline std::string valid_utf8(const std::string& text) {
   return nlohmann::ordered_json::parse(json_text(text)).get<std::string>();
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::config {
 
 NumberFormat parse_format(const std::string& word) {
   const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
@@ -20,4 +20,4 @@ NumberFormat parse_format(const std::string& word) {
   throw ConfigError(fmt::format("number format \"{}\": expected one of {}", shortened(word), fmt::join(names, ", ")));
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

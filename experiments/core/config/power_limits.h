@@ -1,6 +1,6 @@
 #pragma once
 
-namespace periscope {
+namespace periscope::config {
 
 /// Above which smallest rejected error (T22) of its worst cell a statistic makes a verdict inconclusive; where they
 /// come from: theory/README.md.
@@ -12,4 +12,4 @@ struct PowerLimits {
   double score_share = 0.1;    ///< absolute
 };
 
-}  // namespace periscope
+}  // namespace periscope::config

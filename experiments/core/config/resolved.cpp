@@ -5,7 +5,7 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/told.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -37,4 +37,4 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
 
 std::string config_sha256(const Resolved& resolved) { return sha256_hex(json_text(resolved.hashed)); }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -6,7 +6,7 @@
 
 #include "experiments/core/config/config.h"
 
-namespace periscope {
+namespace periscope::config {
 
 /// The SHA-256, in hex, of what this program was built from: results and journals count for it alone.
 const std::string& program_sha256();
@@ -32,4 +32,4 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& stacks);
 /// The SHA-256, in hex, of what is hashed.
 std::string config_sha256(const Resolved& resolved);
 
-}  // namespace periscope
+}  // namespace periscope::config

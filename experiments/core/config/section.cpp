@@ -2,7 +2,7 @@
 
 #include "sim/spec/stack_keys.h"
 
-namespace periscope {
+namespace periscope::config {
 
 nlohmann::ordered_json placement_json(const Placement& placement) {
   if (!placement.is_custom()) return placement.name;
@@ -22,4 +22,4 @@ std::string toml_text(const nlohmann::ordered_json& value) {
   return text;
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -10,7 +10,7 @@
 #include "sim/base/key.h"
 
 /// What is made from the rows of a section (sim/base/key.h).
-namespace periscope {
+namespace periscope::config {
 
 /// A row as `periscope list` shows it.
 struct KeyText {
@@ -118,4 +118,4 @@ AnySection any_section(const Section<S>& section) {
   return any;
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

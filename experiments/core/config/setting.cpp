@@ -7,7 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::config {
 
 std::string key_of_setting(const std::string& setting, std::string_view flag) {
   const auto equals = setting.find('=');
@@ -26,4 +26,4 @@ std::string key_of_setting(const std::string& setting, std::string_view flag) {
   return key;
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

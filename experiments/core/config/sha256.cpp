@@ -8,7 +8,7 @@
 
 #include "sim/files/mapped_file.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
@@ -109,4 +109,4 @@ std::string sha256_of(const MappedFile& file) {
 
 std::string sha256_of_file(const std::string& path) { return sha256_of(MappedFile(path)); }
 
-}  // namespace periscope
+}  // namespace periscope::config

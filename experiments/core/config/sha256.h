@@ -7,8 +7,10 @@
 #include <string>
 
 namespace periscope {
-
 class MappedFile;
+}
+
+namespace periscope::config {
 
 /// SHA-256 (FIPS 180-4) of bytes that come piece by piece.
 class Sha256 {
@@ -34,4 +36,4 @@ std::string sha256_hex(const std::string& text);
 std::string sha256_of(const MappedFile& file);
 std::string sha256_of_file(const std::string& path);
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/model/parameters.h"
 #include "sim/base/error.h"
+#include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 /// A norm hides what is not a number behind a finite bound, so such weights must not get that far.
@@ -63,4 +63,4 @@ Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const ParameterId& id)
   return Eigen::Map<const Eigen::VectorXd>(values.data(), x.size());
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -3,7 +3,7 @@
 #include "sim/model/weights.h"
 #include "theory/certify/parameters.h"
 
-namespace periscope {
+namespace periscope::config {
 
 /// A weight source as theory reads it: in double, one matrix at a time. The backend is the one whose tensors the
 /// source returns. All three must outlive it. Throws InputError for a weight that is not finite.
@@ -26,4 +26,4 @@ class TheoryParameters final : public theory::Parameters {
   const WeightSource& weights_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::config

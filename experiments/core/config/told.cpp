@@ -8,7 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -96,4 +96,4 @@ void require_swept_is_not_told(const Config& config, std::string_view key, std::
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -7,7 +7,7 @@
 
 #include "experiments/core/config/config.h"
 
-namespace periscope {
+namespace periscope::config {
 
 /// True if theory is told another specification than is measured (--theory-set), or carries a planted fault.
 bool theory_is_misled(const Config& config);
@@ -31,4 +31,4 @@ void require_fault_acts(const Config& config);
 void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
                                const std::function<double(const StackSpec&)>& value);
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -16,7 +16,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 std::string text_of(const toml::node& node) {
@@ -239,4 +239,4 @@ void apply_setting(toml::table& table, const std::string& setting, std::string_v
   parent->insert_or_assign(key, *parsed.get("value"));
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

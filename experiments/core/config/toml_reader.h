@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace periscope {
+namespace periscope::config {
 
 /// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
 /// all others. Every error is one line: where it stands, the key, what was found, what was expected.
@@ -57,4 +57,4 @@ toml::table read_table(const std::string& file, const std::vector<std::string>& 
 /// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag = "--set");
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -5,7 +5,7 @@
 #include "experiments/core/config/at_width.h"
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::config {
 namespace {
 
 constexpr double drawn = 90.0;     ///< a normal number
@@ -74,4 +74,4 @@ std::unique_ptr<WeightSource> random_weights(const Backend& backend, const Stack
   return std::make_unique<GeneratedWeights>(backend, spec, run.dtype, seed);
 }
 
-}  // namespace periscope
+}  // namespace periscope::config

@@ -8,7 +8,7 @@
 #include "experiments/core/config/config.h"
 #include "sim/model/matrix_free.h"
 
-namespace periscope {
+namespace periscope::config {
 
 /// What one seed's products with random matrices cost at a site, in operations of a matrix product in f32, of which a
 /// core does about 6e10 a second: a stated rule, not a measurement, so that what is drawn depends on the
@@ -39,4 +39,4 @@ struct WeightsCost {
                                                            const RunOptions& run, std::uint64_t seed,
                                                            Remember remember = Remember::nothing);
 
-}  // namespace periscope
+}  // namespace periscope::config

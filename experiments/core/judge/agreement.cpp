@@ -10,7 +10,7 @@
 #include "experiments/core/judge/contrasts.h"
 #include "experiments/core/judge/remedy.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 /// Why a comparison cannot be judged, or "".
@@ -42,7 +42,7 @@ void test(Agreement& agreement) {
 }
 
 /// What would make the verdict decide, by the cells that power counts. Nothing does where a number is missing.
-std::string remedy_of(const Agreement& agreement, const PowerLimits& limits) {
+std::string remedy_of(const Agreement& agreement, const config::PowerLimits& limits) {
   std::vector<Wanted> wanted;
   int seeds = 0;
   for (const Cell& cell : agreement.cells) {
@@ -56,7 +56,7 @@ std::string remedy_of(const Agreement& agreement, const PowerLimits& limits) {
 
 }  // namespace
 
-void judge_cells(Agreement& agreement, double level, const AgreementOptions& options) {
+void judge_cells(Agreement& agreement, double level, const config::AgreementOptions& options) {
   agreement.level = level;
   test(agreement);
   agreement.power = power_of(agreement.cells, level, options.power_limits);
@@ -70,7 +70,8 @@ void judge_cells(Agreement& agreement, double level, const AgreementOptions& opt
                                                  : Verdict::inconclusive;
 }
 
-std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options) {
+std::vector<Agreement> agreements_of(const std::vector<Comparison>& comparisons,
+                                     const config::AgreementOptions& options) {
   std::vector<Agreement> agreements;
   std::size_t total = 0;
   for (const Comparison& c : comparisons) {
@@ -106,4 +107,4 @@ std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const A
   return agreements;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

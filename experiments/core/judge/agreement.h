@@ -11,7 +11,7 @@
 #include "sim/spec/profile.h"
 #include "theory/predict/predict.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// The judgement of one stack.
 struct Agreement {
@@ -40,7 +40,7 @@ struct Comparison {
 };
 
 /// Tests the cells of one agreement, each at the p-value `level`, and gives its verdict.
-void judge_cells(Agreement& agreement, double level, const AgreementOptions& options);
+void judge_cells(Agreement& agreement, double level, const config::AgreementOptions& options);
 
 /// What verdicts compare: the cells of `compared_cells` and, with per-seed curves, the contrasts of `contrasts`.
 /// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t, for the part of the difference
@@ -48,6 +48,7 @@ void judge_cells(Agreement& agreement, double level, const AgreementOptions& opt
 /// comparisons together: then the verdict is `disagrees`. Otherwise it is `inconclusive` if a statistic's worst cell
 /// could be off by more than the statistic's limit unnoticed (T22), if a prediction misses its precision, if a number
 /// is not finite or measured but not predicted, or if there is nothing to compare, else `agrees`.
-std::vector<Agreement> judge(const std::vector<Comparison>& comparisons, const AgreementOptions& options);
+std::vector<Agreement> agreements_of(const std::vector<Comparison>& comparisons,
+                                     const config::AgreementOptions& options);
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -84,7 +84,7 @@ double Cell::p_value() const {
   const double e = excess();
   if (e == 0.0) return 1.0;
   if (std::isinf(e)) return 0.0;
-  if (std::isnan(e)) return 1.0;  // judge() does not take such a cell for agreement
+  if (std::isnan(e)) return 1.0;  // agreements_of() does not take such a cell for agreement
   return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(degrees()), e));
 }
 
@@ -108,4 +108,4 @@ double sidak_level(double familywise_error, std::size_t tests) {
   return -std::expm1(std::log1p(-familywise_error) / static_cast<double>(std::max<std::size_t>(tests, 1)));
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

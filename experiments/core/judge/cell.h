@@ -7,7 +7,7 @@
 
 #include "sim/spec/profile.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// inconclusive: not rejected, but the test could not have refused an error that is larger than it may be (T22), or
 /// the prediction is too imprecise.
@@ -80,4 +80,4 @@ double critical_excess(double degrees, double level);
 /// Šidák: the level of each of `tests` tests that together err with probability `familywise_error`.
 double sidak_level(double familywise_error, std::size_t tests);
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -12,7 +12,7 @@
 #include "experiments/core/judge/gradient_floor.h"
 #include "sim/numerics/allowances.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -27,7 +27,7 @@ bool promises_precision(Statistic statistic) { return is_gradient(statistic) && 
 /// Collects the cells of one comparison.
 class Collector {
  public:
-  Collector(const Comparison& comparison, const AgreementOptions& options)
+  Collector(const Comparison& comparison, const config::AgreementOptions& options)
       : c_(comparison), options_(options), prediction_(comparison.prediction) {}
 
   std::vector<Cell> take() {
@@ -205,7 +205,7 @@ class Collector {
   }
 
   const Comparison& c_;
-  const AgreementOptions& options_;
+  const config::AgreementOptions& options_;
   const theory::Prediction& prediction_;
   std::vector<Cell> cells_;
 };
@@ -234,7 +234,7 @@ std::string unusable_scale(const StackSpec& spec) {
 
 }  // namespace
 
-std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options) {
+std::vector<Cell> compared_cells(const Comparison& comparison, const config::AgreementOptions& options) {
   return Collector(comparison, options).take();
 }
 
@@ -276,4 +276,4 @@ const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Weight weight) con
   return it == weight_curves_.end() ? nullptr : &it->second;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

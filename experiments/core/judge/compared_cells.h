@@ -10,7 +10,7 @@
 #include "experiments/core/judge/cell.h"
 #include "sim/spec/profile.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// What verdicts compare of the stream and the modules, a row per seed: sums over depth need how the numbers of a seed
 /// depend on each other. Everything else is averaged as it comes (SeedAverage).
@@ -56,11 +56,11 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
 /// gradient, all gradients of the stack have an infinite allowance: the verdict is inconclusive. A gradient that is
 /// predicted within the rounding of the backward pass (gradient_floor.h) is compared as it is, not its logarithm, and
 /// its errors are relative to the terms that cancel in it.
-std::vector<Cell> compared_cells(const Comparison& comparison, const AgreementOptions& options);
+std::vector<Cell> compared_cells(const Comparison& comparison, const config::AgreementOptions& options);
 
 /// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification
 /// whose square is no normal number of f64, or the first predicted second moment of a signal whose squares the dtype
 /// cannot hold.
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype);
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -8,7 +8,7 @@
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/judge/findings.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 /// What shares one contrast: statistic, place, and of modules whether it is attention.
@@ -114,4 +114,4 @@ std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

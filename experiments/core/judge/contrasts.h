@@ -4,7 +4,7 @@
 
 #include "experiments/core/judge/cell.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 struct Comparison;
 
@@ -23,4 +23,4 @@ struct Comparison;
 /// per-seed curves.
 std::vector<Cell> contrasts(const Comparison& comparison, const std::vector<Cell>& cells);
 
-}  // namespace periscope
+}  // namespace periscope::judge

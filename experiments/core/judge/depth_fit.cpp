@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 using Eigen::MatrixXd;
@@ -126,4 +126,4 @@ std::optional<GrowthLaw> best_law(const GrowthFit& fit) {
   return static_cast<GrowthLaw>(best - fit.laws.begin());
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

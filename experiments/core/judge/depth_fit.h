@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace periscope {
+namespace periscope::judge {
 
 /// Laws of growth over depth d: a + b·d, a + b·d + c·d², a·e^(b·d).
 enum class GrowthLaw { linear, quadratic, exponential };
@@ -44,4 +44,4 @@ struct GrowthFit {
 /// The law with the smallest criterion; nothing if it does not describe the values: `largest_misfit`.
 [[nodiscard]] std::optional<GrowthLaw> best_law(const GrowthFit& fit);
 
-}  // namespace periscope
+}  // namespace periscope::judge

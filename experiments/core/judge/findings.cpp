@@ -10,7 +10,7 @@
 #include "experiments/core/judge/remedy.h"
 #include "sim/measure/running_moments.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 /// Why nothing that was not rejected may be called agreement, or "" (as `shortcoming` of cells).
@@ -110,7 +110,7 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::
   return finding;
 }
 
-void judge(std::span<Finding* const> findings, double familywise_error, int width) {
+void decide(std::span<Finding* const> findings, double familywise_error, int width) {
   const double each = sidak_level(familywise_error, findings.size());
   for (Finding* finding : findings) {
     const Cell cell = finding->cell();
@@ -154,4 +154,4 @@ ClaimVerdict test_claim(const Estimate& measured, int seeds, double claimed, dou
   return corrected ? ClaimVerdict::holds_with_condition : ClaimVerdict::fails;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -9,7 +9,7 @@
 
 #include "experiments/core/judge/agreement.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// A mean over seeds and its standard error.
 struct Estimate {
@@ -64,12 +64,12 @@ struct Finding {
 Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::vector<bool>& precise, int replicates,
                    const std::vector<double>& weights, const std::vector<double>& bias);
 
-/// Judges every finding as `judge` judges cells: Student's t, Šidák's level over all of them; `inconclusive`, with its
-/// reason, where one side alone has a number, where it could not have refused an error of power_limit, or where it
-/// rests on a prediction that misses its precision. Of one that could not refuse such an error the reason names what
-/// would make it decide (remedy.h), in a stack of `width`, 0 where that is not to be named. Not checked with fewer than
-/// 4 seeds, or without any number.
-void judge(std::span<Finding* const> findings, double familywise_error, int width = 0);
+/// Judges every finding as `agreements_of` judges cells: Student's t, Šidák's level over all of them; `inconclusive`,
+/// with its reason, where one side alone has a number, where it could not have refused an error of power_limit, or
+/// where it rests on a prediction that misses its precision. Of one that could not refuse such an error the reason
+/// names what would make it decide (remedy.h), in a stack of `width`, 0 where that is not to be named. Not checked with
+/// fewer than 4 seeds, or without any number.
+void decide(std::span<Finding* const> findings, double familywise_error, int width = 0);
 
 /// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else of the
 /// inconclusive ones one without a number, the least powerful or an imprecise one, else the one nearest to its limit.
@@ -93,4 +93,4 @@ struct Claim {
 /// hides it; else `fails`. The two-sided level is `error`, the number of claims taken into account by the caller.
 ClaimVerdict test_claim(const Estimate& measured, int seeds, double claimed, double correction, double error);
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double without_norms = 3.0;
@@ -62,4 +62,4 @@ bool is_of_attention(Weight weight) {
   return weight == Weight::q || weight == Weight::k || weight == Weight::v || weight == Weight::o;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

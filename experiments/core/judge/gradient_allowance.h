@@ -6,7 +6,7 @@
 #include "sim/spec/model_spec.h"
 #include "sim/spec/weight.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// How many keys a query sees: the harmonic mean over queries, of all layers' means the largest. T without a mask,
 /// about T/(ln T + 0.58) behind a causal one.
@@ -39,4 +39,4 @@ double compounded(const StackSpec& spec, double term);
 /// True for W_q, W_k, W_v, W_o.
 bool is_of_attention(Weight weight);
 
-}  // namespace periscope
+}  // namespace periscope::judge

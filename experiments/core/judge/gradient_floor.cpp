@@ -7,7 +7,7 @@
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double kernel_accuracy = 1e-7;
@@ -61,4 +61,4 @@ GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
   return {.measured = underflow_of(spec.model.width, safety(spec.model), dtype)};
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

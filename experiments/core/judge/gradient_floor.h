@@ -4,7 +4,7 @@
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// How exact a squared gradient can be.
 struct GradientFloor {
@@ -33,4 +33,4 @@ GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 /// Of score_share, which has the accuracy of theory's kernels.
 inline constexpr double share_floor = 1e-6;
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 /// "0-2, 7": neighbours by their ends.
@@ -56,4 +56,4 @@ std::vector<std::string> imprecise_names(const theory::Prediction& prediction) {
   return names;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -6,7 +6,7 @@
 
 #include "theory/predict/predict.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// The entries of a predicted curve that miss the standard error that was wanted, of gradients and score_share, which
 /// verdicts ask it of; no entry is missed by other statistics or by what is no number. `curve` may be null.
@@ -17,4 +17,4 @@ std::vector<std::size_t> imprecise_entries(const theory::Prediction& prediction,
 /// gradient is imprecise where its logarithm is, and is not named by itself.
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction);
 
-}  // namespace periscope
+}  // namespace periscope::judge

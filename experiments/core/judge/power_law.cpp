@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double lowest = -4.0;
@@ -90,4 +90,4 @@ PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& 
   return best;
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace periscope {
+namespace periscope::judge {
 
 /// The fit of y_i = a·x_i^p to values with standard errors.
 struct PowerLaw {
@@ -23,4 +23,4 @@ double amplitude_of(const std::vector<double>& x, const std::vector<double>& y, 
 double chi_squared_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
                       double p);
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 constexpr double most_times = 1024.0;
@@ -147,4 +147,4 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
   return std::string(nothing_within_reach);
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

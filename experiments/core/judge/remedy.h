@@ -7,7 +7,7 @@
 
 #include "experiments/core/judge/cell.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// A number that a verdict must be able to refuse an error of (T22).
 struct Wanted {
@@ -40,4 +40,4 @@ int seeds_that_decide(int seeds, const std::function<bool(int)>& enough);
 /// A number of seeds to two digits, upwards.
 int rounded_up(int seeds);
 
-}  // namespace periscope
+}  // namespace periscope::judge

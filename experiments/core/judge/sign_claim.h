@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace periscope {
+namespace periscope::judge {
 
 /// What seeds say about a claim.
 enum class SignVerdict { holds, fails, not_shown, not_run };
@@ -25,16 +25,16 @@ struct SignClaim {
   std::vector<double> values;  ///< by seed; twins, so that differences are of pairs
   double mean = 0.0;
   double standard_error = 0.0;
-  /// Chance of such values if the number were 0 and not positive, one-sided, by the claim's own test (sign_claim_tests.h);
-  /// 0.5 where nothing says of which sign it is.
+  /// Chance of such values if the number were 0 and not positive, one-sided, by the claim's own test
+  /// (sign_claim_tests.h); 0.5 where nothing says of which sign it is.
   double p = 1.0;
   /// The chance that any of the run's tested claims would show so much, in either direction: Holm's correction.
   double holm = std::numeric_limits<double>::quiet_NaN();
-  /// The true mean that as many further seeds would show with 95 % probability (sign_claim_tests.h). It is proportional to
-  /// the standard error, which from three seeds is 0.23 to 1.73 times the true one in 90 % of the cases, and so is
+  /// The true mean that as many further seeds would show with 95 % probability (sign_claim_tests.h). It is proportional
+  /// to the standard error, which from three seeds is 0.23 to 1.73 times the true one in 90 % of the cases, and so is
   /// this.
   double detectable = 0.0;
   std::string reason;  ///< why it was not run, or what else is to be known
 };
 
-}  // namespace periscope
+}  // namespace periscope::judge

@@ -13,7 +13,7 @@
 
 #include "sim/measure/running_moments.h"
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 using Values = std::vector<double>;
@@ -231,4 +231,4 @@ void correct_for_number(std::vector<SignClaim>& claims) {
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

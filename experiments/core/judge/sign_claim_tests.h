@@ -7,7 +7,7 @@
 
 /// The tests that decide claims. Each fills verdict, mean, standard_error, p and detectable; all suppose normal values,
 /// independent from seed to seed, and are exact or conservative then, whatever the spreads of what is compared.
-namespace periscope {
+namespace periscope::judge {
 
 /// Adds to why a claim was not run, or what else is to be known.
 void add_reason(SignClaim& claim, const std::string& reason);
@@ -49,4 +49,4 @@ void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const
 /// every true number were 0 (Holm 1979, of twice the smaller of p and 1 − p).
 void correct_for_number(std::vector<SignClaim>& claims);
 
-}  // namespace periscope
+}  // namespace periscope::judge

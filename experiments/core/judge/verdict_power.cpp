@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-namespace periscope {
+namespace periscope::judge {
 namespace {
 
 double median_of(std::vector<double> values) {
@@ -24,7 +24,7 @@ double met_tolerance(const Cell& cell) {
 
 }  // namespace
 
-double limit_of(const PowerLimits& limits, Statistic statistic) {
+double limit_of(const config::PowerLimits& limits, Statistic statistic) {
   switch (statistic) {
     case Statistic::variance: return limits.variance;
     case Statistic::token_cosine: return limits.token_cosine;
@@ -35,12 +35,12 @@ double limit_of(const PowerLimits& limits, Statistic statistic) {
   }
 }
 
-double limit_of(const PowerLimits& limits, const Cell& cell) {
+double limit_of(const config::PowerLimits& limits, const Cell& cell) {
   const bool module = cell.statistic == Statistic::second_moment && !cell.weight && cell.signal == Signal::f_out;
   return (module ? 2.5 : 1.0) * limit_of(limits, cell.statistic);
 }
 
-Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits) {
+Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits) {
   Power power;
   std::map<Statistic, std::vector<double>> of_statistic;
   std::map<Statistic, StatisticPower> worst;
@@ -107,4 +107,4 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
   return {};
 }
 
-}  // namespace periscope
+}  // namespace periscope::judge

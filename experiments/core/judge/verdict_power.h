@@ -7,14 +7,14 @@
 #include "experiments/core/config/power_limits.h"
 #include "experiments/core/judge/cell.h"
 
-namespace periscope {
+namespace periscope::judge {
 
 /// The limit of a statistic that verdicts compare; that of log_grad_sq for grad_sq, which stands in for it where it is
 /// zero.
-double limit_of(const PowerLimits& limits, Statistic statistic);
+double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// The limit of a cell: two and a half times its statistic's for the size of one module's output, which fluctuates that
 /// much more than the stream that they add up to; its mean over depth is a contrast of its own.
-double limit_of(const PowerLimits& limits, const Cell& cell);
+double limit_of(const config::PowerLimits& limits, const Cell& cell);
 
 /// What the cells of one statistic could have refused.
 struct StatisticPower {
@@ -32,11 +32,11 @@ struct Power {
   std::vector<StatisticPower> statistics;
 };
 
-Power power_of(std::span<const Cell> cells, double level, const PowerLimits& limits);
+Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
 /// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5"), an allowance as large as what it is granted to,
 /// a prediction that missed its precision.
 std::string shortcoming(std::span<const Cell> cells, const Power& power);
 
-}  // namespace periscope
+}  // namespace periscope::judge

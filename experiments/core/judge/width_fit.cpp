@@ -5,7 +5,7 @@
 #include <boost/math/distributions/fisher_f.hpp>
 #include <cmath>
 
-namespace periscope::ladder {
+namespace periscope::judge {
 namespace {
 
 /// The standard errors as a power law of the width, least squares in logarithms.
@@ -75,4 +75,4 @@ WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& 
   return fit;
 }
 
-}  // namespace periscope::ladder
+}  // namespace periscope::judge

@@ -5,7 +5,7 @@
 
 #include "experiments/core/judge/findings.h"
 
-namespace periscope::ladder {
+namespace periscope::judge {
 
 /// m(D) = m_∞ + b/D + c/D² fitted to a quantity measured at several widths (T23).
 struct WidthFit {
@@ -26,4 +26,4 @@ struct WidthFit {
 /// the weighted squares of the residuals over their n − 3 degrees of freedom under Fisher's F.
 WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& points, int seeds, double floor);
 
-}  // namespace periscope::ladder
+}  // namespace periscope::judge

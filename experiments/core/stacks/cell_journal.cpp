@@ -13,17 +13,17 @@
 #include "experiments/core/config/sha256.h"
 #include "sim/base/printable.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t digits = 16;
 
-Json header_of(const std::string& name, const Resolved& resolved) {
+Json header_of(const std::string& name, const config::Resolved& resolved) {
   return {{"journal", name},
-          {"config_sha256", sha256_hex(json_text(resolved.hashed))},
-          {"program_sha256", program_sha256()}};
+          {"config_sha256", config::sha256_hex(config::json_text(resolved.hashed))},
+          {"program_sha256", config::program_sha256()}};
 }
 
 constexpr std::size_t hash_digits = 12;
@@ -31,7 +31,7 @@ constexpr std::string_view ending = ".journal";
 
 std::string path_of(const std::string& folder, const Json& header) {
   return fmt::format("{}/{}-{}{}", folder, std::string(header["journal"]),
-                     sha256_hex(header.dump()).substr(0, hash_digits), ending);
+                     config::sha256_hex(header.dump()).substr(0, hash_digits), ending);
 }
 
 /// The journals, and folders of states, that beside `own` have its name but for the hash: they hold what another
@@ -59,7 +59,7 @@ std::vector<std::string> beside(const std::string& own) {
 
 }  // namespace
 
-CellJournal::CellJournal(const std::string& folder, const std::string& name, const Resolved& resolved,
+CellJournal::CellJournal(const std::string& folder, const std::string& name, const config::Resolved& resolved,
                          Resumable resumable)
     : CellJournal(folder, header_of(name, resolved), std::move(resumable)) {}
 
@@ -138,4 +138,4 @@ std::vector<double> values_of(const std::string& bits) {
   return values;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -13,7 +13,7 @@
 #include "experiments/core/stacks/journal_part.h"
 #include "sim/files/temporary_files.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// The finished cells of a run, each under a key that says all that it depends on: a run that was stopped, or killed,
 /// reads them when the same command is given again, and goes on to the same result. The file is
@@ -25,7 +25,8 @@ class CellJournal {
   /// `resumable` is asked for a token (Progress::resumable), with a note, when the first cell is finished. Throws
   /// InputError for a record that is no cell.
   using Resumable = std::function<std::shared_ptr<const void>(const std::string& note)>;
-  CellJournal(const std::string& folder, const std::string& name, const Resolved& resolved, Resumable resumable = {});
+  CellJournal(const std::string& folder, const std::string& name, const config::Resolved& resolved,
+              Resumable resumable = {});
   /// Removes a file without cells.
   ~CellJournal();
   CellJournal(const CellJournal&) = delete;
@@ -61,4 +62,4 @@ std::string bits_of(std::span<const double> values);
 /// Throws std::invalid_argument for other digits, and for a number of digits that 16 does not divide.
 std::vector<double> values_of(const std::string& bits);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

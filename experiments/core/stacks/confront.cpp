@@ -4,20 +4,20 @@
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/told_effect.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
-ConfrontedStacks predict_alone(const Config& config, Progress& progress) {
+ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
   ConfrontedStacks result;
   result.stopped_early = until_stopped(
       [&] { result.stacks = predict_stacks(config, config.theory.finite_width.value_or(false), progress); });
   return result;
 }
 
-ConfrontedStacks confront(const Config& config, Progress& progress) {
+ConfrontedStacks confront(const config::Config& config, Progress& progress) {
   ConfrontedStacks result;
   MeasuredStacks measured;
   const bool at_width = config.theory.finite_width.value_or(true);
-  require_fault_acts(config);
+  config::require_fault_acts(config);
   require_told_is_seen(config, "propagate", at_width, verdict_numbers);
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);
@@ -26,7 +26,7 @@ ConfrontedStacks confront(const Config& config, Progress& progress) {
   if (result.stopped_early) return result;
   std::vector<const theory::Prediction*> predictions;
   for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
-  const std::vector<Agreement> agreements = judge_stacks(measured, predictions, config.agreement);
+  const std::vector<judge::Agreement> agreements = judge_stacks(measured, predictions, config.agreement);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
     result.stacks[i].measurement = measured.measurements[i];
     result.stacks[i].agreement = agreements[i];
@@ -34,4 +34,4 @@ ConfrontedStacks confront(const Config& config, Progress& progress) {
   return result;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

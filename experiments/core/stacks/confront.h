@@ -6,7 +6,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stack_result.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 struct ConfrontedStacks {
   std::vector<StackResult> stacks;
@@ -14,10 +14,10 @@ struct ConfrontedStacks {
 };
 
 /// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
-ConfrontedStacks predict_alone(const Config& config, Progress& progress);
+ConfrontedStacks predict_alone(const config::Config& config, Progress& progress);
 
 /// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over
 /// its seeds, and judges all of them together.
-ConfrontedStacks confront(const Config& config, Progress& progress);
+ConfrontedStacks confront(const config::Config& config, Progress& progress);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -15,7 +15,7 @@
 
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 constexpr double unlimited = std::numeric_limits<double>::infinity();
@@ -123,4 +123,4 @@ Error out_of_memory(const Need& need) {
                                                  words_of_bytes(need.bytes), need.key)};
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -7,7 +7,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// Bytes that this process may still use: the least of what the machine has available, what its control groups leave
 /// and what the limit of its address space leaves. Infinity where none of them can be read.
@@ -33,4 +33,4 @@ auto within_memory(const Need& need, bool force, Progress& progress, const F& f)
   }
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -13,11 +13,11 @@
 #include <string_view>
 
 #include "experiments/core/config/sha256.h"
+#include "sim/base/error.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
-#include "sim/base/error.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
   throw Error(ExitCode::runtime_failure, fmt::format("{} {}: {}", what, path, std::strerror(errno)));
 }
 
-std::string checksum(const std::string& payload) { return sha256_hex(payload).substr(0, 16); }
+std::string checksum(const std::string& payload) { return config::sha256_hex(payload).substr(0, 16); }
 
 /// A record's line, with its end.
 std::string line_of(const Json& record) {
@@ -190,4 +190,4 @@ void Journal::write(const Json& record, bool sync) {
   synced_ = std::chrono::steady_clock::now();
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

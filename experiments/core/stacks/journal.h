@@ -7,7 +7,7 @@
 
 #include "experiments/core/stacks/journal_part.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// A file to which a long run appends every finished piece of its work, so that being killed loses at most the piece
 /// in hand. One record per line: "<first 16 hex digits of the payload's SHA-256> <its length> <payload>\n", payload
@@ -46,4 +46,4 @@ class Journal {
   std::vector<nlohmann::ordered_json> records_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -7,16 +7,16 @@
 
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/stacks/cell_journal.h"
-#include "sim/checkpoint/file_error.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/file_error.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 void JournalPart::refuse(const std::string& expected) const {
   constexpr std::size_t longest = 40;
   std::string found = json_.is_structured()
                           ? (json_.is_object() ? "an object" : fmt::format("a list of {}", json_.size()))
-                          : json_text(json_);
+                          : config::json_text(json_);
   if (found.size() > longest) found = fmt::format("{} characters", found.size());
   throw InputError(
       fmt::format("{}: found {}, expected {}; without the file the run begins anew", where_, found, expected));
@@ -85,4 +85,4 @@ std::vector<double> JournalPart::values(std::size_t count) const {
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

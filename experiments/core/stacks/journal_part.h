@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// A part of a journal's record, which may come from anywhere and is read strictly: what is missing or of another kind
 /// is an InputError that names the file, the record and the part. Refers to the record.
@@ -41,4 +41,4 @@ class JournalPart {
   std::string where_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

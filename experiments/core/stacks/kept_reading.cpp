@@ -9,7 +9,7 @@
 #include "experiments/core/stacks/cell_journal.h"
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -113,4 +113,4 @@ Reading kept_reading(const JournalPart& cell, const ModelSpec& model, bool backw
   return reading;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -6,7 +6,7 @@
 #include "sim/measure/probe.h"
 #include "sim/spec/model_spec.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// One seed's reading as a cell of a journal, to its last bit; it has no standard errors.
 nlohmann::ordered_json kept_json(const Reading& reading);
@@ -15,4 +15,4 @@ nlohmann::ordered_json kept_json(const Reading& reading);
 /// curves and lengths that a pass through `model` gives, forward and with `backward` back.
 Reading kept_reading(const JournalPart& cell, const ModelSpec& model, bool backward);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -17,12 +17,12 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "experiments/core/stacks/told_effect.h"
 #include "sim/backends.h"
-#include "sim/numerics/allowances.h"
 #include "sim/base/error.h"
+#include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "theory/predict/predict.h"
 
-namespace periscope::ladder {
+namespace periscope::stacks {
 namespace {
 
 constexpr int fewest_widths = 4;
@@ -43,13 +43,13 @@ StackSpec at_infinite_width(const StackSpec& told, int largest) {
                     fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
                     static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest));
   }
-  return at_width(told, largest * times, "ladder.widths");
+  return config::at_width(told, largest * times, "ladder.widths");
 }
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
     {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest), .meaning = "at least four widths, as in converge.widths"},
-    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = seeds_from(8), .meaning = "seeds per width"},
+    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "seeds per width"},
 };
 // clang-format on
 
@@ -143,8 +143,8 @@ std::vector<Followed> follow(const Profile& predicted) {
 }
 
 /// Fresh random numbers at every width.
-RunOptions run_at(const LadderConfig& config, int width) {
-  RunOptions run = config.run;
+config::RunOptions run_at(const LadderConfig& config, int width) {
+  config::RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(width) * 1'000'003;
   return run;
 }
@@ -174,11 +174,11 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   const StackSpec wide = at_infinite_width(told, config.widths.back());
   const theory::Prediction prediction = predict_limit(config, spec, wide);
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
-  if (stack.refusal.empty()) stack.refusal = out_of_range(wide, prediction.profile, config.run.dtype);
+  if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
-    const StackSpec here = at_width(spec, width, "ladder.widths");
+    const StackSpec here = config::at_width(spec, width, "ladder.widths");
     measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
       progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
@@ -196,45 +196,45 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   return stack;
 }
 
-void judge_quantity(LadderQuantity& q, double level, int seeds, const AgreementOptions& options) {
+void judge_quantity(LadderQuantity& q, double level, int seeds, const config::AgreementOptions& options) {
   const double error = q.error();
   if (!std::isfinite(q.fit.limit.value) || !std::isfinite(q.predicted.value) || !std::isfinite(error)) {
-    q.verdict = Verdict::inconclusive;
+    q.verdict = judge::Verdict::inconclusive;
     q.reason = "its limit is no number";
     return;
   }
   if (error == 0.0 && q.fit.limit.value == q.predicted.value) {
-    q.verdict = Verdict::agrees;
+    q.verdict = judge::Verdict::agrees;
     return;
   }
   const double degrees = error > 0.0 ? q.degrees() : q.fit.degrees;
   const double beyond = std::abs(q.fit.limit.value - q.predicted.value) - q.allowance;
   q.excess = beyond <= 0.0 ? 0.0 : beyond / error;
-  q.critical = critical_excess(degrees, level);
-  q.power = (2.0 * q.allowance + (q.critical + critical_excess(degrees, 0.1)) * error) / q.scale;
-  const double limit = limit_of(options.power_limits, q.statistic);
+  q.critical = judge::critical_excess(degrees, level);
+  q.power = (2.0 * q.allowance + (q.critical + judge::critical_excess(degrees, 0.1)) * error) / q.scale;
+  const double limit = judge::limit_of(options.power_limits, q.statistic);
   if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
-    q.verdict = Verdict::inconclusive;
+    q.verdict = judge::Verdict::inconclusive;
     q.reason = fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); wider ladder.widths would help",
                            q.fit.lack_of_fit);
   } else if (q.excess > q.critical) {
-    q.verdict = Verdict::disagrees;
+    q.verdict = judge::Verdict::disagrees;
   } else if (q.power > limit) {
-    q.verdict = Verdict::inconclusive;
+    q.verdict = judge::Verdict::inconclusive;
     q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
-    const Cell cell{.statistic = q.statistic,
-                    .measured = q.fit.limit.value,
-                    .measured_error = q.fit.limit.error,
-                    .predicted = q.predicted.value,
-                    .predicted_error = q.predicted.error,
-                    .allowance = q.allowance,
-                    .scale = q.scale,
-                    .seeds = seeds,
-                    .replicates = q.replicates};
-    const std::string way_out = remedy({{cell, limit}}, level, seeds, 0);
+    const judge::Cell cell{.statistic = q.statistic,
+                           .measured = q.fit.limit.value,
+                           .measured_error = q.fit.limit.error,
+                           .predicted = q.predicted.value,
+                           .predicted_error = q.predicted.error,
+                           .allowance = q.allowance,
+                           .scale = q.scale,
+                           .seeds = seeds,
+                           .replicates = q.replicates};
+    const std::string way_out = judge::remedy({{cell, limit}}, level, seeds, 0);
     if (!way_out.empty()) q.reason += fmt::format("; {} (ladder.seeds)", way_out);
   } else {
-    q.verdict = Verdict::agrees;
+    q.verdict = judge::Verdict::agrees;
   }
 }
 
@@ -284,20 +284,20 @@ double LadderQuantity::degrees() const {
 const Section<LadderConfig> section{"ladder", keys};
 
 void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["ladder"] = section_json(section, *this, for_hash);
+  resolved["ladder"] = config::section_json(section, *this, for_hash);
 }
 
 LadderResult run(const LadderConfig& config, Progress& progress) {
   require_limit(config);
-  require_fault_acts(config);
+  config::require_fault_acts(config);
   require_told_is_seen(config, "ladder", false, verdict_numbers);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     for (const int width : config.widths) {
-      at_width(stacks[i], width, "ladder.widths");
-      at_width(told[i], width, "ladder.widths");
+      config::at_width(stacks[i], width, "ladder.widths");
+      config::at_width(told[i], width, "ladder.widths");
     }
   }
   progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
@@ -308,11 +308,11 @@ LadderResult run(const LadderConfig& config, Progress& progress) {
       result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
     }
   });
-  if (!result.stopped_early) judge(result, config.width_seeds, config.agreement);
+  if (!result.stopped_early) judge_ladder(result, config.width_seeds, config.agreement);
   return result;
 }
 
-void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
+void judge_ladder(LadderResult& result, int seeds, const config::AgreementOptions& options) {
   std::vector<LadderQuantity*> judged;
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
@@ -321,21 +321,22 @@ void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
         continue;
       }
       const bool numbers = std::ranges::all_of(
-          q.measured, [](const Estimate& m) { return std::isfinite(m.value) && std::isfinite(m.error); });
+          q.measured, [](const judge::Estimate& m) { return std::isfinite(m.value) && std::isfinite(m.error); });
       if (!numbers || !std::isfinite(q.predicted.value) || !std::isfinite(q.predicted.error)) {
         q.reason = "not finite";
         continue;
       }
-      q.fit = fit_width(result.widths, q.measured, seeds, q.allowance / 10.0);
+      q.fit = judge::fit_width(result.widths, q.measured, seeds, q.allowance / 10.0);
       judged.push_back(&q);
     }
   }
   result.tests = judged.size();
-  const double level = sidak_level(options.familywise_error, judged.size());
+  const double level = judge::sidak_level(options.familywise_error, judged.size());
   for (LadderQuantity* q : judged) judge_quantity(*q, level, seeds, options);
   for (LadderStack& stack : result.stacks) {
     // A rejection outranks what is inconclusive, and that outranks agreement.
-    for (const Verdict verdict : {Verdict::agrees, Verdict::inconclusive, Verdict::disagrees}) {
+    for (const judge::Verdict verdict :
+         {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::disagrees}) {
       if (std::ranges::find(stack.quantities, verdict, &LadderQuantity::verdict) != stack.quantities.end()) {
         stack.verdict = verdict;
       }
@@ -344,7 +345,7 @@ void judge(LadderResult& result, int seeds, const AgreementOptions& options) {
 }
 
 bool any_disagrees(const LadderResult& result) {
-  return std::ranges::find(result.stacks, Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
+  return std::ranges::find(result.stacks, judge::Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
 }
 
-}  // namespace periscope::ladder
+}  // namespace periscope::stacks

@@ -9,7 +9,7 @@
 #include "experiments/core/judge/width_fit.h"
 #include "experiments/core/stacks/progress.h"
 
-namespace periscope::ladder {
+namespace periscope::stacks {
 
 /// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
 struct LadderQuantity {
@@ -19,16 +19,16 @@ struct LadderQuantity {
   int index = 0;
   /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.
   std::string mean_over = {};
-  std::vector<Estimate> measured = {};  ///< at every width
-  Estimate predicted = {};              ///< by the limit of infinite width
-  int replicates = 0;                   ///< behind it
-  WidthFit fit = {};
+  std::vector<judge::Estimate> measured = {};  ///< at every width
+  judge::Estimate predicted = {};              ///< by the limit of infinite width
+  int replicates = 0;                          ///< behind it
+  judge::WidthFit fit = {};
   double allowance = 0.0;  ///< rounding alone
   double scale = 1.0;      ///< of relative errors: |predicted| of moments, 1 of cosines, shares, logarithms and means
   double excess = 0.0;     ///< standard errors between m_∞ and theory, beyond rounding
   double critical = 0.0;   ///< where it is rejected
   double power = 0.0;      ///< T22: the smallest relative error that is rejected with 95 % probability
-  Verdict verdict = Verdict::not_checked;
+  judge::Verdict verdict = judge::Verdict::not_checked;
   std::string reason = {};
 
   /// "second_moment f_out[3]", "log_grad_sq q mean over layers".
@@ -43,11 +43,11 @@ struct LadderStack {
   StackSpec spec;
   std::string refusal;  ///< why nothing was predicted, or what is predicted cannot be measured
   std::vector<LadderQuantity> quantities;
-  Verdict verdict = Verdict::not_checked;
+  judge::Verdict verdict = judge::Verdict::not_checked;
 };
 
 /// [ladder]: the widths that T23's fit runs through.
-struct LadderConfig : Config {
+struct LadderConfig : config::Config {
   std::vector<int> widths{32, 64, 128, 256};
   int width_seeds = 64;  ///< at every width
 
@@ -75,8 +75,8 @@ LadderResult run(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are
 /// means over `seeds` seeds.
-void judge(LadderResult& result, int seeds, const AgreementOptions& options);
+void judge_ladder(LadderResult& result, int seeds, const config::AgreementOptions& options);
 
 bool any_disagrees(const LadderResult& result);
 
-}  // namespace periscope::ladder
+}  // namespace periscope::stacks

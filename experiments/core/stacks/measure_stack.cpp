@@ -16,7 +16,7 @@
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 /// Tells how far a pass is, and ends it when the run is asked to stop.
@@ -44,9 +44,9 @@ class PassProgress final : public SignalRecorder {
   bool backward_, shown_;
 };
 
-Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOptions& run, std::uint64_t seed,
+Reading read_seed(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, std::uint64_t seed,
                   std::size_t budget, Progress& progress) {
-  const std::unique_ptr<WeightSource> weights = random_weights(backend, spec, run, seed);
+  const std::unique_ptr<WeightSource> weights = config::random_weights(backend, spec, run, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = *weights};
   const Tensor input = stack_input(context, spec, run.dtype, seed);
   Probe probe(context);
@@ -65,18 +65,18 @@ Reading read_seed(const Backend& backend, const StackSpec& spec, const RunOption
 
 }  // namespace
 
-bool one_seed_per_thread(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
+bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
   constexpr long largest = 4L << 20U;  // entries of a matrix, or of a signal
   const long hidden = spec.model.mlp_width;
   if (hidden * spec.model.width <= largest) return true;
-  return draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
+  return config::draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
 }
 
-std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run) {
+std::string seeds_key(std::string_view what, const StackSpec& spec, const config::RunOptions& run) {
   if (spec.scales != nullptr) throw std::logic_error("a journal's keys do not know of scales");
-  const nlohmann::ordered_json all{resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
-                                   weights_used(spec, run)};
-  return fmt::format("{} {}", what, sha256_hex(json_text(all)).substr(0, 16));
+  const nlohmann::ordered_json all{config::resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
+                                   config::weights_used(spec, run)};
+  return fmt::format("{} {}", what, config::sha256_hex(config::json_text(all)).substr(0, 16));
 }
 
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -84,7 +84,7 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
   return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);
 }
 
-SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
+SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, int seeds,
                           Progress& progress, const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
   const int threads = omp_get_max_threads();
@@ -100,4 +100,4 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const R
   return average;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace periscope {
+namespace periscope::stacks {
 
 void Need::add(double part, std::string_view grows_with) {
   bytes += part;
@@ -36,4 +36,4 @@ Need certify_need(const ModelSpec& m) {
   return need;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

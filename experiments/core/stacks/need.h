@@ -7,7 +7,7 @@
 #include "experiments/core/config/config.h"
 #include "sim/model/stack.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// What a run needs, about, in double, so that no shape overflows it: functions of the specification alone, but for the
 /// tape of gradients, which may use what memory there is.
@@ -29,7 +29,7 @@ struct Need {
 /// blocks of attention's patterns, one for each thread, the numbers that a probe notes of every token, and with
 /// run.backward the tape; the weights of a sublayer on devices that do not draw them within their products. As many at
 /// one time as over_seeds runs. `kept`: bytes that the tape may keep, tape_budget unless given.
-Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads,
+Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                   std::optional<double> kept = std::nullopt);
 
 /// What a pass holds of its matrices: those of a sublayer, drawn or read; nothing, where products draw them; or what
@@ -44,10 +44,10 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
 /// StackTape::budget of one of the passes that measure_stack runs at one time, of whose memory `available` bytes are
 /// left: run.memory, but at most 0.8 of what is left, less what the passes need anyhow. Without run.memory 2.8 GB, but
 /// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
-std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double available);
+std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
 /// propagate --dump: one pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
-Need dump_need(const StackSpec& spec, const RunOptions& run, int threads);
+Need dump_need(const StackSpec& spec, const config::RunOptions& run, int threads);
 
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
@@ -63,16 +63,17 @@ Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);
 Need certify_need(const ModelSpec& model);
 
 /// gradients identity-path: a reading that keeps every signal and its gradient.
-Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+Need paths_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
 /// formats: passes of every stack that keep every compared signal of one of them in f64, `passes` a seed.
-Need formats_need(const Config& config, double passes, int threads);
+Need formats_need(const config::Config& config, double passes, int threads);
 
 /// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
 /// for a width at which heads would not be whole numbers.
-Need widths_need(const Config& config, const std::vector<int>& widths, std::string_view list, int seeds, int threads);
+Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
+                 int threads);
 
 /// propagate, theory, power: the predictions of all stacks of `config`, and their readings if it `measures`.
-Need stacks_need(const Config& config, bool at_width, bool measures, int threads);
+Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

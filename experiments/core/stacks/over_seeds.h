@@ -14,19 +14,19 @@
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/progress.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// Small stacks run one seed per thread: that keeps all threads busy without a barrier per op. A large one
 /// runs its seeds in turn, with threads inside its ops, so that one sublayer's weights are in memory. Without matrices
 /// (T21) a stack is small if the signals of one seed are, and there is a seed for every thread.
-bool one_seed_per_thread(const StackSpec& spec, const RunOptions& run, int seeds, int threads);
+bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
 /// the order of the seeds, one at a time. Ops do not depend on the number of threads, so both ways give the same
 /// bits. Throws what the first of the failed seeds threw, or `use` of it, without beginning another seed; Stopped once
 /// `progress` is asked to stop.
 template <class Measure, class Use>
-void over_seeds(const StackSpec& spec, const RunOptions& run, int seeds, const Progress& progress,
+void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
   std::exception_ptr failure;
   std::atomic<bool> failed = false;  // with the first failure, which the ordered part has seen
@@ -57,13 +57,13 @@ void over_seeds(const StackSpec& spec, const RunOptions& run, int seeds, const P
 
 /// What `what` of a stack's seeds depends on but for the seed, as the beginning of their keys in a journal. Reads the
 /// files that the specification names.
-std::string seeds_key(std::string_view what, const StackSpec& spec, const RunOptions& run);
+std::string seeds_key(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
 /// over_seeds for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has of `what`
 /// is not measured again. `json_of` and `from_cell` write and read a result to its last bit; `from_cell` gets a
 /// JournalPart, and throws InputError for one that is no such result.
 template <class Measure, class JsonOf, class FromCell, class Use>
-void over_kept_seeds(std::string_view what, const StackSpec& spec, const RunOptions& run, int seeds,
+void over_kept_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                      const Progress& progress, const Measure& measure, const JsonOf& json_of, const FromCell& from_cell,
                      const Use& use) {
   CellJournal* journal = progress.journal();
@@ -87,4 +87,4 @@ void over_kept_seeds(std::string_view what, const StackSpec& spec, const RunOpti
       });
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -8,7 +8,7 @@
 #include "theory/predict/finite_width.h"
 #include "theory/predict/forward.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 constexpr double curves = 60.0;   ///< of a profile, each with an entry per sublayer
@@ -100,21 +100,22 @@ Need width_need(const StackSpec& spec, int seeds, int replicates, int threads) {
   return all;
 }
 
-Need widths_need(const Config& config, const std::vector<int>& widths, std::string_view list, int seeds, int threads) {
+Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
+                 int threads) {
   Need all;
   const bool backward = config.run.backward;
   for (const int width : widths) {
     for (const StackSpec& spec : config.told_stacks()) {
-      all.then(limit_need(at_width(spec, width, list), backward, seeds, threads));
+      all.then(limit_need(config::at_width(spec, width, list), backward, seeds, threads));
     }
     for (const StackSpec& spec : config.stacks()) {
-      all.then(reading_need(at_width(spec, width, list), config.run, seeds, threads));
+      all.then(reading_need(config::at_width(spec, width, list), config.run, seeds, threads));
     }
   }
   return all;
 }
 
-Need stacks_need(const Config& config, bool at_width, bool measures, int threads) {
+Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads) {
   Need all;
   for (const StackSpec& spec : config.told_stacks()) {
     all.then(limit_need(spec, config.run.backward, config.run.seeds, threads));
@@ -126,4 +127,4 @@ Need stacks_need(const Config& config, bool at_width, bool measures, int threads
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-namespace periscope {
+namespace periscope::stacks {
 
 class CellJournal;
 
@@ -58,4 +58,4 @@ class Progress {
   CellJournal* journal_ = nullptr;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

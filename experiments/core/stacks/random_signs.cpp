@@ -7,7 +7,7 @@
 
 #include "sim/random/normal.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 /// Rows `row(0)`, `row(1)` … of a matrix of signs as wide as x [N, n]: entry i of the whole matrix is the sign of
@@ -51,4 +51,4 @@ Tensor RandomSigns::rows(const Backend& ops, Weight table, std::span<const int> 
                     [&](std::size_t i) { return ids[i]; });
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -4,7 +4,7 @@
 
 #include "sim/model/weights.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// The weights of another source with every |W_ij| kept and every sign drawn, the finest null of T29: what such models
 /// do is due to the sizes of weights, all of them, and to nothing else. Signs of matrices, tables and biases are those
@@ -25,4 +25,4 @@ class RandomSigns final : public WeightSource {
   std::uint64_t seed_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

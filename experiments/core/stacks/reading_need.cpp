@@ -8,7 +8,7 @@
 #include "sim/measure/probe.h"
 #include "sim/model/stack.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 /// The shape, in double.
@@ -68,8 +68,8 @@ void add_matrix_free(Need& need, const Sizes& z, double s, double t, bool backwa
 const double least_budget = static_cast<double>(StackTape().budget);
 
 /// Which matrices a stack's passes hold.
-MatrixMemory matrices_of_run(const StackSpec& spec, const RunOptions& run) {
-  if (draws_matrix_free(spec, run)) return MatrixMemory::none;
+MatrixMemory matrices_of_run(const StackSpec& spec, const config::RunOptions& run) {
+  if (config::draws_matrix_free(spec, run)) return MatrixMemory::none;
   return run.device == "cpu" ? MatrixMemory::drawn_in_products : MatrixMemory::whole;
 }
 
@@ -118,7 +118,7 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   return need;
 }
 
-Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads) {
+Need paths_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
   const Sizes z(spec.model);
   Need all = reading_need(spec, run, seeds, threads, least_budget);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
@@ -131,16 +131,16 @@ Need paths_need(const StackSpec& spec, const RunOptions& run, int seeds, int thr
 namespace {
 
 /// Of one of the passes that run at one time.
-Need one_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double kept) {
+Need one_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double kept) {
   const int inside = one_seed_per_thread(spec, run, seeds, threads) ? 1 : threads;
   return pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, inside, matrices_of_run(spec, run), kept);
 }
 
 }  // namespace
 
-Need dump_need(const StackSpec& spec, const RunOptions& run, int threads) {
+Need dump_need(const StackSpec& spec, const config::RunOptions& run, int threads) {
   Need need = pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, threads);
-  if (!draws_matrix_free(spec, run)) return need;
+  if (!config::draws_matrix_free(spec, run)) return need;
   const Sizes z(spec.model);
   const double s = static_cast<double>(size_of(run.dtype));
   const double t = spec.input.tokens;
@@ -151,10 +151,11 @@ Need dump_need(const StackSpec& spec, const RunOptions& run, int threads) {
   return need;
 }
 
-std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds, int threads, double available) {
+std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
+                        double available) {
   // Signals that are kept save little where a pass without matrices factorises them anyhow; and what a GPU has is not
   // known here.
-  const bool unless_told = run.device == "cpu" && !draws_matrix_free(spec, run);
+  const bool unless_told = run.device == "cpu" && !config::draws_matrix_free(spec, run);
   if (!run.backward || (run.memory == 0.0 && !unless_told)) return StackTape().budget;
   constexpr double by_default = 2.8e9;
   const double allowed =
@@ -166,11 +167,11 @@ std::size_t tape_budget(const StackSpec& spec, const RunOptions& run, int seeds,
   return static_cast<std::size_t>(std::clamp(left, least_budget, 0x1p62));
 }
 
-Need formats_need(const Config& config, double passes, int threads) {
-  Config forward = config;
+Need formats_need(const config::Config& config, double passes, int threads) {
+  config::Config forward = config;
   forward.run.backward = false;  // what is predicted
   Need all = stacks_need(forward, true, false, threads);
-  RunOptions run = config.run;
+  config::RunOptions run = config.run;
   run.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
     const Sizes z(spec.model);
@@ -186,17 +187,19 @@ Need formats_need(const Config& config, double passes, int threads) {
   return all;
 }
 
-Need reading_need(const StackSpec& spec, const RunOptions& run, int seeds, int threads, std::optional<double> kept) {
+Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
+                  std::optional<double> kept) {
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
   if (!kept) kept = static_cast<double>(tape_budget(spec, run, seeds, threads, available_bytes(threads)));
   const Need one = one_need(spec, run, seeds, threads, *kept);
   Need all = one.times(at_once);
   const Sizes z(spec.model);
-  const WeightsCost cost = weights_cost(spec, run.dtype, run.backward);
-  all.operations = seeds * (draws_matrix_free(spec, run) ? cost.matrix_free : std::max(one.operations, cost.dense));
+  const config::WeightsCost cost = config::weights_cost(spec, run.dtype, run.backward);
+  all.operations =
+      seeds * (config::draws_matrix_free(spec, run) ? cost.matrix_free : std::max(one.operations, cost.dense));
   constexpr double curves = 60.0;
   all.add(8.0 * seeds * curves * 2.0 * z.layers, "run.seeds");
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

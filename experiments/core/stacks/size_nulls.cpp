@@ -10,7 +10,7 @@
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -89,4 +89,4 @@ NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSourc
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -10,7 +10,7 @@
 
 #include "experiments/core/stacks/weight_scales_of.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// A law of random weights that has something of given weights' sizes and nothing else of them (T29): what a stack of
 /// the given weights does beyond it is not due to these sizes.
@@ -66,4 +66,4 @@ struct NullDraws {
 [[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
                                  std::span<const int> ids, SizesKept kept);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

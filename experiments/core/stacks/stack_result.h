@@ -9,7 +9,7 @@
 #include "sim/measure/seed_average.h"
 #include "theory/predict/predict.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// What was measured on one stack.
 struct Measurement {
@@ -25,12 +25,13 @@ struct StackResult {
   StackSpec spec;
   theory::Prediction prediction;
   std::optional<Measurement> measurement;
-  Agreement agreement;
+  judge::Agreement agreement;
 };
 
 /// True if a verdict is "disagrees".
 inline bool any_disagrees(const std::vector<StackResult>& results) {
-  return std::ranges::any_of(results, [](const StackResult& r) { return r.agreement.verdict == Verdict::disagrees; });
+  return std::ranges::any_of(results,
+                             [](const StackResult& r) { return r.agreement.verdict == judge::Verdict::disagrees; });
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

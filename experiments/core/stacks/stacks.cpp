@@ -10,10 +10,10 @@
 #include "sim/backends.h"
 #include "theory/predict/finite_width.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
-std::vector<StackResult> predict_stacks(const Config& config, bool at_width, const Progress& progress) {
-  require_fault_acts(config);
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, const Progress& progress) {
+  config::require_fault_acts(config);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   std::vector<StackResult> results;
@@ -42,14 +42,14 @@ std::vector<StackResult> predict_stacks(const Config& config, bool at_width, con
   return results;
 }
 
-MeasuredStacks measure_stacks(const Config& config, const std::string& what, Progress& progress) {
+MeasuredStacks measure_stacks(const config::Config& config, const std::string& what, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
   progress.begin(what, static_cast<int>(measured.specs.size()) * config.run.seeds);
   for (const StackSpec& spec : measured.specs) {
     const std::string label = fmt::format("{}, {} input", spec.model.placement.name,
                                           input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
-    SeedCurves& curves = measured.per_seed.emplace_back();
+    judge::SeedCurves& curves = measured.per_seed.emplace_back();
     const SeedAverage average =
         measure_stack(*backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
           curves.add(reading.profile);
@@ -64,10 +64,10 @@ MeasuredStacks measure_stacks(const Config& config, const std::string& what, Pro
   return measured;
 }
 
-std::vector<Agreement> judge_stacks(const MeasuredStacks& measured,
-                                    const std::vector<const theory::Prediction*>& predictions,
-                                    const AgreementOptions& options) {
-  std::vector<Comparison> comparisons;
+std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,
+                                           const std::vector<const theory::Prediction*>& predictions,
+                                           const config::AgreementOptions& options) {
+  std::vector<judge::Comparison> comparisons;
   for (std::size_t i = 0; i < measured.specs.size(); ++i) {
     const Measurement& m = measured.measurements[i];
     comparisons.push_back({.spec = measured.specs[i],
@@ -78,7 +78,7 @@ std::vector<Agreement> judge_stacks(const MeasuredStacks& measured,
                            .prediction = *predictions[i],
                            .per_seed = &measured.per_seed[i]});
   }
-  return judge(comparisons, options);
+  return judge::agreements_of(comparisons, options);
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -10,7 +10,7 @@
 #include "sim/measure/seed_average.h"
 #include "sim/model/context.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// The input [T, D] of seed `seed`, before the embedding norm: Gaussian, or rows of the embedding table.
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed);
@@ -18,28 +18,28 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 /// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec`, with run.backward also
 /// back from the loss of label_ids, and averages. Calls `on_seed` with every reading, in the order of the seeds, one at
 /// a time. Readings that progress.journal() has are not measured again. Throws what a seed throws, and Stopped.
-SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const RunOptions& run, int seeds,
+SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, int seeds,
                           Progress& progress, const std::function<void(const Reading&)>& on_seed);
 
 /// Predicts every stack of `config`, measures nothing. With `at_width` forward statistics are those of the stack's own
 /// widths (T25), else their limit; gradients are those of the limit either way.
 /// Throws Stopped.
-std::vector<StackResult> predict_stacks(const Config& config, bool at_width, const Progress& progress);
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, const Progress& progress);
 
 /// What was measured on the stacks of a run: it can be judged against any prediction.
 struct MeasuredStacks {
   std::vector<StackSpec> specs;
   std::vector<Measurement> measurements;
-  std::vector<SeedCurves> per_seed;  ///< for contrasts over depth
+  std::vector<judge::SeedCurves> per_seed;  ///< for contrasts over depth
   DType dtype = DType::f32;
 };
 
 /// Runs every stack of `config` over its seeds. `what` heads the progress. Throws Stopped.
-MeasuredStacks measure_stacks(const Config& config, const std::string& what, Progress& progress);
+MeasuredStacks measure_stacks(const config::Config& config, const std::string& what, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].
-std::vector<Agreement> judge_stacks(const MeasuredStacks& measured,
-                                    const std::vector<const theory::Prediction*>& predictions,
-                                    const AgreementOptions& options);
+std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,
+                                           const std::vector<const theory::Prediction*>& predictions,
+                                           const config::AgreementOptions& options);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

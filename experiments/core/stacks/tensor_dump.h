@@ -10,7 +10,7 @@
 #include "sim/core/backend.h"
 #include "sim/model/hooks.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// Writes a safetensors file's tensors as they arise, all in f64 but ids.
 class TensorFile {
@@ -53,4 +53,4 @@ class StreamDump final : public SignalRecorder {
   TensorFile& file_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

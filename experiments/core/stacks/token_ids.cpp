@@ -5,15 +5,15 @@
 #include <algorithm>
 
 #include "experiments/core/config/input_file.h"
-#include "sim/random/philox.h"
 #include "sim/base/error.h"
+#include "sim/random/philox.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 /// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
 std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
-  const InputFile& file = input_file(path, "input.path");
+  const config::InputFile& file = config::input_file(path, "input.path");
   const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
   if (file.head.size() < needed) {
     throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
@@ -72,4 +72,4 @@ std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uin
   return all;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -5,7 +5,7 @@
 
 #include "sim/spec/model_spec.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// The T token ids that seed `seed` reads: none for Gaussian input, uniform random ids for "tokens", the first
 /// T bytes of input.path for "text" (the same for every seed). Throws InputError for a file that cannot be
@@ -22,4 +22,4 @@ std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uin
 /// The sequences of all seeds of a run, each distinct one once: what a prediction has to average over.
 std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

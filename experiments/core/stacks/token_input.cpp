@@ -12,7 +12,7 @@
 #include "sim/checkpoint/llama2c_tokenizer.h"
 #include "sim/core/backend.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,9 +28,9 @@ constexpr std::string_view separators = " \t\r\n,";
 
 /// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
 const std::string& contents(const std::string& path) {
-  const InputFile& file = input_file(path);
-  if (file.size > InputFile::most) {
-    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, InputFile::most));
+  const config::InputFile& file = config::input_file(path);
+  if (file.size > config::InputFile::most) {
+    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, config::InputFile::most));
   }
   return file.head;
 }
@@ -224,4 +224,4 @@ std::string visible(const std::string& text) {
   return quoted.substr(1, quoted.rfind('"') - 1);
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

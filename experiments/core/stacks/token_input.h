@@ -8,7 +8,7 @@
 #include "sim/checkpoint/tokenizer.h"
 #include "sim/spec/model_spec.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// More tokens than this are read only if they are asked for by number: attention's work grows with their square.
 constexpr int most_tokens = 1 << 14;
@@ -47,4 +47,4 @@ struct TokenInput {
 /// Printable ASCII of a piece of text, all else escaped as \xNN.
 [[nodiscard]] std::string visible(const std::string& text);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

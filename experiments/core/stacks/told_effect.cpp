@@ -15,11 +15,11 @@
 #include "theory/predict/gram_chain.h"
 #include "theory/predict/predict.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 /// What a study would compare with, as bits, so that NaN equals NaN.
-std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& told, const Config& config,
+std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& told, const config::Config& config,
                                     theory::Fault fault, bool at_width, const Compared& compared) {
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
@@ -35,7 +35,7 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
   return patterns;
 }
 
-std::string told_words(const Config& config) {
+std::string told_words(const config::Config& config) {
   std::string words;
   for (const std::string& setting : config.theory_settings)
     words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
@@ -48,7 +48,7 @@ std::string told_words(const Config& config) {
 std::vector<double> verdict_numbers(const Profile& predicted) {
   std::vector<double> numbers;
   const auto add = [&](const Curve& curve) { numbers.insert(numbers.end(), curve.value.begin(), curve.value.end()); };
-  for (const auto& [statistic, signal] : compared_curves) {
+  for (const auto& [statistic, signal] : judge::compared_curves) {
     const Statistic stands_there = statistic == Statistic::log_grad_sq ? Statistic::grad_sq : statistic;
     if (const Curve* curve = predicted.find(stands_there, signal)) add(*curve);
   }
@@ -58,8 +58,9 @@ std::vector<double> verdict_numbers(const Profile& predicted) {
   return numbers;
 }
 
-void require_told_is_seen(const Config& config, std::string_view study, bool at_width, const Compared& compared) {
-  if (!theory_is_misled(config)) return;
+void require_told_is_seen(const config::Config& config, std::string_view study, bool at_width,
+                          const Compared& compared) {
+  if (!config::theory_is_misled(config)) return;
   const std::vector<StackSpec> measured = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -79,4 +80,4 @@ void require_told_is_seen(const Config& config, std::string_view study, bool at_
                   told_words(config), study));
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -7,7 +7,7 @@
 #include "experiments/core/config/config.h"
 #include "sim/spec/profile.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// The numbers of a predicted profile that a study holds against what it measured. Gradients stand there as grad_sq.
 using Compared = std::function<std::vector<double>(const Profile&)>;
@@ -18,6 +18,7 @@ std::vector<double> verdict_numbers(const Profile& predicted);
 /// Throws ConfigError if theory is told another specification, or carries a planted fault, and none of the compared
 /// numbers of any stack changes by it: such a run looks like a confrontation and is none. Compares sketches of theory
 /// (theory::sketch; with `at_width` also one replicate of T25's chain), which cost less than one seed.
-void require_told_is_seen(const Config& config, std::string_view study, bool at_width, const Compared& compared);
+void require_told_is_seen(const config::Config& config, std::string_view study, bool at_width,
+                          const Compared& compared);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

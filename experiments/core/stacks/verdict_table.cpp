@@ -10,13 +10,13 @@
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/imprecise.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 std::string top_value(const Profile& profile) {
   const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
   if (q == nullptr) return "-";
-  if (!std::isfinite(q->value.back())) return number_words(q->value.back());
+  if (!std::isfinite(q->value.back())) return judge::number_words(q->value.back());
   // One seed has no standard error, and that of numbers whose squares overflow is none.
   if (q->standard_error.empty() || !std::isfinite(q->standard_error.back()))
     return fmt::format("{:.4g}", q->value.back());
@@ -27,25 +27,25 @@ std::string measured_value(const Measurement& m) {
   return m.diverged_seeds > 0 ? fmt::format("diverged at sublayer {}", m.diverged_at) : top_value(m.profile);
 }
 
-std::string worst_cell(const Agreement& a) {
+std::string worst_cell(const judge::Agreement& a) {
   if (a.worst < 0) return "-";
-  const Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
+  const judge::Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
   return fmt::format("{:.1f} / {:.1f}  {}", cell.excess(), a.critical, cell.name());
 }
 
 /// T22: the worst and the median cell.
-std::string power_words(const Agreement& a) {
+std::string power_words(const judge::Agreement& a) {
   if (a.worst < 0) return "-";
   return fmt::format("{:.2g} / {:.2g}", a.power.worst, a.power.median);
 }
 
-std::string verdict_words(const Agreement& a, bool colour) {
-  const std::string words =
-      a.reason.empty() ? std::string(name_of(a.verdict)) : fmt::format("{}: {}", name_of(a.verdict), a.reason);
+std::string verdict_words(const judge::Agreement& a, bool colour) {
+  const std::string words = a.reason.empty() ? std::string(judge::name_of(a.verdict))
+                                             : fmt::format("{}: {}", judge::name_of(a.verdict), a.reason);
   if (!colour) return words;
-  const auto shade = a.verdict == Verdict::agrees      ? fmt::terminal_color::green
-                     : a.verdict == Verdict::disagrees ? fmt::terminal_color::red
-                                                       : fmt::terminal_color::yellow;
+  const auto shade = a.verdict == judge::Verdict::agrees      ? fmt::terminal_color::green
+                     : a.verdict == judge::Verdict::disagrees ? fmt::terminal_color::red
+                                                              : fmt::terminal_color::yellow;
   return fmt::format(fmt::fg(shade), "{}", words);
 }
 
@@ -54,7 +54,7 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   constexpr std::size_t shown = 4;
   std::string lines;
   for (const StackResult& r : results) {
-    const std::vector<std::string> names = imprecise_names(r.prediction);
+    const std::vector<std::string> names = judge::imprecise_names(r.prediction);
     if (names.empty()) continue;
     lines += fmt::format(
         "less precise than wanted (theory.gradient_tolerance = {:g}): {}, {}: {}{}\n", r.prediction.gradient_tolerance,
@@ -67,7 +67,8 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
 
 }  // namespace
 
-std::string verdict_table(const std::vector<StackResult>& results, const AgreementOptions& options, bool colour) {
+std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
+                          bool colour) {
   const bool measured = results.front().measurement.has_value();
   TextTable rows(measured ? std::vector<std::string>{"placement", "input", "E[x²] predicted", "E[x²] measured",
                                                      "worst cell: excess / limit", "could be off", "verdict"}
@@ -109,4 +110,4 @@ std::string verdict_table(const std::vector<StackResult>& results, const Agreeme
   return table;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -7,7 +7,7 @@
 
 #include "sim/model/parameters.h"
 
-namespace periscope {
+namespace periscope::stacks {
 namespace {
 
 double mean_of(const std::vector<double>& values) {
@@ -86,4 +86,4 @@ WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightS
   return scales;
 }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

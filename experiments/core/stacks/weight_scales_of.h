@@ -6,7 +6,7 @@
 #include "sim/model/weights.h"
 #include "sim/spec/weight_scales.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// Which sizes of a matrix's entries are kept (T29).
 enum class SizesKept {
@@ -28,4 +28,4 @@ enum class SizesKept {
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 
-}  // namespace periscope
+}  // namespace periscope::stacks

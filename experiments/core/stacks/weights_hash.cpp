@@ -4,7 +4,7 @@
 
 #include "experiments/core/config/sha256.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 namespace {
 
@@ -19,13 +19,13 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
   std::vector<NamedHash> hashes;
   for (const SafetensorsFile& file : files.files()) {
     if (file.tensors().empty()) continue;
-    hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), sha256_of(file.file()));
+    hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
   }
   return hashes;
 }
 
 HashedParameters::HashedParameters(const theory::Parameters& parameters)
-    : parameters_(parameters), digest_(std::make_unique<Sha256>()) {}
+    : parameters_(parameters), digest_(std::make_unique<config::Sha256>()) {}
 HashedParameters::~HashedParameters() = default;
 
 theory::RowMatrix HashedParameters::matrix(int layer, Weight weight) const {
@@ -56,4 +56,4 @@ theory::NormParameters HashedParameters::norm(int sublayer, Weight norm_at) cons
 
 std::string HashedParameters::hash() const { return digest_->hex(); }
 
-}  // namespace periscope
+}  // namespace periscope::stacks

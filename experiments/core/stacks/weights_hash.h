@@ -9,7 +9,7 @@
 #include "sim/checkpoint/tensor_files.h"
 #include "theory/certify/parameters.h"
 
-namespace periscope {
+namespace periscope::stacks {
 
 /// Name and SHA-256, in hex.
 using NamedHash = std::pair<std::string, std::string>;
@@ -35,7 +35,7 @@ class HashedParameters final : public theory::Parameters {
 
  private:
   const theory::Parameters& parameters_;
-  std::unique_ptr<Sha256> digest_;
+  std::unique_ptr<config::Sha256> digest_;
 };
 
-}  // namespace periscope
+}  // namespace periscope::stacks

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-namespace periscope {
+namespace periscope::study {
 
-TokenSource CheckpointFlags::source() const {
+stacks::TokenSource CheckpointFlags::source() const {
   const auto given = [](const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); };
   return {.tokens = given(tokens),
           .text = given(text),
@@ -13,8 +13,8 @@ TokenSource CheckpointFlags::source() const {
           .max_tokens = max_tokens.value_or(0)};
 }
 
-Config load_for_checkpoint(const study::Request& request) {
-  Config config = request.load();
+config::Config load_for_checkpoint(const study::Request& request) {
+  config::Config config = request.load();
   for (const std::string& key : config.given) {
     if (key.starts_with("init.") || key.starts_with("run.") || key.starts_with("theory.") ||
         key.starts_with("agreement.") || key == "input.second_moment") {
@@ -27,4 +27,4 @@ Config load_for_checkpoint(const study::Request& request) {
   return config;
 }
 
-}  // namespace periscope
+}  // namespace periscope::study

@@ -7,7 +7,7 @@
 #include "experiments/core/stacks/token_input.h"
 #include "experiments/core/study/request.h"
 
-namespace periscope {
+namespace periscope::study {
 
 /// A checkpoint and the tokens that it reads.
 struct CheckpointFlags {
@@ -17,7 +17,7 @@ struct CheckpointFlags {
   std::string tokenizer;
   std::optional<int> max_tokens;
 
-  [[nodiscard]] TokenSource source() const;
+  [[nodiscard]] stacks::TokenSource source() const;
 };
 
 template <class F>
@@ -37,6 +37,6 @@ std::vector<study::Flag<F>> checkpoint_flags() {
 
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
 /// checkpoint answers.
-Config load_for_checkpoint(const study::Request& request);
+config::Config load_for_checkpoint(const study::Request& request);
 
-}  // namespace periscope
+}  // namespace periscope::study

@@ -6,16 +6,16 @@
 
 namespace periscope::study {
 
-dataset::Facts origin(const Job& job, const Resolved& resolved) {
+dataset::Facts origin(const Job& job, const config::Resolved& resolved) {
   dataset::Facts facts{{"program", "periscope"},
                        {"version", std::string(build_info::version)},
                        {"commit", std::string(build_info::commit)},
                        {"compiler", std::string(build_info::compiler)},
-                       {"program_sha256", program_sha256()},
+                       {"program_sha256", config::program_sha256()},
                        {"device", job.run_options.device},
-                       {"config_sha256", config_sha256(resolved)},
-                       {"config", dataset::JsonText{json_text(resolved.printed)}}};
-  if (!job.told.is_null()) facts.emplace_back("theory_told", dataset::JsonText{json_text(job.told)});
+                       {"config_sha256", config::config_sha256(resolved)},
+                       {"config", dataset::JsonText{config::json_text(resolved.printed)}}};
+  if (!job.told.is_null()) facts.emplace_back("theory_told", dataset::JsonText{config::json_text(job.told)});
   return facts;
 }
 

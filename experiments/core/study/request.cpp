@@ -10,7 +10,7 @@
 namespace periscope::study {
 namespace {
 
-void choose_dtype(RunOptions& run) {
+void choose_dtype(config::RunOptions& run) {
   if (run.device == "cuda-tf32" && run.dtype_choice.value_or(DType::f32) != DType::f32) {
     throw ConfigError(
         fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
@@ -30,28 +30,28 @@ void choose_dtype(RunOptions& run) {
 
 }  // namespace
 
-Config Request::load(Matrices matrices) const {
-  Config c = load_config(known, file, settings, theory_settings);
+config::Config Request::load(Matrices matrices) const {
+  config::Config c = config::load_config(known, file, settings, theory_settings);
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
   c.run.threads = threads.value_or(c.run.threads);
   c.run.device = device.value_or(c.run.device);
-  if (dtype) c.run.dtype_choice = parse_dtype(*dtype);
+  if (dtype) c.run.dtype_choice = config::parse_dtype(*dtype);
   c.run.out = out.value_or(c.run.out);
   c.run.memory = memory.value_or(c.run.memory);
-  require_ranges(run_section, c.run);
+  require_ranges(config::run_section, c.run);
   choose_dtype(c.run);
   if (matrices == Matrices::dense) {
-    if (c.run.weights == WeightsChoice::matrix_free) {
+    if (c.run.weights == config::WeightsChoice::matrix_free) {
       throw ConfigError(
           "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
           "theory, converge and ladder, which read every matrix once");
     }
-    c.run.weights = WeightsChoice::dense;
+    c.run.weights = config::WeightsChoice::dense;
   }
   return c;
 }
 
-int threads_of(const RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_num_procs(); }
+int threads_of(const config::RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_num_procs(); }
 
 }  // namespace periscope::study

@@ -16,9 +16,9 @@ enum class Matrices { dense, any };
 
 /// What a caller asks a study for: a configuration, common flags on top of it, and the study's own flags.
 struct Request {
-  std::span<const AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
-  std::string file = {};                   ///< of the configuration (TOML); "" for none
-  std::vector<std::string> settings = {};  ///< "a.b=value", the last of a key wins
+  std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
+  std::string file = {};                           ///< of the configuration (TOML); "" for none
+  std::vector<std::string> settings = {};          ///< "a.b=value", the last of a key wins
   std::vector<std::string> theory_settings = {};
   std::optional<std::uint64_t> seed = {};
   std::optional<int> seeds = {};
@@ -33,18 +33,18 @@ struct Request {
   /// The configuration with the common flags on top, checked against the device, and with defaults resolved. A study
   /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws
   /// ConfigError and InputError.
-  [[nodiscard]] Config load(Matrices matrices = Matrices::dense) const;
+  [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// The same with the study's own section.
   template <class Own>
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
-    static_cast<Config&>(own) = load(matrices);
-    load_section(section, file, settings, own);
+    static_cast<config::Config&>(own) = load(matrices);
+    config::load_section(section, file, settings, own);
     return own;
   }
 };
 
 /// The threads that a run has: run.threads, or all cores.
-int threads_of(const RunOptions& run);
+int threads_of(const config::RunOptions& run);
 
 }  // namespace periscope::study

@@ -22,9 +22,9 @@ struct Outcome {
   std::string table = {};                     ///< for people: whole lines, with colours as fmt writes them
   ExitCode code = ExitCode::ok;               ///< what the result means
   /// What was learnt on the way of what the result was made from, instead of Job::resolved.
-  std::optional<Resolved> resolved = {};
+  std::optional<config::Resolved> resolved = {};
   /// Writes other files than that of the result, to be called when this is written.
-  std::function<void(Progress&)> write_files = {};
+  std::function<void(stacks::Progress&)> write_files = {};
   bool stopped_early = false;  ///< as Progress asked; nothing else is here then
 };
 
@@ -33,27 +33,27 @@ struct Outcome {
 /// so. It computes with the threads that its caller's OpenMP has.
 struct Job {
   std::string file;  ///< name of the result's files, without folder and extension; "" if there are none
-  RunOptions run_options;
-  Resolved resolved;
-  nlohmann::ordered_json told = {};  ///< what theory is told instead of the truth (told_json); null: the truth
-  std::optional<Need> need = {};     ///< none: the run finds out itself
-  bool keeps_cells = false;          ///< it asks Progress for a journal
-  std::string unskippable = {};      ///< why a result file is not all that this makes; "" if it is
-  std::function<Outcome(Progress&)> run;
+  config::RunOptions run_options;
+  config::Resolved resolved;
+  nlohmann::ordered_json told = {};       ///< what theory is told instead of the truth (told_json); null: the truth
+  std::optional<stacks::Need> need = {};  ///< none: the run finds out itself
+  bool keeps_cells = false;               ///< it asks Progress for a journal
+  std::string unskippable = {};           ///< why a result file is not all that this makes; "" if it is
+  std::function<Outcome(stacks::Progress&)> run;
 };
 
 /// An experiment as a value. Commands, their help, lists, result schemas and documentation are made from it.
 struct Study {
-  std::string name;                         ///< the command: "propagate", "gradients depth"
-  std::string question;                     ///< what it answers, in a line
-  std::string example;                      ///< a command that shows it, for lists
-  std::string group = {};                   ///< of a name of two words: what the first one stands for
-  std::vector<AnySection> sections = {};    ///< of the configuration, besides those that all have
-  std::vector<FlagText> flags = {};         ///< besides the common ones
-  const dataset::Schema* schema = nullptr;  ///< of its result; null: the answer is a document
-  bool compares = false;                    ///< holds a prediction against a measurement: takes --theory-set
-  bool skips = false;                       ///< a result file can stand for a run: takes --skip-finished
-  bool json_file = false;                   ///< writes its JSON into a file too
+  std::string name;                               ///< the command: "propagate", "gradients depth"
+  std::string question;                           ///< what it answers, in a line
+  std::string example;                            ///< a command that shows it, for lists
+  std::string group = {};                         ///< of a name of two words: what the first one stands for
+  std::vector<config::AnySection> sections = {};  ///< of the configuration, besides those that all have
+  std::vector<FlagText> flags = {};               ///< besides the common ones
+  const dataset::Schema* schema = nullptr;        ///< of its result; null: the answer is a document
+  bool compares = false;                          ///< holds a prediction against a measurement: takes --theory-set
+  bool skips = false;                             ///< a result file can stand for a run: takes --skip-finished
+  bool json_file = false;                         ///< writes its JSON into a file too
   /// Throws ConfigError and InputError for what it cannot do.
   std::function<Job(const Request&)> resolve;
 };

@@ -12,7 +12,7 @@ namespace {
 
 /// A relative path in a configuration file is relative to that file.
 void resolve_corpus(TrainConfig& config, const std::string& file, const std::vector<std::string>& settings) {
-  const toml::table table = read_table(file, settings);
+  const toml::table table = config::read_table(file, settings);
   const toml::node* section = table.get("train");
   const toml::node* corpus = section != nullptr && section->is_table() ? section->as_table()->get("corpus") : nullptr;
   const bool in_file = corpus != nullptr && corpus->source().path;
@@ -25,11 +25,11 @@ void resolve_corpus(TrainConfig& config, const std::string& file, const std::vec
 
 }  // namespace
 
-TrainConfig train_config(Config loaded, const std::string& file, const std::vector<std::string>& settings,
+TrainConfig train_config(config::Config loaded, const std::string& file, const std::vector<std::string>& settings,
                          bool seeds_by_flag, const std::string& corpus) {
   TrainConfig config;
-  static_cast<Config&>(config) = std::move(loaded);
-  load_section(train_section, file, settings, config.train);
+  static_cast<config::Config&>(config) = std::move(loaded);
+  config::load_section(train_section, file, settings, config.train);
   if (corpus.empty()) {
     resolve_corpus(config, file, settings);
   } else {
@@ -56,12 +56,12 @@ TrainConfig train_config(Config loaded, const std::string& file, const std::vect
   return config;
 }
 
-Resolved resolved(const TrainConfig& config, const Corpus& corpus) {
-  Resolved all = resolved(static_cast<const Config&>(config));
-  all.printed["train"] = section_json(train_section, config.train);
+config::Resolved resolved(const TrainConfig& config, const Corpus& corpus) {
+  config::Resolved all = config::resolved(static_cast<const config::Config&>(config));
+  all.printed["train"] = config::section_json(train_section, config.train);
   all.hashed["train"] = all.printed["train"];
   const std::span<const std::uint8_t> tokens = corpus.tokens();
-  all.hashed["train"]["corpus"] = sha256_hex({reinterpret_cast<const char*>(tokens.data()), tokens.size()});
+  all.hashed["train"]["corpus"] = config::sha256_hex({reinterpret_cast<const char*>(tokens.data()), tokens.size()});
   return all;
 }
 

@@ -7,7 +7,7 @@
 namespace periscope::train {
 
 /// What `train` runs: [train] beside the sections of every command.
-struct TrainConfig : Config {
+struct TrainConfig : config::Config {
   TrainSpec train;
 };
 
@@ -15,11 +15,12 @@ struct TrainConfig : Config {
 /// without run.seeds there is one seed, unless a flag gave them. `corpus`, unless it is empty, stands for train.corpus.
 /// Throws ConfigError for an input.kind that was given and is another, for a stack without unembedding or that sees
 /// later tokens, whose labels they are, and for all that validate refuses.
-[[nodiscard]] TrainConfig train_config(Config loaded, const std::string& file, const std::vector<std::string>& settings,
-                                       bool seeds_by_flag, const std::string& corpus);
+[[nodiscard]] TrainConfig train_config(config::Config loaded, const std::string& file,
+                                       const std::vector<std::string>& settings, bool seeds_by_flag,
+                                       const std::string& corpus);
 
 /// What the results depend on: of the corpus its tokens.
-[[nodiscard]] Resolved resolved(const TrainConfig& config, const Corpus& corpus);
+[[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus);
 
 /// The tokens that `config` trains on.
 [[nodiscard]] Corpus corpus_of(const TrainConfig& config);

@@ -86,7 +86,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
   while (!is_over(cell, trainer.steps(), history)) {
     if (callbacks.stop_requested && callbacks.stop_requested()) {
       keeper.keep(trainer.state(), history);
-      throw Stopped();
+      throw stacks::Stopped();
     }
     history.add(trainer.step());
     record_if_due();

@@ -8,11 +8,11 @@
 #include <functional>
 
 #include "experiments/core/config/sha256.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
-#include "sim/base/error.h"
-#include "sim/base/printable.h"
 
 namespace periscope::train {
 namespace {
@@ -42,7 +42,7 @@ void visit_tensors(const TrainingState& state, const Visit& visit) {
 std::span<const std::byte> bytes_of(std::span<const double> values) { return std::as_bytes(values); }
 
 std::string hash_of(std::span<const std::byte> bytes) {
-  return sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return config::sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 /// Sums up the parts of a file: their names and hashes, in any order.
@@ -52,7 +52,7 @@ class Checksum {
   [[nodiscard]] std::string text(const std::string& identity, int steps) const {
     std::string all = fmt::format("{} {}\n", identity, steps);
     for (const auto& [name, hash] : parts_) all += fmt::format("{} {}\n", name, hash);
-    return sha256_hex(all);
+    return config::sha256_hex(all);
   }
 
  private:

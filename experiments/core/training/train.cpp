@@ -12,8 +12,8 @@
 
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
-#include "sim/model/parameters.h"
 #include "sim/base/first_exception.h"
+#include "sim/model/parameters.h"
 
 namespace periscope::train {
 namespace {
@@ -30,12 +30,12 @@ std::string file_word(const std::string& label) {
 
 /// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
 std::string identity_of(const TrainCell& cell) {
-  nlohmann::ordered_json json = resolved_json(cell.spec, true);
-  json["train"] = section_json(train_section, cell.train);
+  nlohmann::ordered_json json = config::resolved_json(cell.spec, true);
+  json["train"] = config::section_json(train_section, cell.train);
   json["train"].erase("corpus");
   json["seed"] = cell.seed;
   json["dtype"] = name_of(cell.dtype);
-  return json_text(json);
+  return config::json_text(json);
 }
 
 /// Hands results on in the order of the list, whatever the order in which they come.
@@ -59,11 +59,11 @@ class InOrder {
 
 }  // namespace
 
-std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved) {
-  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + program_sha256();
+std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved) {
+  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + config::program_sha256();
 }
 
-std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
+std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const config::RunOptions& run,
                                      const std::string& word) {
   std::vector<TrainCell> cells;
   for (int s = 0; s < run.seeds; ++s) {
@@ -78,7 +78,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
   std::vector<TrainCell> cells;
   std::map<std::string, int> seen;
   for (const StackSpec& spec : config.stacks()) {
-    std::string word = file_word(placement_label(spec));
+    std::string word = file_word(config::placement_label(spec));
     // Placements of one's own may differ in what a file's name does not show.
     if (const int before = seen[word]++; before > 0) word += fmt::format("-{}", before + 1);
     std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
@@ -86,7 +86,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
   return cells;
 }
 
-Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
+stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
   const StackSpec spec = config.stacks().front();
   double parameters = 0.0;
   for (const ParameterId& id : all_parameters_of(spec)) {
@@ -96,21 +96,22 @@ Need train_need(const TrainConfig& config, double cells, double weights_kept, in
   }
   const double at_once = cells < threads ? 1.0 : threads;
   const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
-  Need one = pass_need(spec.model, tokens, config.run.dtype, true, threads, MatrixMemory::drawn_in_products,
-                       std::numeric_limits<double>::infinity());
+  stacks::Need one =
+      stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, stacks::MatrixMemory::drawn_in_products,
+                        std::numeric_limits<double>::infinity());
   // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
   const double copies =
       4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
   one.operations *= 0.75;  // nothing is computed again
-  Need all = one.times(at_once);
+  stacks::Need all = one.times(at_once);
   all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
   all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }
 
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use) {
+                 const KeptStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
   InOrder results(use);
   bool told = false;
@@ -119,7 +120,7 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
     const TrainCell& cell = cells[i];
     std::optional<StateFile> state;
     if (!states.folder.empty()) {
-      const std::string identity = sha256_hex(states.identity + identity_of(cell));
+      const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
       state.emplace(fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity);
     }
     // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.

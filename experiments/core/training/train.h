@@ -19,8 +19,8 @@ struct TrainResult {
 };
 
 /// One run of a stack for every seed, named "<word>-seed<seed>".
-[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const RunOptions& run,
-                                                   const std::string& word);
+[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train,
+                                                   const config::RunOptions& run, const std::string& word);
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
@@ -35,15 +35,15 @@ struct KeptStates {
 };
 
 /// What all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the program.
-[[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const Resolved& resolved);
+[[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const KeptStates& states, Progress& progress, const std::function<void(TrainedCell)>& use);
+                 const KeptStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
 
 /// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
 /// at one time; and the weights of `weights_kept` cells that are done.
-[[nodiscard]] Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
+[[nodiscard]] stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
 
 }  // namespace periscope::train

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/first_exception.h"
 #include "sim/model/input.h"
 #include "sim/random/philox.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope::certify {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/studies/certify/signal_maxima.h"
 #include "experiments/studies/certify/peak_gradient.h"
+#include "experiments/studies/certify/signal_maxima.h"
 #include "theory/certify/certificate.h"
 
 namespace periscope::certify {

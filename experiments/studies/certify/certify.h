@@ -27,14 +27,14 @@ struct CertifyResult {
   std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
   /// Of what was run here, pure arithmetic in f64 or f32; what is measured and attacked is held against this.
   std::optional<theory::Certificate> own = {};
-  std::vector<NamedHash> weights = {};
+  std::vector<stacks::NamedHash> weights = {};
   std::optional<SignalMaxima> measured = {};
   int tokens = 0;  ///< that were measured
   std::vector<AttackResult> attacks = {};
   BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
   Headroom headroom = {};
-  Resolved resolved = {};      ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
-  bool stopped_early = false;  ///< some of it is missing
+  config::Resolved resolved = {};  ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
+  bool stopped_early = false;      ///< some of it is missing
 };
 
 /// What --require demands: a format that must be certified for a class, or for all of them.
@@ -77,13 +77,13 @@ const dataset::Schema& schema();
 dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<NumberFormat>& formats);
 
 /// What is certified, and what is tried besides.
-struct CertifyConfig : Config {
+struct CertifyConfig : config::Config {
   std::string checkpoint;  ///< its folder; "": the random stack of the first seed
   std::vector<NumberFormat> formats;
   Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
   int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
   std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
-  TokenSource source;                         ///< of a checkpoint: tokens to measure
+  stacks::TokenSource source;                 ///< of a checkpoint: tokens to measure
   bool measure = false;                       ///< of a random stack: measure its input
   int attack = 0;                             ///< steps of every attack on a bound; 0: none
   std::string headroom;                       ///< the format that the stack is scaled into; "": none
@@ -96,6 +96,6 @@ extern const Section<CertifyConfig> section;
 
 /// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
 /// against the bounds. Throws ConfigError for what does not go together, InputError for a bad checkpoint.
-CertifyResult run(const CertifyConfig& config, Progress& progress);
+CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

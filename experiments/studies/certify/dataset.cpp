@@ -28,7 +28,7 @@ Table<CertifyResult> head_table() {
                Place("weights_sha256").by("weights")},
               [](const R& r) {
                 std::vector<std::string> hashes;
-                for (const NamedHash& w : r.weights) hashes.push_back(w.second);
+                for (const stacks::NamedHash& w : r.weights) hashes.push_back(w.second);
                 return hashes;
               })
       .column({"arithmetic", "", "", "that verdicts are for"},

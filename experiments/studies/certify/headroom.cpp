@@ -112,7 +112,7 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   run.gains_alone = compare({.stream = scale.stream, .branch = 1.0, .gains_only = true}, c.model.norm_eps);
   const ScaledWeights weights(c.ops, c.model, c.weights, scale);
   const theory::InputDomain tokens;
-  const TheoryParameters parameters(c.ops, run.model, weights);
+  const config::TheoryParameters parameters(c.ops, run.model, weights);
   run.certificate = theory::certify(run.model, parameters, tokens);
   for (const theory::Certificate& of : runs) {
     run.runs.push_back(theory::certify(run.model, parameters, tokens, of.arithmetic, of.longest));

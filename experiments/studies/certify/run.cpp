@@ -15,8 +15,8 @@
 #include "experiments/core/study/request.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/backends.h"
-#include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/base/error.h"
+#include "sim/checkpoint/checkpoint_weights.h"
 
 namespace periscope::certify {
 namespace {
@@ -94,14 +94,15 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
 
 /// The tokens to measure: those that were asked for, or 32 random ones to run scaled stacks on.
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
-  if (s.checkpoint != nullptr && own.measures()) return read_token_input(own.source, s.spec.model, own.checkpoint).ids;
+  if (s.checkpoint != nullptr && own.measures())
+    return stacks::read_token_input(own.source, s.spec.model, own.checkpoint).ids;
   StackSpec spec = s.spec;
   if (s.checkpoint != nullptr) {
     spec.input.tokens = 32;
     const EmbeddingSpec& e = spec.model.embedding;
     if (e.positions > 0) spec.input.tokens = std::min(spec.input.tokens, e.positions - e.position_offset);
   }
-  return token_ids(spec, own.run.seed);
+  return stacks::token_ids(spec, own.run.seed);
 }
 
 void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
@@ -112,12 +113,12 @@ void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& r
     result.tokens = static_cast<int>(ids.size());
     return;
   }
-  const Tensor input = stack_input(s.context(), s.spec, s.dtype, own.run.seed);
+  const Tensor input = stacks::stack_input(s.context(), s.spec, s.dtype, own.run.seed);
   seen.add(s.context(), clamped(*s.backend, input, run_domain(result.domain).largest));
   result.tokens = static_cast<int>(input.rows());
 }
 
-void attack_all(const ModelToCertify& s, const CertifyConfig& own, Progress& progress, CertifyResult& result,
+void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result,
                 SignalMaxima& seen) {
   const std::vector<SignalPlace> places = attack_places(*result.own);
   const theory::InputDomain domain = run_domain(result.domain);
@@ -134,7 +135,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   result.headroom =
       headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
   if (own.headroom.empty()) return;
-  const NumberFormat format = parse_format(own.headroom);
+  const NumberFormat format = config::parse_format(own.headroom);
   if (!result.headroom.possible) {
     throw ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
   }
@@ -149,15 +150,15 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
 }
 
 /// What certify reads; a random stack's weights are hashed on the way.
-void certify_all(const ModelToCertify& s, const CertifyConfig& own, Progress& progress, CertifyResult& result) {
-  const TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
+void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
+  const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {
-    result.weights = hashes_of_files(s.checkpoint->files());  // before they are read for long
+    result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
     result.certificate = theory::certify(m, parameters, result.domain);
   } else {
-    const HashedParameters hashed(parameters);
+    const stacks::HashedParameters hashed(parameters);
     result.certificate = theory::certify(m, hashed, result.domain);
     result.weights = {{"drawn", hashed.hash()}};
   }
@@ -176,15 +177,15 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, Progress& pr
   progress.say(fmt::format("certificates took {:.2f} s\n", took.count()));
 }
 
-Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
-  Config config = own;
+config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
+  config::Config config = own;
   config.run.dtype = s.dtype;
-  Resolved all = resolved(config, {s.spec});
+  config::Resolved all = config::resolved(config, {s.spec});
   all.add(section, own);
   nlohmann::ordered_json formats;
   for (const NumberFormat& f : own.formats) formats.push_back(f.name);
   nlohmann::ordered_json weights;
-  if (s.checkpoint != nullptr) weights["config.json"] = sha256_of(s.checkpoint->config_file());
+  if (s.checkpoint != nullptr) weights["config.json"] = config::sha256_of(s.checkpoint->config_file());
   for (const auto& [name, hash] : result.weights) weights[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["certify"].update(
@@ -209,7 +210,7 @@ constexpr Key<CertifyConfig> keys[] = {
 
 const Section<CertifyConfig> section{"certify", keys};
 
-CertifyResult run(const CertifyConfig& config, Progress& progress) {
+CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
   const ModelToCertify s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
   CertifyResult result{.model = s.name,
                        .family = s.family,
@@ -219,13 +220,13 @@ CertifyResult run(const CertifyConfig& config, Progress& progress) {
   if (!config.headroom.empty() && !result.domain.tokens) {
     throw ConfigError("--headroom: expected token input, to run both stacks on");
   }
-  Need need = certify_need(s.spec.model);
+  stacks::Need need = stacks::certify_need(s.spec.model);
   need.operations *= 1.0 + static_cast<double>(config.formats.size());
   if (config.measures()) {
-    need.then(pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, study::threads_of(config.run)));
+    need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, study::threads_of(config.run)));
   }
-  within_memory(need, config.force, progress, [&] {
-    result.stopped_early = until_stopped([&] {
+  stacks::within_memory(need, config.force, progress, [&] {
+    result.stopped_early = stacks::until_stopped([&] {
       certify_all(s, config, progress, result);
       if (config.measures()) measure(s, config, result);
       SignalMaxima seen = result.measured.value_or(SignalMaxima());

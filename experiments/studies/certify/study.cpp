@@ -14,7 +14,7 @@
 namespace periscope::certify {
 namespace {
 
-struct CertifyFlags : CheckpointFlags {
+struct CertifyFlags : study::CheckpointFlags {
   std::vector<std::string> formats{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirements;
   std::optional<double> input_maximum;
@@ -67,7 +67,7 @@ std::vector<Requirement> requirements_of(const CertifyFlags& own) {
 /// The formats that are judged: those that were asked for, and those that something is required of.
 std::vector<NumberFormat> judged_formats(const CertifyFlags& own, const std::vector<Requirement>& requirements) {
   std::vector<NumberFormat> all;
-  for (const std::string& word : own.formats) all.push_back(parse_format(word));
+  for (const std::string& word : own.formats) all.push_back(config::parse_format(word));
   for (const Requirement& r : requirements) {
     if (std::ranges::find(all, r.format.name, &NumberFormat::name) == all.end()) all.push_back(r.format);
   }
@@ -78,9 +78,9 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
                         const std::vector<Requirement>& requirements) {
   CertifyConfig config;
   config.formats = judged_formats(own, requirements);
-  if (!own.headroom.empty()) parse_format(own.headroom);
+  if (!own.headroom.empty()) config::parse_format(own.headroom);
   config.arithmetic = parse_arithmetic(own.arithmetic);
-  static_cast<Config&>(config) = request.load();
+  static_cast<config::Config&>(config) = request.load();
   config.checkpoint = own.checkpoint;
   config.length = own.length;
   config.input_maximum = own.input_maximum;
@@ -111,8 +111,8 @@ study::Job resolve(const study::Request& request) {
   return {.file = "certify",
           .run_options = config.run,
           .resolved = {},
-          .told = told_json(config),
-          .run = [config, requirements](Progress& progress) {
+          .told = config::told_json(config),
+          .run = [config, requirements](stacks::Progress& progress) {
             return outcome_of(config, run(config, progress), requirements);
           }};
 }

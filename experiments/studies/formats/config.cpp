@@ -53,7 +53,7 @@ void require_once(std::string_view key, std::vector<std::string> words) {
 const Section<FormatsConfig> section{"formats", keys};
 
 void FormatsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["formats"] = section_json(section, *this, for_hash);
+  resolved["formats"] = config::section_json(section, *this, for_hash);
 }
 
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {

@@ -20,7 +20,7 @@ enum class OverflowMode { infinity, saturate };
 inline constexpr std::array<std::string_view, 2> overflow_mode_names{"infinity", "saturate"};
 
 /// [formats]: in which formats a pass is run, and what of it is held in them.
-struct FormatsConfig : Config {
+struct FormatsConfig : config::Config {
   std::vector<std::string> format{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"};
   std::vector<std::string> covers{};  ///< parts; empty: by format (default_parts)
   std::string rest = "bf16";          ///< the format of the other parts

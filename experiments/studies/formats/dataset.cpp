@@ -135,7 +135,7 @@ const Table<Stack>& stack_table() {
     Table<Stack> table;
     table
         .column({"placement", "stack", "", "normalization placement (T1)", at_stack / "placement", true},
-                [](const Stack& s) { return placement_label(s.stack.spec); })
+                [](const Stack& s) { return config::placement_label(s.stack.spec); })
         .column({"input", "stack", "", "what enters the stack", at_stack / "input"},
                 [](const Stack& s) { return input_kind_names[static_cast<std::size_t>(s.stack.spec.input.kind)]; })
         .part(predicted, [=](const Stack& s) { return curve_of(s.stack) == nullptr ? nullptr : &s.stack; })

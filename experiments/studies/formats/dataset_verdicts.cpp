@@ -6,61 +6,61 @@ namespace {
 using dataset::Place;
 using dataset::Table;
 
-const Cell& worst_of(const Agreement& a) { return a.cells[static_cast<std::size_t>(a.worst)]; }
+const judge::Cell& worst_of(const judge::Agreement& a) { return a.cells[static_cast<std::size_t>(a.worst)]; }
 
-Table<Agreement> law_table() {
-  Table<Agreement> worst;
+Table<judge::Agreement> law_table() {
+  Table<judge::Agreement> worst;
   const Place at = at_format / "law";
   worst
       .column({"worst_cell", on_format, "", "worst cell or contrast of the law", at / "worst" / "name"},
-              [](const Agreement& a) { return worst_of(a).name(); })
+              [](const judge::Agreement& a) { return worst_of(a).name(); })
       .column({"worst_z", on_format, "1", "worst cell: measured - predicted in combined standard errors",
                at / "worst" / "z"},
-              [](const Agreement& a) { return worst_of(a).z(); })
+              [](const judge::Agreement& a) { return worst_of(a).z(); })
       .column({"worst_excess", on_format, "1", "worst cell: standard errors beyond rounding", at / "worst" / "excess"},
-              [](const Agreement& a) { return worst_of(a).excess(); })
+              [](const judge::Agreement& a) { return worst_of(a).excess(); })
       .column({"worst_critical", on_format, "1", "worst cell: where it would be rejected", at / "worst" / "critical"},
-              [](const Agreement& a) { return a.critical; });
-  Table<Power> power;
+              [](const judge::Agreement& a) { return a.critical; });
+  Table<judge::Power> power;
   power
       .column({"power_worst", on_format, "1",
                "relative error that would have been rejected with 95 % probability (T22): worst cell",
                at / "power" / "worst"},
-              [](const Power& p) { return p.worst; })
+              [](const judge::Power& p) { return p.worst; })
       .column({"power_median", on_format, "1", "the same: median over cells", at / "power" / "median"},
-              [](const Power& p) { return p.median; });
-  Table<Agreement> table;
+              [](const judge::Power& p) { return p.median; });
+  Table<judge::Agreement> table;
   table
       .column({"verdict", on_format, "",
                "does the stream's second moment and variance over depth agree with theory (T12, T25)?", at / "verdict"},
-              [](const Agreement& a) { return name_of(a.verdict); })
+              [](const judge::Agreement& a) { return judge::name_of(a.verdict); })
       .column({"verdict_reason", on_format, "", "why the verdict is inconclusive or was not given", at / "reason"},
-              [](const Agreement& a) { return a.reason; })
-      .part(worst, [](const Agreement& a) { return a.worst < 0 ? nullptr : &a; })
-      .part(power, [](const Agreement& a) { return a.cells.empty() ? nullptr : &a.power; });
+              [](const judge::Agreement& a) { return a.reason; })
+      .part(worst, [](const judge::Agreement& a) { return a.worst < 0 ? nullptr : &a; })
+      .part(power, [](const judge::Agreement& a) { return a.cells.empty() ? nullptr : &a.power; });
   return table;
 }
 
 Table<FormatResult> drift_table() {
-  Table<Agreement> worst;
+  Table<judge::Agreement> worst;
   const Place at = at_format / "drift";
   worst
       .column({"drift_worst", on_format, "", "worst cell of the drift", at / "worst" / "name"},
-              [](const Agreement& a) { return worst_of(a).name(); })
+              [](const judge::Agreement& a) { return worst_of(a).name(); })
       .column({"drift_worst_value", on_format, "1", "its relative drift", at / "worst" / "value"},
-              [](const Agreement& a) { return worst_of(a).measured; })
+              [](const judge::Agreement& a) { return worst_of(a).measured; })
       .column({"drift_worst_stderr", on_format, "1", "its standard error", at / "worst" / "stderr"},
-              [](const Agreement& a) { return worst_of(a).measured_error; })
+              [](const judge::Agreement& a) { return worst_of(a).measured_error; })
       .column({"drift_power", on_format, "1",
                "relative drift that would have been rejected with 95 % probability (T22): worst cell", at / "power"},
-              [](const Agreement& a) { return a.power.worst; });
+              [](const judge::Agreement& a) { return a.power.worst; });
   Table<FormatResult> table;
   table
       .column({"drift_verdict", on_format, "",
                "are second moment and variance over depth those in f64, but for one rounding of the stream? paired by "
                "seeds",
                at / "verdict"},
-              [](const FormatResult& f) { return name_of(f.drift.verdict); })
+              [](const FormatResult& f) { return judge::name_of(f.drift.verdict); })
       .column({"drift_reason", on_format, "", "why that verdict is inconclusive or was not given", at / "reason"},
               [](const FormatResult& f) { return f.drift.reason; })
       .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do", at / "allowance"},

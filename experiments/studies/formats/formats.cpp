@@ -49,10 +49,10 @@ bool certificate_counts(const Holding& holding, const TensorFormat& format) {
 }
 
 void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
-                     FormatsStack& stack, const Progress& progress) {
+                     FormatsStack& stack, const stacks::Progress& progress) {
   const StackSpec& spec = stack.spec;
   const GeneratedWeights weights(ops, spec, DType::f64, config.run.seed);
-  const TheoryParameters parameters(ops, spec.model, weights);
+  const config::TheoryParameters parameters(ops, spec.model, weights);
   const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
                                    .largest = spec.model.embedding_norm ? theory::infinity : largest_input(stack)};
   const Arithmetic kind = config.accumulate == Accumulate::format ? Arithmetic::pure : Arithmetic::mixed;
@@ -81,7 +81,7 @@ double one_rounding(const Quantization& q) {
 }
 
 FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats,
-                         const StackResult& predicted) {
+                         const stacks::StackResult& predicted) {
   FormatsStack stack{.spec = predicted.spec,
                      .sites = compared_sites(predicted.spec.model, config.run.backward),
                      .prediction = predicted.prediction,
@@ -108,7 +108,7 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
 
 /// What a seed's readings depend on besides the stack and the run's own options.
 std::string what_is_read(const FormatsConfig& config) {
-  return "formats " + sha256_hex(json_text(section_json(section, config, true))).substr(0, 16);
+  return "formats " + config::sha256_hex(config::json_text(config::section_json(section, config, true))).substr(0, 16);
 }
 
 }  // namespace
@@ -198,27 +198,27 @@ void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bo
   ++stack.seeds;
 }
 
-FormatsResult run(const FormatsConfig& config, Progress& progress) {
+FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   const std::vector<TensorFormat> formats = checked_formats(config);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   FormatsResult result;
-  result.stopped_early = until_stopped([&] {
-    Config forward = config;  // the law is one of the way forward
+  result.stopped_early = stacks::until_stopped([&] {
+    config::Config forward = config;  // the law is one of the way forward
     forward.run.backward = false;
-    const std::vector<StackResult> predicted = predict_stacks(forward, true, progress);
+    const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
     progress.begin("formats", static_cast<int>(predicted.size()) * config.run.seeds);
-    for (const StackResult& prediction : predicted) {
+    for (const stacks::StackResult& prediction : predicted) {
       FormatsStack stack = empty_stack(config, formats, prediction);
       const StackSpec& spec = stack.spec;
-      over_kept_seeds(
+      stacks::over_kept_seeds(
           what_is_read(config), spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
           [](const SeedReading& reading) { return kept_json(reading); },
-          [&](const JournalPart& cell) { return kept_reading(cell, config, formats.size(), spec.model); },
+          [&](const stacks::JournalPart& cell) { return kept_reading(cell, config, formats.size(), spec.model); },
           [&](const SeedReading& reading) {
             const auto seed = config.run.seed + static_cast<std::uint64_t>(stack.seeds);
             add(stack, reading, seed, stack.seeds == 0);
-            progress.step(placement_label(spec));
+            progress.step(config::placement_label(spec));
           });
       if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
       result.stacks.push_back(std::move(stack));

@@ -55,9 +55,9 @@ struct FormatResult {
   std::vector<Variant> variants;
   /// What one rounding of the stream may do to the law's statistics, relative: they may be off by this for free.
   double stream_rounding = 0.0;
-  SeedCurves law_curves;  ///< the stream's second moment and variance, a row per seed
-  Agreement law;          ///< of these with theory at the stack's width
-  Agreement drift;        ///< of these with the same seeds in f64
+  judge::SeedCurves law_curves;  ///< the stream's second moment and variance, a row per seed
+  judge::Agreement law;          ///< of these with theory at the stack's width
+  judge::Agreement drift;        ///< of these with the same seeds in f64
   std::optional<FormatCertificate> certificate;
   MassiveEffect massive;
 
@@ -89,7 +89,7 @@ struct FormatsResult {
 };
 
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
-FormatsResult run(const FormatsConfig& config, Progress& progress);
+FormatsResult run(const FormatsConfig& config, stacks::Progress& progress);
 
 /// Adds a seed to a stack's averages.
 void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bool first);
@@ -97,7 +97,7 @@ void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bo
 /// Judges the law of every stack in every format, all together: against theory at the stack's width (`law`), and
 /// against the same seeds in f64 (`drift`), where the fluctuation of seeds drops out. Either may be off by what one
 /// rounding of the stream may do.
-void judge_laws(FormatsResult& result, const AgreementOptions& options);
+void judge_laws(FormatsResult& result, const config::AgreementOptions& options);
 
 /// How many effects of massive features are judged together: one per format of every stack, without f64.
 std::size_t massive_tests(const FormatsResult& result);

@@ -10,10 +10,10 @@ namespace periscope::formats {
 namespace {
 
 /// The relative drifts of one stack in one format, at every depth.
-std::vector<Cell> drift_cells(const FormatsStack& stack, const FormatResult& format) {
+std::vector<judge::Cell> drift_cells(const FormatsStack& stack, const FormatResult& format) {
   const Variant& plain = format.variants.front();
   const std::size_t first = stack.position({Pass::forward, Signal::x_out}) * places_of(stack.spec.model);
-  std::vector<Cell> cells;
+  std::vector<judge::Cell> cells;
   for (const auto& [statistic, drifts] : {std::pair(Statistic::second_moment, &plain.second_moment_drift),
                                           std::pair(Statistic::variance, &plain.variance_drift)}) {
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
@@ -30,15 +30,15 @@ std::vector<Cell> drift_cells(const FormatsStack& stack, const FormatResult& for
   return cells;
 }
 
-void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
+void judge_drifts(FormatsResult& result, const config::AgreementOptions& options) {
   std::size_t tests = 0;
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) {
       if (format.is_f64()) continue;
       const int overflowed = format.variants.front().forward.seeds;
       if (overflowed > 0) format.drift.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds);
-      if (stack.seeds < fewest_seeds) {
-        format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, stack.seeds);
+      if (stack.seeds < judge::fewest_seeds) {
+        format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds);
       }
       if (!format.drift.reason.empty()) continue;
       format.drift.cells = drift_cells(stack, format);
@@ -47,19 +47,20 @@ void judge_drifts(FormatsResult& result, const AgreementOptions& options) {
   }
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) {
-      if (!format.drift.cells.empty()) judge_cells(format.drift, sidak_level(options.familywise_error, tests), options);
+      if (!format.drift.cells.empty())
+        judge::judge_cells(format.drift, judge::sidak_level(options.familywise_error, tests), options);
     }
   }
 }
 
 }  // namespace
 
-void judge_laws(FormatsResult& result, const AgreementOptions& options) {
+void judge_laws(FormatsResult& result, const config::AgreementOptions& options) {
   std::vector<Profile> profiles;
   for (const FormatsStack& stack : result.stacks) {
     for (const FormatResult& format : stack.formats) profiles.push_back(stack.law_profile(format));
   }
-  std::vector<Comparison> comparisons;
+  std::vector<judge::Comparison> comparisons;
   for (const FormatsStack& stack : result.stacks) {
     for (const FormatResult& format : stack.formats) {
       comparisons.push_back({.spec = stack.spec,
@@ -72,7 +73,7 @@ void judge_laws(FormatsResult& result, const AgreementOptions& options) {
                              .per_seed = &format.law_curves});
     }
   }
-  const std::vector<Agreement> agreements = judge(comparisons, options);
+  const std::vector<judge::Agreement> agreements = judge::agreements_of(comparisons, options);
   std::size_t next = 0;
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) format.law = agreements[next++];
@@ -90,14 +91,15 @@ std::string massive_words(const RunningMoments& effect, std::size_t tests, doubl
   if (effect.count() < 2) return "";
   const double t = effect.mean() / effect.standard_error();
   if (!std::isfinite(t)) return "not finite";
-  const double limit = critical_excess(static_cast<double>(effect.count() - 1), sidak_level(familywise_error, tests));
+  const double limit =
+      judge::critical_excess(static_cast<double>(effect.count() - 1), judge::sidak_level(familywise_error, tests));
   if (std::abs(t) < limit) return "no difference seen";
   return t > 0.0 ? "hurts" : "helps";
 }
 
 bool check_failed(const FormatsResult& result) {
   return std::ranges::any_of(result.stacks, [](const FormatsStack& stack) {
-    return stack.formats.front().law.verdict == Verdict::disagrees ||
+    return stack.formats.front().law.verdict == judge::Verdict::disagrees ||
            std::ranges::any_of(stack.formats, [](const FormatResult& format) {
              const bool overflowed = format.variants.front().forward.of_first_seed;
              return format.certificate && format.certificate->certified && overflowed;

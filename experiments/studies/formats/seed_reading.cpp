@@ -39,7 +39,7 @@ bool predicts(const FormatsConfig& config, const ModelSpec& model) {
 
 Json overflow_json(const FirstOverflow& first) { return {first.found, first.sublayer, static_cast<int>(first.signal)}; }
 
-FirstOverflow overflow_of(const JournalPart& part, const ModelSpec& model) {
+FirstOverflow overflow_of(const stacks::JournalPart& part, const ModelSpec& model) {
   return {part.at(std::size_t{0}).flag(), part.at(std::size_t{1}).whole(-1, model.sublayers()),
           static_cast<Signal>(part.at(std::size_t{2}).whole(0, static_cast<int>(signal_names.size()) - 1))};
 }
@@ -51,8 +51,8 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
   const bool backward = config.run.backward;
   const GeneratedWeights weights(ops, spec, DType::f64, seed);
   const StackContext exact{.ops = ops, .model = spec.model, .weights = weights};
-  const Tensor drawn = stack_input(exact, spec, DType::f64, seed);
-  const std::vector<int> labels = backward ? label_ids(spec, seed) : std::vector<int>{};
+  const Tensor drawn = stacks::stack_input(exact, spec, DType::f64, seed);
+  const std::vector<int> labels = backward ? stacks::label_ids(spec, seed) : std::vector<int>{};
   SeedReading reading;
   for (std::size_t variant = 0; variant < variants_of(config); ++variant) {
     const bool massive = variant == static_cast<std::size_t>(Features::massive);
@@ -76,7 +76,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       // Drawn inputs are rounded once, from f64; those from a table are what its rows in the format give.
       const Tensor start = spec.input.kind == InputKind::gaussian
                                ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
-                               : planted(stack_input(context, spec, DType::f32, seed));
+                               : planted(stacks::stack_input(context, spec, DType::f32, seed));
       pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
       passes.push_back(probe.take());
       passes.back().rounding = log.decibels();
@@ -94,9 +94,9 @@ Json kept_json(const SeedReading& reading) {
   for (const auto& variant : reading.passes) {
     Json passes = Json::array();
     for (const PassReading& pass : variant) {
-      passes.push_back({{"numbers", bits_of(pass.numbers)},
-                        {"rounding", bits_of(pass.rounding)},
-                        {"predicted", bits_of(pass.predicted)},
+      passes.push_back({{"numbers", stacks::bits_of(pass.numbers)},
+                        {"rounding", stacks::bits_of(pass.rounding)},
+                        {"predicted", stacks::bits_of(pass.predicted)},
                         {"forward", overflow_json(pass.forward)},
                         {"backward", overflow_json(pass.backward)}});
     }
@@ -105,14 +105,14 @@ Json kept_json(const SeedReading& reading) {
   return {{"passes", std::move(json)}};
 }
 
-SeedReading kept_reading(const JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+SeedReading kept_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
                          const ModelSpec& model) {
   const std::size_t places = places_of(model);
   const std::size_t numbers = compared_sites(model, config.run.backward).size() * measure_names.size() * places;
   SeedReading reading;
-  for (const JournalPart& variant : cell.at("passes").entries(variants_of(config))) {
+  for (const stacks::JournalPart& variant : cell.at("passes").entries(variants_of(config))) {
     std::vector<PassReading>& passes = reading.passes.emplace_back();
-    for (const JournalPart& pass : variant.entries(formats + 1)) {
+    for (const stacks::JournalPart& pass : variant.entries(formats + 1)) {
       const bool exact = passes.empty();
       passes.push_back({.numbers = pass.at("numbers").values(numbers),
                         .rounding = pass.at("rounding").values(exact ? 0 : part_names.size() * places),

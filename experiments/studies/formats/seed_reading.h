@@ -28,7 +28,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
 /// A seed's reading as a cell of a journal, to its last bit.
 nlohmann::ordered_json kept_json(const SeedReading& reading);
 /// Throws InputError for anything but the reading of a run like this.
-SeedReading kept_reading(const JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+SeedReading kept_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
                          const ModelSpec& model);
 
 }  // namespace periscope::formats

@@ -19,21 +19,22 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
-  Config forward = config;  // theory predicts no gradient here: noise is predicted from those that are measured (T27)
+  config::Config forward =
+      config;  // theory predicts no gradient here: noise is predicted from those that are measured (T27)
   forward.run.backward = false;
-  require_told_is_seen(forward, "formats", true, verdict_numbers);
+  stacks::require_told_is_seen(forward, "formats", true, stacks::verdict_numbers);
   const std::size_t passes = variants_of(config) * (checked_formats(config).size() + 1);
   return {.file = "formats",
           .run_options = config.run,
-          .resolved = resolved(config),
-          .told = told_json(config),
-          .need = formats_need(config, static_cast<double>(passes), study::threads_of(config.run)),
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
+          .need = stacks::formats_need(config, static_cast<double>(passes), study::threads_of(config.run)),
           .keeps_cells = true,
-          .run = [config](Progress& progress) -> study::Outcome {
+          .run = [config](stacks::Progress& progress) -> study::Outcome {
             const FormatsResult result = formats::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),
-                    .table = table(result, config) + told_lines(config),
+                    .table = table(result, config) + config::told_lines(config),
                     .code = check_failed(result) ? ExitCode::check_failed : ExitCode::ok};
           }};
 }
@@ -44,7 +45,7 @@ std::vector<study::Study> studies() {
   return {{.name = "formats",
            .question = "Run stacks in number formats: does the variance law survive, what drifts, what overflows?",
            .example = "formats --config experiments/configs/formats.toml",
-           .sections = {any_section(section)},
+           .sections = {config::any_section(section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .compares = true,

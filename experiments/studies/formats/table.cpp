@@ -47,8 +47,9 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
       const bool exact = format.is_f64();
       RunningMoments branches;
       for (std::size_t p = 1; p <= top; ++p) branches.add(v.numbers[stack.index(f_out, Measure::sqnr, p)].mean());
-      std::vector<std::string> row{placement_label(stack.spec), format.name, std::string(name_of(format.law.verdict)),
-                                   exact ? "" : std::string(name_of(format.drift.verdict))};
+      std::vector<std::string> row{config::placement_label(stack.spec), format.name,
+                                   std::string(judge::name_of(format.law.verdict)),
+                                   exact ? "" : std::string(judge::name_of(format.drift.verdict))};
       if (!exact) {
         const RunningMoments& effect = format.massive.branch;
         row.insert(

@@ -28,28 +28,28 @@ std::vector<double> to_the_input(std::size_t points) {
   return x;
 }
 
-Finding rate_of(const Config& config, const StackSpec& spec, const theory::Prediction& prediction, const SeedRows& rows,
-                const Curve& predicted, const std::vector<bool>& precise) {
+judge::Finding rate_of(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+                       const judge::SeedRows& rows, const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
     bias.push_back(log_norm_bias(config, spec, prediction, 2 * i, variance));
   }
-  return finding_of(rows, predicted, precise, prediction.replicates, slope_weights(to_the_input(measured.value.size())),
-                    bias);
+  return judge::finding_of(rows, predicted, precise, prediction.replicates,
+                           judge::slope_weights(to_the_input(measured.value.size())), bias);
 }
 
 /// The rate alone, where there is no prediction.
-Finding unpredicted_rate(const SeedRows& rows) {
+judge::Finding unpredicted_rate(const judge::SeedRows& rows) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  return {.measured = rows.sum(slope_weights(to_the_input(rows.curve().value.size()))),
+  return {.measured = rows.sum(judge::slope_weights(to_the_input(rows.curve().value.size()))),
           .seeds = rows.seeds(),
           .predicted = {nan, nan}};
 }
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
-Claim claim_of(const StackSpec& spec) {
+judge::Claim claim_of(const StackSpec& spec) {
   const std::string_view name = spec.model.placement.name;
   if (name == "post") return {.id = "G10", .claimed = claimed_attenuation_rate()};
   if (name == "pre") return {.id = "G9", .claimed = 0.0};
@@ -57,8 +57,8 @@ Claim claim_of(const StackSpec& spec) {
   return {};
 }
 
-Attenuation measure_attenuation(const Config& config, const Backend& backend, const StackSpec& spec,
-                                const StackSpec& told, Progress& progress) {
+Attenuation measure_attenuation(const config::Config& config, const Backend& backend, const StackSpec& spec,
+                                const StackSpec& told, stacks::Progress& progress) {
   Attenuation a{.spec = spec,
                 .refusal = {},
                 .stream = {},
@@ -69,7 +69,7 @@ Attenuation measure_attenuation(const Config& config, const Backend& backend, co
                 .down_rate = {},
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
-  measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+  stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
     progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
@@ -94,11 +94,11 @@ Attenuation measure_attenuation(const Config& config, const Backend& backend, co
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
-AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress) {
+AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
-  require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
-                            [](const StackSpec& spec) { return spec.init.qk_factor; });
+  config::require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
+                                    [](const StackSpec& spec) { return spec.init.qk_factor; });
   const auto swept = [&](const std::vector<StackSpec>& specs) {
     std::vector<StackSpec> all;
     for (const double factor : config.qk_factors) {
@@ -114,27 +114,28 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& p
   const std::vector<StackSpec> told = swept(config.told_stacks());
   progress.begin("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds);
   AttenuationResult result;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
       result.cases.push_back(measure_attenuation(config, *backend, stacks[i], told[i], progress));
     }
   });
   if (result.stopped_early) return result;
-  std::vector<Finding*> findings;
+  std::vector<judge::Finding*> findings;
   std::size_t claims = 0;
   for (Attenuation& a : result.cases) {
     if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
     if (a.is_claimed()) claims += 2;
   }
   // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
-  for (Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
-  judge(findings, config.agreement.familywise_error, config.base.model.width);
-  const double level = sidak_level(config.agreement.familywise_error, claims);
+  for (judge::Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
+  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
+  const double level = judge::sidak_level(config.agreement.familywise_error, claims);
   for (Attenuation& a : result.cases) {
     if (!a.is_claimed()) continue;
-    a.stream_claim.verdict = test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
-    a.down_claim.verdict = test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
+    a.stream_claim.verdict =
+        judge::test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
+    a.down_claim.verdict = judge::test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
   }
   return result;
 }

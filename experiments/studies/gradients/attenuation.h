@@ -13,11 +13,11 @@ namespace periscope::gradients {
 struct Attenuation {
   StackSpec spec;  ///< with its init.qk_factor
   std::string refusal;
-  SeedRows stream;  ///< log ‖∂loss/∂x‖ (root mean square over tokens) after 0 … L layers, a row per seed
-  SeedRows down;    ///< log ‖∂loss/∂W_down‖_F of every layer
+  judge::SeedRows stream;  ///< log ‖∂loss/∂x‖ (root mean square over tokens) after 0 … L layers, a row per seed
+  judge::SeedRows down;    ///< log ‖∂loss/∂W_down‖_F of every layer
   Curve stream_predicted, down_predicted;
-  Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
-  Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
+  judge::Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
+  judge::Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
 
   [[nodiscard]] bool is_claimed() const { return !stream_claim.id.empty() && refusal.empty(); }
 };
@@ -31,9 +31,9 @@ struct AttenuationResult {
 };
 
 /// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
-AttenuationResult gradient_attenuation(const GradientConfig& config, Progress& progress);
+AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress);
 
 const dataset::Schema& attenuation_schema();
-study::Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results);
+study::Outcome attenuation_outcome(const config::Config& config, const std::vector<Attenuation>& results);
 
 }  // namespace periscope::gradients

@@ -40,7 +40,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
 }
 
 Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec told,
-               Progress& progress) {
+               stacks::Progress& progress) {
   Sweep sweep;
   sweep.spec = spec;
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
@@ -50,7 +50,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
     told.init.down_factor = factor;
     progress.throw_if_stop_requested();
     std::size_t seed = 0;
-    measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+    stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
@@ -79,8 +79,8 @@ std::string refusal_of(const Sweep& sweep) {
   return {};
 }
 
-SeedRows difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
-  SeedRows rows;
+judge::SeedRows difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  judge::SeedRows rows;
   for (std::size_t s = 0; s < a.size(); ++s) {
     std::vector<double> row;
     for (std::size_t i = 0; i < a[s].size(); ++i) row.push_back(a[s][i] - b[s][i]);
@@ -90,13 +90,13 @@ SeedRows difference(const std::vector<std::vector<double>>& a, const std::vector
 }
 
 /// The largest deviation that T19 allows one of the two log norms, at the last layer.
-double allowance(const Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
+double allowance(const config::Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
   const auto depth = static_cast<std::size_t>(config.base.model.sublayers() - 2);
   return log_norm_bias(config, a.spec, a.predictions[i], depth, 0.0) +
          log_norm_bias(config, b.spec, b.predictions[i], depth, 0.0);
 }
 
-Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own, const Sweep& pre) {
+Crossover compare(const config::Config& config, const StackSpec& spec, const Sweep& own, const Sweep& pre) {
   Crossover c;
   c.spec = spec;
   c.log_ratio = difference(own.log_gradient, pre.log_gradient);
@@ -130,7 +130,7 @@ Crossover compare(const Config& config, const StackSpec& spec, const Sweep& own,
   const double slope = std::abs((c.ratio_predicted.value[i + 1] - c.ratio_predicted.value[i]) /
                                 (c.rms_a_predicted.value[i + 1] - c.rms_a_predicted.value[i]));
   c.crossing = {
-      .measured = mean_over_seeds(crossings),
+      .measured = judge::mean_over_seeds(crossings),
       .seeds = config.run.seeds,
       .predicted = {predicted, c.ratio_predicted.standard_error[i] / slope},
       .replicates = own.predictions[i].replicates,
@@ -152,16 +152,16 @@ void judge_order(CrossoverResult& result, double error) {
   if (seeds < 4) return;
   const Curve low = peri->log_ratio.curve();
   const Curve high = post->log_ratio.curve();
-  const double limit = critical_excess(seeds - 1, sidak_level(error, 2 * low.value.size()));
+  const double limit = judge::critical_excess(seeds - 1, judge::sidak_level(error, 2 * low.value.size()));
   std::size_t holds = 0;
   for (std::size_t i = 0; i < low.value.size(); ++i) {
     const bool peri_lowest = low.value[i] + limit * low.standard_error[i] < 0.0;
     const bool post_highest = high.value[i] - limit * high.standard_error[i] > 0.0;
     holds += peri_lowest && post_highest ? 1 : 0;
   }
-  result.order.verdict = holds == low.value.size() ? ClaimVerdict::holds
-                         : holds == 0              ? ClaimVerdict::fails
-                                                   : ClaimVerdict::holds_with_condition;
+  result.order.verdict = holds == low.value.size() ? judge::ClaimVerdict::holds
+                         : holds == 0              ? judge::ClaimVerdict::fails
+                                                   : judge::ClaimVerdict::holds_with_condition;
   result.condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, low.value.size());
   if (std::isfinite(peri->crossing.measured.value)) {
     const double at = std::exp(peri->crossing.measured.value);
@@ -180,7 +180,7 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progress) {
+CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   CrossoverResult result;
   result.factors = config.down_factors;
@@ -196,12 +196,12 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
   if (std::ranges::all_of(stacks, is_pre)) {
     throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
   }
-  require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
-                            [](const StackSpec& spec) { return spec.init.down_factor; });
+  config::require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
+                                    [](const StackSpec& spec) { return spec.init.down_factor; });
   const std::vector<StackSpec> told = config.told_stacks();
   const auto told_pre = told[static_cast<std::size_t>(pre_stack - stacks.begin())];
   progress.begin("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds);
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     const Sweep pre = sweep_of(config, *backend, *pre_stack, told_pre, progress);
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       if (is_pre(stacks[i])) continue;
@@ -210,14 +210,14 @@ CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progr
     }
   });
   if (result.stopped_early) return result;
-  std::vector<Finding*> findings;
+  std::vector<judge::Finding*> findings;
   for (Crossover& c : result.placements) {
-    for (Finding& f : c.ratios) findings.push_back(&f);
+    for (judge::Finding& f : c.ratios) findings.push_back(&f);
     if (c.crosses) findings.push_back(&c.crossing);
   }
   // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-  for (Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
-  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  for (judge::Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
+  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
   judge_order(result, config.agreement.familywise_error);
   return result;
 }

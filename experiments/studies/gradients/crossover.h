@@ -14,26 +14,27 @@ namespace periscope::gradients {
 struct Crossover {
   StackSpec spec;
   std::string refusal;
-  SeedRows log_ratio;  ///< log (‖∂W_down‖ / ‖∂W_down‖ of Pre-LN) at every factor, a row per seed
-  SeedRows log_rms_a;  ///< log rms of the last MLP's output
-  SeedRows log_law;    ///< T14's ratio from the measured sizes: what multiplies the output's gradient on its way to a
+  judge::SeedRows log_ratio;  ///< log (‖∂W_down‖ / ‖∂W_down‖ of Pre-LN) at every factor, a row per seed
+  judge::SeedRows log_rms_a;  ///< log rms of the last MLP's output
+  judge::SeedRows
+      log_law;  ///< T14's ratio from the measured sizes: what multiplies the output's gradient on its way to a
   Curve ratio_predicted, rms_a_predicted;
-  std::vector<Finding> ratios;  ///< at every factor
-  bool crosses = false;         ///< in the prediction
-  Finding crossing;             ///< log rms a at which the ratio is 1
+  std::vector<judge::Finding> ratios;  ///< at every factor
+  bool crosses = false;                ///< in the prediction
+  judge::Finding crossing;             ///< log rms a at which the ratio is 1
 };
 
 struct CrossoverResult {
   std::vector<double> factors;
   std::vector<Crossover> placements;  ///< all but Pre-LN
-  Claim order;                        ///< G6: Post > Pre > Peri
+  judge::Claim order;                 ///< G6: Post > Pre > Peri
   std::string condition;              ///< when the order holds
   bool stopped_early = false;         ///< placements are those that were finished, and not judged
 };
 
 /// Needs "pre" among the placements, and rising factors. Placements share their random weights at equal seeds, so
 /// ratios are taken seed by seed.
-CrossoverResult gradient_crossover(const GradientConfig& config, Progress& progress);
+CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress);
 
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);

@@ -29,9 +29,9 @@ std::vector<double> logarithms(const std::vector<double>& x) {
 }
 
 /// What G8 says of a placement, if it says anything.
-std::optional<Claim> depth_claim_of(const StackSpec& spec) {
-  if (spec.model.placement.name == "post") return Claim{.id = "G8", .claimed = 0.0};
-  if (spec.model.placement.name == "pre") return Claim{.id = "G8", .claimed = -0.5};
+std::optional<judge::Claim> depth_claim_of(const StackSpec& spec) {
+  if (spec.model.placement.name == "post") return judge::Claim{.id = "G8", .claimed = 0.0};
+  if (spec.model.placement.name == "pre") return judge::Claim{.id = "G8", .claimed = -0.5};
   return std::nullopt;
 }
 
@@ -43,18 +43,18 @@ void append_last(DepthLaw& law, const theory::Prediction& prediction) {
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
-theory::Prediction predict_deep(const Config& config, const StackSpec& spec, const StackSpec& told) {
-  return theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& told) {
+  return theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.tolerance,
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .most_samples = 256,
                           .seed = config.run.seed,
-                          .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
+                          .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
                           .fault = config.theory.fault});
 }
 
-DepthLaw measure_law(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                     const DepthResult& result, Progress& progress) {
+DepthLaw measure_law(const config::Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
+                     const DepthResult& result, stacks::Progress& progress) {
   DepthLaw law{.spec = spec,
                .refusal = {},
                .gradient = {},
@@ -63,7 +63,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
                .exponent = {},
                .late_exponent = {},
                .claim = depth_claim_of(spec)};
-  RunOptions run = config.run;
+  config::RunOptions run = config.run;
   run.backward = true;
   std::vector<std::vector<double>> rows(static_cast<std::size_t>(run.seeds));
   std::vector<theory::Prediction> predictions;
@@ -72,7 +72,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
     predictions.push_back(predict_gradients(config, stack, at_depth(told, layers)));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
-    measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
+    stacks::measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
       rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
       progress.step(fmt::format("{}, {} layers", spec.model.placement.name, layers));
     });
@@ -96,9 +96,10 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
   }
   const int replicates = predictions.front().replicates;
   const std::vector<double> x = logarithms(result.layers);
-  law.exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x), bias);
+  law.exponent = judge::finding_of(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x), bias);
   const std::size_t from = x.size() - std::min(x.size(), late_points);
-  law.late_exponent = finding_of(law.gradient, law.predicted, law.precise, replicates, slope_weights(x, from), bias);
+  law.late_exponent =
+      judge::finding_of(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x, from), bias);
   if (law.predicted.value.size() < result.theory_layers.size()) return law;
   const std::size_t last = result.theory_layers.size() - 1;
   law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
@@ -108,7 +109,7 @@ DepthLaw measure_law(const Config& config, const Backend& backend, const StackSp
 
 }  // namespace
 
-DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
+DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   DepthResult result;
   result.layers.assign(config.layers.begin(), config.layers.end());
@@ -123,27 +124,27 @@ DepthResult gradient_depth(const GradientConfig& config, Progress& progress) {
     for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
   }
   progress.begin("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds);
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
       result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
     }
   });
   if (result.stopped_early) return result;
-  std::vector<Finding*> findings;
+  std::vector<judge::Finding*> findings;
   std::size_t claims = 0;
   for (DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) continue;
     findings.insert(findings.end(), {&law.exponent, &law.late_exponent});
     claims += law.claim ? 1 : 0;
   }
-  for (Finding* f : findings) f->power_limit = exponent_power_limit;
-  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  for (judge::Finding* f : findings) f->power_limit = exponent_power_limit;
+  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
   for (DepthLaw& law : result.laws) {
     if (!law.claim || !law.refusal.empty()) continue;
-    law.claim->verdict = test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,
-                                    law.late_exponent.predicted.value - law.limit,
-                                    sidak_level(config.agreement.familywise_error, claims));
+    law.claim->verdict = judge::test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,
+                                           law.late_exponent.predicted.value - law.limit,
+                                           judge::sidak_level(config.agreement.familywise_error, claims));
   }
   return result;
 }

@@ -15,14 +15,14 @@ namespace periscope::gradients {
 struct DepthLaw {
   StackSpec spec;  ///< but for its layers
   std::string refusal;
-  SeedRows gradient;          ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
-  Curve predicted;            ///< the same, at measured and then at greater depths, until theory refuses one
-  std::vector<bool> precise;  ///< whether that is as precise as was wanted; at greater depths it need not be
-  Finding exponent;           ///< of L, over all measured depths
-  Finding late_exponent;      ///< over the last three: nearer to the limit L → ∞
+  judge::SeedRows gradient;      ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
+  Curve predicted;               ///< the same, at measured and then at greater depths, until theory refuses one
+  std::vector<bool> precise;     ///< whether that is as precise as was wanted; at greater depths it need not be
+  judge::Finding exponent;       ///< of L, over all measured depths
+  judge::Finding late_exponent;  ///< over the last three: nearer to the limit L → ∞
   /// Exponent that theory has between its two greatest depths; NaN if it refuses one of those.
   double limit = std::numeric_limits<double>::quiet_NaN();
-  std::optional<Claim> claim;
+  std::optional<judge::Claim> claim;
 };
 
 /// T22: half of the ½ by which G8's two laws differ, L⁰ of Post-LN and L^(−½) of Pre-LN.
@@ -37,7 +37,7 @@ struct DepthResult {
 
 /// Runs every stack of `config` at every depth of config.layers, with the same seeds at all depths: an
 /// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
-DepthResult gradient_depth(const GradientConfig& config, Progress& progress);
+DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progress);
 
 const dataset::Schema& depth_schema();
 study::Outcome depth_outcome(const DepthResult& result);

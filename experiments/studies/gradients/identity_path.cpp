@@ -12,8 +12,8 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "experiments/studies/gradients/decompose.h"
 #include "sim/backends.h"
-#include "sim/numerics/larger.h"
 #include "sim/base/error.h"
+#include "sim/numerics/larger.h"
 
 namespace periscope::gradients {
 namespace {
@@ -26,11 +26,12 @@ double rounding_bound(const StackSpec& spec, DType dtype) {
   return 2.0 * 6.0 * m.sublayers() * longest * format_of(dtype).spacing_at_1();
 }
 
-GradientPathSizes decompose_seed(const Config& config, const Backend& backend, const StackSpec& spec,
+GradientPathSizes decompose_seed(const config::Config& config, const Backend& backend, const StackSpec& spec,
                                  std::uint64_t seed) {
   const GeneratedWeights weights(backend, spec, config.run.dtype, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
-  return decompose_gradient(context, stack_input(context, spec, config.run.dtype, seed), label_ids(spec, seed));
+  return decompose_gradient(context, stacks::stack_input(context, spec, config.run.dtype, seed),
+                            stacks::label_ids(spec, seed));
 }
 
 /// The lists of sizes, for a journal.
@@ -39,14 +40,14 @@ constexpr std::array lists{&GradientPathSizes::total,  &GradientPathSizes::skip,
 
 nlohmann::ordered_json json_of(const GradientPathSizes& sizes) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  json.push_back(bits_of(std::span(&sizes.error, 1)));
-  for (const auto list : lists) json.push_back(bits_of(sizes.*list));
+  json.push_back(stacks::bits_of(std::span(&sizes.error, 1)));
+  for (const auto list : lists) json.push_back(stacks::bits_of(sizes.*list));
   return json;
 }
 
-GradientPathSizes sizes_of(const JournalPart& cell, const ModelSpec& model) {
+GradientPathSizes sizes_of(const stacks::JournalPart& cell, const ModelSpec& model) {
   GradientPathSizes sizes;
-  const std::vector<JournalPart> parts = cell.entries(lists.size() + 1);
+  const std::vector<stacks::JournalPart> parts = cell.entries(lists.size() + 1);
   sizes.error = parts[0].values(1).front();
   for (std::size_t i = 0; i < lists.size(); ++i) {
     const bool of_branches = lists[i] == &GradientPathSizes::branch || lists[i] == &GradientPathSizes::branch_cosine;
@@ -74,7 +75,7 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
 }
 
 /// Predicted share and skip path, from two predictions that share their patterns.
-void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
+void predict(const config::Config& config, const StackSpec& told, IdentityPath& path) {
   const theory::Prediction all = predict_gradients(config, path.spec, told);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return;
@@ -108,7 +109,7 @@ void predict(const Config& config, const StackSpec& told, IdentityPath& path) {
 
 }  // namespace
 
-IdentityPathResult identity_path(const Config& config, Progress& progress) {
+IdentityPathResult identity_path(const config::Config& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
@@ -121,15 +122,15 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
   }
   progress.begin("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds);
   IdentityPathResult result;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t j = 0; j < stacks.size(); ++j) {
       const StackSpec& spec = stacks[j];
       IdentityPath path;
       path.spec = spec;
-      over_kept_seeds(
+      stacks::over_kept_seeds(
           "paths", spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of,
-          [&](const JournalPart& cell) { return sizes_of(cell, spec.model); },
+          [&](const stacks::JournalPart& cell) { return sizes_of(cell, spec.model); },
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
             progress.step(std::string(spec.model.placement.name));
@@ -140,13 +141,14 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
     }
   });
   if (result.stopped_early) return result;
-  std::vector<Finding*> findings;
+  std::vector<judge::Finding*> findings;
   for (IdentityPath& path : result.stacks) {
-    for (Finding& f : path.shares) findings.push_back(&f);
+    for (judge::Finding& f : path.shares) findings.push_back(&f);
   }
-  judge(findings, config.agreement.familywise_error, config.base.model.width);
+  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
   for (IdentityPath& path : result.stacks) {
-    if (const Finding* worst = telling(path.shares)) path.worst = static_cast<int>(worst - path.shares.data());
+    if (const judge::Finding* worst = judge::telling(path.shares))
+      path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.
     const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
     const bool identity = path.skip_change == 0.0;
@@ -154,8 +156,8 @@ IdentityPathResult identity_path(const Config& config, Progress& progress) {
     path.claim = {.id = "G11", .claimed = expected ? 1.0 : 0.0};
     const bool differs = path.spec.model.rule(0).norm_c != rule.norm_c;
     if (differs || !path.has_gradient) continue;  // Mix-LN: the claim speaks of neither
-    path.claim.verdict =
-        path.error <= path.error_bound && identity == expected ? ClaimVerdict::holds : ClaimVerdict::fails;
+    path.claim.verdict = path.error <= path.error_bound && identity == expected ? judge::ClaimVerdict::holds
+                                                                                : judge::ClaimVerdict::fails;
   }
   return result;
 }

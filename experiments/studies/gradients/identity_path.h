@@ -13,20 +13,20 @@ namespace periscope::gradients {
 struct IdentityPath {
   StackSpec spec;
   std::string refusal;
-  SeedRows share;          ///< ‖s‖²/(‖s‖² + ‖r‖²) at depths 0 … 2L (see decompose.h), a row per seed
-  SeedRows log_skip;       ///< log (‖s_i‖/‖g_2L‖)
-  SeedRows cosine;         ///< of s_i and g_i
-  SeedRows branch;         ///< ‖b_i‖/‖g_2L‖, 0 … 2L−1
-  SeedRows branch_cosine;  ///< of b_i and g_2L
-  Curve share_predicted;   ///< predicted ‖s‖²/‖g‖²: branches are orthogonal to the skip path
+  judge::SeedRows share;     ///< ‖s‖²/(‖s‖² + ‖r‖²) at depths 0 … 2L (see decompose.h), a row per seed
+  judge::SeedRows log_skip;  ///< log (‖s_i‖/‖g_2L‖)
+  judge::SeedRows cosine;    ///< of s_i and g_i
+  judge::SeedRows branch;    ///< ‖b_i‖/‖g_2L‖, 0 … 2L−1
+  judge::SeedRows branch_cosine;  ///< of b_i and g_2L
+  Curve share_predicted;          ///< predicted ‖s‖²/‖g‖²: branches are orthogonal to the skip path
   Curve log_skip_predicted;
-  std::vector<Finding> shares;  ///< share against prediction at every depth below the top
-  int worst = -1;               ///< of `shares`: index of the one that tells the verdict
-  double error = 0.0;           ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
-  double error_bound = 0.0;     ///< what rounding may make of it
-  double skip_change = 0.0;     ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
-  bool has_gradient = true;     ///< false if g_i is zero or not finite for some seed and depth: nothing to decompose
-  Claim claim;                  ///< G11: identity path for norms before, none for norms after
+  std::vector<judge::Finding> shares;  ///< share against prediction at every depth below the top
+  int worst = -1;                      ///< of `shares`: index of the one that tells the verdict
+  double error = 0.0;                  ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
+  double error_bound = 0.0;            ///< what rounding may make of it
+  double skip_change = 0.0;            ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
+  bool has_gradient = true;  ///< false if g_i is zero or not finite for some seed and depth: nothing to decompose
+  judge::Claim claim;        ///< G11: identity path for norms before, none for norms after
 };
 
 struct IdentityPathResult {
@@ -36,9 +36,9 @@ struct IdentityPathResult {
 
 /// Decomposes the gradient of every stack of `config` for every seed. Throws ConfigError for a placement with two
 /// streams.
-IdentityPathResult identity_path(const Config& config, Progress& progress);
+IdentityPathResult identity_path(const config::Config& config, stacks::Progress& progress);
 
 const dataset::Schema& identity_path_schema();
-study::Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results);
+study::Outcome identity_path_outcome(const config::Config& config, const std::vector<IdentityPath>& results);
 
 }  // namespace periscope::gradients

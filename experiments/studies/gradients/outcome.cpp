@@ -12,29 +12,29 @@
 
 namespace periscope::gradients {
 
-theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
+theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths) {
   theory::Prediction prediction =
-      theory::predict(told, distinct_token_ids(spec, config.run.seed, config.run.seeds),
+      theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                       {.tolerance = config.theory.tolerance,
                        .gradient_tolerance = config.theory.gradient_tolerance,
                        .seed = config.run.seed,
-                       .labels = distinct_label_ids(spec, config.run.seed, config.run.seeds),
+                       .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
                        .paths = paths,
                        .fault = config.theory.fault});
   if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
-  if (prediction.refusal.empty()) prediction.refusal = out_of_range(told, prediction.profile, config.run.dtype);
+  if (prediction.refusal.empty()) prediction.refusal = judge::out_of_range(told, prediction.profile, config.run.dtype);
   return prediction;
 }
 
-double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention) {
-  const double term = gradient_width_term(spec, prediction.finite_width, depth, of_attention);
+  const double term = judge::gradient_width_term(spec, prediction.finite_width, depth, of_attention);
   return 0.5 * config.agreement.finite_width_gradient * term + variance +
          way_back_allowance(format_of(config.run.dtype));
 }
 
-std::string plus_minus(const Estimate& estimate) {
+std::string plus_minus(const judge::Estimate& estimate) {
   if (!std::isfinite(estimate.value)) return "-";
   const double error = estimate.error;
   if (!(error > 0.0) || std::isinf(error)) return fmt::format("{:.4g}", estimate.value);
@@ -45,11 +45,11 @@ std::string plus_minus(const Estimate& estimate) {
 
 std::string shown(double x, const char* format) { return std::isnan(x) ? "-" : fmt::format(fmt::runtime(format), x); }
 
-std::string verdict_words(const Finding& finding) {
-  if (finding.verdict != Verdict::disagrees && !finding.reason.empty()) {
-    return fmt::format("{} ({})", name_of(finding.verdict), finding.reason);
+std::string verdict_words(const judge::Finding& finding) {
+  if (finding.verdict != judge::Verdict::disagrees && !finding.reason.empty()) {
+    return fmt::format("{} ({})", judge::name_of(finding.verdict), finding.reason);
   }
-  if (finding.verdict != Verdict::disagrees) return std::string(name_of(finding.verdict));
+  if (finding.verdict != judge::Verdict::disagrees) return std::string(judge::name_of(finding.verdict));
   return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
 }
 

@@ -12,7 +12,7 @@ namespace periscope::gradients {
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
 /// stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too where the run's dtype
 /// cannot show what is predicted (out_of_range).
-theory::Prediction predict_gradients(const Config& config, const StackSpec& spec, const StackSpec& told,
+theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
@@ -37,15 +37,15 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
 
 /// What T19 lets the mean over seeds of a log norm at `depth` differ by: half of what `judge` allows log_grad_sq, that
 /// is ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
-double log_norm_bias(const Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention = false);
 
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
-std::string plus_minus(const Estimate& estimate);
+std::string plus_minus(const judge::Estimate& estimate);
 /// x in a format such as "{:.3f}"; "-" for what is no number.
 std::string shown(double x, const char* format);
 /// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
 /// 0.25)" with the reason.
-std::string verdict_words(const Finding& finding);
+std::string verdict_words(const judge::Finding& finding);
 
 }  // namespace periscope::gradients

@@ -12,12 +12,12 @@ namespace {
 std::string table_of(const std::vector<Attenuation>& results) {
   TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
   for (const Attenuation& a : results) {
-    const auto row = [&](const char* what, const Finding& rate, const Claim& claim) {
-      table.add(
-          {std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
-           plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
-           a.refusal.empty() ? verdict_words(rate) : a.refusal,
-           a.is_claimed() ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, name_of(claim.verdict)) : "-"});
+    const auto row = [&](const char* what, const judge::Finding& rate, const judge::Claim& claim) {
+      table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
+                 plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
+                 a.refusal.empty() ? verdict_words(rate) : a.refusal,
+                 a.is_claimed() ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, judge::name_of(claim.verdict))
+                                : "-"});
     };
     row("the stream", a.stream_rate, a.stream_claim);
     row("W_down", a.down_rate, a.down_claim);
@@ -43,18 +43,19 @@ const Table<Attenuation>& attenuation_table() {
         table, {"log_down", "case layer", "nat", "log norm of W_down's gradient"},
         [](const A& a) { return a.down.curve(); }, [](const A& a) -> const Curve& { return a.down_predicted; });
     add_finding(table, {"stream_rate", "case", "nat", "slope per layer towards the input, stream"},
-                [](const A& a) -> const Finding& { return a.stream_rate; });
+                [](const A& a) -> const judge::Finding& { return a.stream_rate; });
     add_finding(table, {"down_rate", "case", "nat", "slope per layer towards the input, W_down"},
-                [](const A& a) -> const Finding& { return a.down_rate; });
+                [](const A& a) -> const judge::Finding& { return a.down_rate; });
     add_column(table, {"claim", "case", "", "claim about this placement"},
                [](const A& a) { return a.stream_claim.id; });
     add_column(table, {"claimed_rate", "case", "nat", "rate that it claims"},
                [](const A& a) { return a.is_claimed() ? std::optional(a.stream_claim.claimed) : std::nullopt; });
     add_column(table, {"stream_claim_verdict", "case", "", "what the data say of the claim, stream"}, [](const A& a) {
-      return a.is_claimed() ? std::optional(name_of(a.stream_claim.verdict)) : std::nullopt;
+      return a.is_claimed() ? std::optional(judge::name_of(a.stream_claim.verdict)) : std::nullopt;
     });
-    add_column(table, {"down_claim_verdict", "case", "", "what the data say of the claim, W_down"},
-               [](const A& a) { return a.is_claimed() ? std::optional(name_of(a.down_claim.verdict)) : std::nullopt; });
+    add_column(table, {"down_claim_verdict", "case", "", "what the data say of the claim, W_down"}, [](const A& a) {
+      return a.is_claimed() ? std::optional(judge::name_of(a.down_claim.verdict)) : std::nullopt;
+    });
     return table;
   }();
   return all;
@@ -71,7 +72,7 @@ const dataset::Schema& attenuation_schema() {
   return schema;
 }
 
-study::Outcome attenuation_outcome(const Config& config, const std::vector<Attenuation>& results) {
+study::Outcome attenuation_outcome(const config::Config& config, const std::vector<Attenuation>& results) {
   dataset::Builder builder(attenuation_schema());
   const auto layers = static_cast<std::size_t>(config.base.model.layers);
   builder.count("layers_passed", layers + 1);

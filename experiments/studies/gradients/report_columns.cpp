@@ -16,27 +16,27 @@ Says predicted_error_of(const Says& says) {
   return version_of(says, "predicted_stderr", "standard error of the prediction");
 }
 
-Table<Finding> finding_table(const Says& says) {
+Table<judge::Finding> finding_table(const Says& says) {
   Says text = says;
   text.units.clear();
-  Table<Finding> table;
-  add_column(table, measured_of(says), [](const Finding& f) { return f.measured.value; });
-  add_column(table, measured_error_of(says), [](const Finding& f) { return f.measured.error; });
-  add_column(table, predicted_of(says), [](const Finding& f) { return f.predicted.value; });
-  add_column(table, predicted_error_of(says), [](const Finding& f) { return f.predicted.error; });
+  Table<judge::Finding> table;
+  add_column(table, measured_of(says), [](const judge::Finding& f) { return f.measured.value; });
+  add_column(table, measured_error_of(says), [](const judge::Finding& f) { return f.measured.error; });
+  add_column(table, predicted_of(says), [](const judge::Finding& f) { return f.predicted.value; });
+  add_column(table, predicted_error_of(says), [](const judge::Finding& f) { return f.predicted.error; });
   add_column(table, version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
-             [](const Finding& f) { return f.power; });
+             [](const judge::Finding& f) { return f.power; });
   add_column(table, version_of(text, "verdict", "agreement with theory (T19)"),
-             [](const Finding& f) { return verdict_of(&f); });
+             [](const judge::Finding& f) { return verdict_of(&f); });
   add_column(table, version_of(text, "verdict_reason", "why it is inconclusive"),
-             [](const Finding& f) { return reason_of(&f); });
+             [](const judge::Finding& f) { return reason_of(&f); });
   return table;
 }
 
-std::string_view verdict_of(const Finding* finding) {
-  return name_of(finding != nullptr ? finding->verdict : Verdict::not_checked);
+std::string_view verdict_of(const judge::Finding* finding) {
+  return judge::name_of(finding != nullptr ? finding->verdict : judge::Verdict::not_checked);
 }
 
-std::string reason_of(const Finding* finding) { return finding != nullptr ? finding->reason : ""; }
+std::string reason_of(const judge::Finding* finding) { return finding != nullptr ? finding->reason : ""; }
 
 }  // namespace periscope::gradients

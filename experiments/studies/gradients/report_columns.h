@@ -27,7 +27,7 @@ void add_column(Table<S>& table, Says says, F value) {
 template <class S>
 void add_placement(Table<S>& table, const std::string& row) {
   add_column(table, {"placement", row, "", "normalization placement (T1)", {}, true},
-             [](const S& s) { return placement_label(s.spec); });
+             [](const S& s) { return config::placement_label(s.spec); });
 }
 
 /// "refusal", of an S that has one.
@@ -59,7 +59,7 @@ void add_curve(Table<S>& table, const Says& says, M from_seeds, P from_theory) {
 }
 
 /// These four, N_power, N_verdict and N_verdict_reason.
-Table<Finding> finding_table(const Says& says);
+Table<judge::Finding> finding_table(const Says& says);
 /// The same of the finding `find(s)`, a reference.
 template <class S, class F>
 void add_finding(Table<S>& table, const Says& says, F find) {
@@ -67,8 +67,8 @@ void add_finding(Table<S>& table, const Says& says, F find) {
 }
 
 /// Of a finding, which is null where there is none to judge.
-std::string_view verdict_of(const Finding* finding);
-std::string reason_of(const Finding* finding);
+std::string_view verdict_of(const judge::Finding* finding);
+std::string reason_of(const judge::Finding* finding);
 /// N and N_reason, of the finding `find(s)`, a pointer.
 template <class S, class F>
 void add_verdict(Table<S>& table, const Says& says, F find) {
@@ -83,7 +83,7 @@ void put_rows(dataset::Builder& builder, const Table<S>& table, const std::strin
   for (std::size_t i = 0; i < rows.size(); ++i) table.put(rows[i], builder.at(row, i));
 }
 
-inline bool disagrees(const Finding& finding) { return finding.verdict == Verdict::disagrees; }
+inline bool disagrees(const judge::Finding& finding) { return finding.verdict == judge::Verdict::disagrees; }
 inline ExitCode code_of(bool rejected) { return rejected ? ExitCode::check_failed : ExitCode::ok; }
 
 }  // namespace periscope::gradients

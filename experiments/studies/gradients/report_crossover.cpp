@@ -12,11 +12,13 @@ namespace periscope::gradients {
 namespace {
 
 /// An estimate of a logarithm as one of the number.
-Estimate exponential(const Estimate& log) { return {std::exp(log.value), std::exp(log.value) * log.error}; }
+judge::Estimate exponential(const judge::Estimate& log) {
+  return {std::exp(log.value), std::exp(log.value) * log.error};
+}
 
 /// "12.3 %", or that it is no number, as of a stack that diverged.
 std::string percent(double share) {
-  if (!std::isfinite(share)) return number_words(share);
+  if (!std::isfinite(share)) return judge::number_words(share);
   return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
 }
 
@@ -35,7 +37,7 @@ std::string table_of(const CrossoverResult& result) {
   for (const Crossover& c : result.placements) {
     const Curve ratio = c.log_ratio.curve();
     const auto at = [&](std::size_t i) { return plus_minus(exponential({ratio.value[i], ratio.standard_error[i]})); };
-    const Finding* worst = telling(c.ratios);
+    const judge::Finding* worst = judge::telling(c.ratios);
     table.add({std::string(c.spec.model.placement.name), at(0), at(ratio.value.size() - 1),
                worst != nullptr ? verdict_words(*worst) : c.refusal,
                c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
@@ -46,7 +48,7 @@ std::string table_of(const CrossoverResult& result) {
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
          "the "
          "ratio from measured sizes alone.\n" +
-         fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, name_of(result.order.verdict),
+         fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, judge::name_of(result.order.verdict),
                      result.condition.empty() ? "" : " (" + result.condition + ")");
 }
 
@@ -68,9 +70,9 @@ const Table<Crossover>& placement_table() {
                {"log_law_stderr", swept, "nat", "its standard error over seeds"},
                [](const Crossover& c) { return c.log_law.curve(); });
     add_finding(table, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"},
-                [](const Crossover& c) -> const Finding& { return c.crossing; });
+                [](const Crossover& c) -> const judge::Finding& { return c.crossing; });
     add_verdict(table, {"verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"},
-                [](const Crossover& c) { return telling(c.ratios); });
+                [](const Crossover& c) { return judge::telling(c.ratios); });
     return table;
   }();
   return all;
@@ -81,7 +83,7 @@ const Table<CrossoverResult>& result_table() {
     Table<CrossoverResult> table;
     table
         .column({"order_claim", "", "", "what the data say of Post > Pre > Peri (G6)"},
-                [](const CrossoverResult& r) { return name_of(r.order.verdict); })
+                [](const CrossoverResult& r) { return judge::name_of(r.order.verdict); })
         .column({"order_condition", "", "", "when that holds"}, [](const CrossoverResult& r) { return r.condition; })
         .rows(
             "case", placement_table(), [](const CrossoverResult& r) -> const auto& { return r.placements; });

@@ -20,7 +20,8 @@ std::string table_of(const DepthResult& result) {
       continue;
     }
     const std::string claim =
-        law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, name_of(law.claim->verdict)) : "-";
+        law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, judge::name_of(law.claim->verdict))
+                  : "-";
     table.add({std::string(law.spec.model.placement.name), plus_minus(law.exponent.measured),
                shown(law.exponent.predicted.value, "{:.3f}"), verdict_words(law.exponent),
                plus_minus(law.late_exponent.measured), shown(law.late_exponent.predicted.value, "{:.3f}"),
@@ -50,15 +51,16 @@ const Table<DepthLaw>& law_table() {
         {"log_gradient_predicted_stderr", "law theory_layers", "nat", "standard error of the prediction"},
         [](const DepthLaw& l) -> const Curve& { return l.predicted; });
     add_finding(table, {"exponent", "law", "1", "exponent of L, all measured depths"},
-                [](const DepthLaw& l) -> const Finding& { return l.exponent; });
+                [](const DepthLaw& l) -> const judge::Finding& { return l.exponent; });
     add_finding(table, {"late_exponent", "law", "1", "exponent of L, last three measured depths"},
-                [](const DepthLaw& l) -> const Finding& { return l.late_exponent; });
+                [](const DepthLaw& l) -> const judge::Finding& { return l.late_exponent; });
     add_column(table, {"limit_exponent", "law", "1", "theory's exponent at its greatest depths"},
                [](const DepthLaw& l) { return l.limit; });
     add_column(table, {"claimed_exponent", "law", "1", "exponent of claim G8"},
                [](const DepthLaw& l) { return l.claim ? std::optional(l.claim->claimed) : std::nullopt; });
-    add_column(table, {"claim_verdict", "law", "", "what the data say of G8"},
-               [](const DepthLaw& l) { return l.claim ? std::optional(name_of(l.claim->verdict)) : std::nullopt; });
+    add_column(table, {"claim_verdict", "law", "", "what the data say of G8"}, [](const DepthLaw& l) {
+      return l.claim ? std::optional(judge::name_of(l.claim->verdict)) : std::nullopt;
+    });
     return table;
   }();
   return all;

@@ -28,7 +28,7 @@ std::string table_of(const std::vector<IdentityPath>& results) {
                plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
                path.worst >= 0 ? verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
                plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
-               fmt::format("{}: {}", path.claim.id, name_of(path.claim.verdict))});
+               fmt::format("{}: {}", path.claim.id, judge::name_of(path.claim.verdict))});
   }
   return table.text() +
          "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
@@ -42,7 +42,7 @@ const Table<IdentityPath>& identity_path_table() {
     using P = IdentityPath;
     Table<P> table;
     const auto series = [&](const std::string& name, const std::string& along, const std::string& meaning,
-                            SeedRows P::*rows) {
+                            judge::SeedRows P::*rows) {
       add_series(table, {name, "case " + along, "1", meaning},
                  {name + "_stderr", "case " + along, "1", "its standard error over seeds"},
                  [rows](const P& p) { return (p.*rows).curve(); });
@@ -67,7 +67,7 @@ const Table<IdentityPath>& identity_path_table() {
     add_verdict(table, {"verdict", "case", "", "agreement of the share with theory at its worst depth (T19)"},
                 [](const P& p) { return p.worst >= 0 ? &p.shares[static_cast<std::size_t>(p.worst)] : nullptr; });
     add_column(table, {"claim_verdict", "case", "", "what the data say of G11"},
-               [](const P& p) { return name_of(p.claim.verdict); });
+               [](const P& p) { return judge::name_of(p.claim.verdict); });
     return table;
   }();
   return all;
@@ -89,7 +89,7 @@ const dataset::Schema& identity_path_schema() {
   return schema;
 }
 
-study::Outcome identity_path_outcome(const Config& config, const std::vector<IdentityPath>& results) {
+study::Outcome identity_path_outcome(const config::Config& config, const std::vector<IdentityPath>& results) {
   dataset::Builder builder(identity_path_schema());
   const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
   builder.count("depth", sublayers + 1);

@@ -26,9 +26,10 @@ std::string table_of(const std::vector<ScorePath>& results) {
     table.add({std::string(path.spec.model.placement.name),
                fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
                fmt::format("{}, {}", shown(path.share_predicted.value[top], "{:.3f}"),
-                           name_of(telling(path.shares)->verdict)),
+                           judge::name_of(judge::telling(path.shares)->verdict)),
                fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", shown(100.0 * missing, "{:+.0f}")),
-               fmt::format("{}, {}", verdict_words(*telling(path.with)), verdict_words(*telling(path.without)))});
+               fmt::format("{}, {}", verdict_words(*judge::telling(path.with)),
+                           verdict_words(*judge::telling(path.without)))});
   }
   return table.text() +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
@@ -56,11 +57,11 @@ const Table<ScorePath>& score_path_table() {
                 "standard error of the prediction without the score path"},
                [](const P& p) -> const Curve& { return p.log_without; });
     add_verdict(table, {"share_verdict", "case", "", "agreement of the share with theory (T19)"},
-                [](const P& p) { return telling(p.shares); });
+                [](const P& p) { return judge::telling(p.shares); });
     add_verdict(table, {"verdict", "case", "", "agreement of the stream's gradient with theory (T19)"},
-                [](const P& p) { return telling(p.with); });
+                [](const P& p) { return judge::telling(p.with); });
     add_verdict(table, {"without_scores_verdict", "case", "", "the same for a theory without the score path"},
-                [](const P& p) { return telling(p.without); });
+                [](const P& p) { return judge::telling(p.without); });
     return table;
   }();
   return all;
@@ -81,7 +82,7 @@ const dataset::Schema& score_path_schema() {
   return schema;
 }
 
-study::Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results) {
+study::Outcome score_path_outcome(const config::Config& config, const std::vector<ScorePath>& results) {
   dataset::Builder builder(score_path_schema());
   const auto layers = static_cast<std::size_t>(config.base.model.layers);
   builder.count("depth", 2 * layers + 1);

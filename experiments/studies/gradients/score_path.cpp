@@ -24,8 +24,8 @@ double variance_of(const Curve& measured, std::size_t i, int seeds) {
   return seeds * measured.standard_error[i] * measured.standard_error[i];
 }
 
-Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds,
-                const theory::Prediction& prediction, Statistic statistic, double allowance) {
+judge::Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds,
+                       const theory::Prediction& prediction, Statistic statistic, double allowance) {
   return {.measured = {measured.value[i], measured.standard_error[i]},
           .seeds = seeds,
           .predicted = {predicted.value[i], predicted.standard_error[i]},
@@ -34,12 +34,12 @@ Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, in
           .precise = theory::is_precise(prediction, statistic, predicted, i)};
 }
 
-ScorePath measure_path(const Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                       Progress& progress) {
+ScorePath measure_path(const config::Config& config, const Backend& backend, const StackSpec& spec,
+                       const StackSpec& told, stacks::Progress& progress) {
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
-  const Profile measured = measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
+  const Profile measured = stacks::measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
                              progress.step(std::string(spec.model.placement.name));
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
@@ -70,43 +70,43 @@ ScorePath measure_path(const Config& config, const Backend& backend, const Stack
     const double derivative = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
     const double variance = variance_of(path.share_measured, l, seeds);
     const double curvature = derivative > 0.0 ? variance / (2.0 * derivative) : 0.0;
-    path.shares.push_back(finding(
-        path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
-        derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature + share_floor + withdrawn));
+    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
+                                  derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature +
+                                      judge::share_floor + withdrawn));
   }
   return path;
 }
 
 }  // namespace
 
-ScorePathResult score_path(const Config& config, Progress& progress) {
+ScorePathResult score_path(const config::Config& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   progress.begin("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds);
   ScorePathResult result;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
       result.stacks.push_back(measure_path(config, *backend, stacks[i], told[i], progress));
     }
   });
   if (result.stopped_early) return result;
-  std::vector<Finding*> theory;
-  std::vector<Finding*> control;
+  std::vector<judge::Finding*> theory;
+  std::vector<judge::Finding*> control;
   for (ScorePath& path : result.stacks) {
-    for (Finding& f : path.shares) theory.push_back(&f);
-    for (Finding& f : path.with) theory.push_back(&f);
-    for (Finding& f : path.without) control.push_back(&f);
+    for (judge::Finding& f : path.shares) theory.push_back(&f);
+    for (judge::Finding& f : path.with) theory.push_back(&f);
+    for (judge::Finding& f : path.without) control.push_back(&f);
   }
   for (ScorePath& path : result.stacks) {
-    for (Finding& f : path.shares) f.power_limit = config.agreement.power_limits.score_share;
+    for (judge::Finding& f : path.shares) f.power_limit = config.agreement.power_limits.score_share;
     for (auto* logarithms : {&path.with, &path.without}) {
-      for (Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
+      for (judge::Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
     }
   }
-  judge(theory, config.agreement.familywise_error, config.base.model.width);
-  judge(control, config.agreement.familywise_error, config.base.model.width);
+  judge::decide(theory, config.agreement.familywise_error, config.base.model.width);
+  judge::decide(control, config.agreement.familywise_error, config.base.model.width);
   return result;
 }
 

@@ -14,11 +14,11 @@ namespace periscope::gradients {
 struct ScorePath {
   StackSpec spec;
   std::string refusal;
-  Curve share_measured, share_predicted;  ///< S/(S+V) at every layer's attention
-  Curve log_measured;                     ///< log grad_sq of the stream at depths 0 … 2L
-  Curve log_with, log_without;            ///< predicted, whole and with the value path alone
-  std::vector<Finding> shares;            ///< per layer
-  std::vector<Finding> with, without;     ///< the stream's logarithm per depth, against either prediction
+  Curve share_measured, share_predicted;      ///< S/(S+V) at every layer's attention
+  Curve log_measured;                         ///< log grad_sq of the stream at depths 0 … 2L
+  Curve log_with, log_without;                ///< predicted, whole and with the value path alone
+  std::vector<judge::Finding> shares;         ///< per layer
+  std::vector<judge::Finding> with, without;  ///< the stream's logarithm per depth, against either prediction
 };
 
 struct ScorePathResult {
@@ -26,10 +26,10 @@ struct ScorePathResult {
   bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
-ScorePathResult score_path(const Config& config, Progress& progress);
+ScorePathResult score_path(const config::Config& config, stacks::Progress& progress);
 
 const dataset::Schema& score_path_schema();
 /// Its code is about the whole theory; one without the score path is expected to be wrong.
-study::Outcome score_path_outcome(const Config& config, const std::vector<ScorePath>& results);
+study::Outcome score_path_outcome(const config::Config& config, const std::vector<ScorePath>& results);
 
 }  // namespace periscope::gradients

@@ -24,28 +24,28 @@ struct Experiment {
   std::string question;
   std::string configuration;  ///< in experiments/configs
   const dataset::Schema* schema = nullptr;
-  Compared compared;         ///< the predicted numbers that it holds against what it measures
-  bool over_depths = false;  ///< it runs through gradients.layers
-  bool decomposes = false;   ///< it decomposes gradients by their paths
+  stacks::Compared compared;  ///< the predicted numbers that it holds against what it measures
+  bool over_depths = false;   ///< it runs through gradients.layers
+  bool decomposes = false;    ///< it decomposes gradients by their paths
   std::vector<double> GradientConfig::*swept = nullptr;  ///< the values that it runs through; null: none
-  std::function<Outcome(const GradientConfig&, Progress&)> run;
+  std::function<Outcome(const GradientConfig&, stacks::Progress&)> run;
 };
 
 /// Of every value that the experiment runs through.
-Need need_of(const Experiment& experiment, const GradientConfig& config) {
+stacks::Need need_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
   constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
   int deepest = 1;
   for (const int layers : config.layers) deepest = std::max(deepest, layers);
-  Need all;
+  stacks::Need all;
   for (StackSpec spec : config.told_stacks()) {
     if (experiment.over_depths) spec.model.layers = beyond * deepest;
-    all.then(limit_need(spec, true, config.run.seeds, threads));
+    all.then(stacks::limit_need(spec, true, config.run.seeds, threads));
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
-    all.then(experiment.decomposes ? paths_need(spec, config.run, config.run.seeds, threads)
-                                   : reading_need(spec, config.run, config.run.seeds, threads));
+    all.then(experiment.decomposes ? stacks::paths_need(spec, config.run, config.run.seeds, threads)
+                                   : stacks::reading_need(spec, config.run, config.run.seeds, threads));
   }
   if (experiment.swept != nullptr) all.operations *= static_cast<double>((config.*experiment.swept).size());
   return all;
@@ -88,8 +88,10 @@ std::vector<Experiment> experiments() {
        .schema = &depth_schema(),
        .compared = [](const Profile& p) { return last_down(p, false); },
        .over_depths = true,
-       .run = [](const GradientConfig& config,
-                 Progress& progress) { return unless_stopped(gradient_depth(config, progress), depth_outcome); }},
+       .run =
+           [](const GradientConfig& config, stacks::Progress& progress) {
+             return unless_stopped(gradient_depth(config, progress), depth_outcome);
+           }},
       {.name = "gradients attenuation",
        .file = "gradient_attenuation",
        .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention (G10)",
@@ -98,7 +100,7 @@ std::vector<Experiment> experiments() {
        .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
        .swept = &GradientConfig::qk_factors,
        .run =
-           [](const GradientConfig& config, Progress& progress) {
+           [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(gradient_attenuation(config, progress),
                                    [&](const auto& result) { return attenuation_outcome(config, result.cases); });
            }},
@@ -110,7 +112,7 @@ std::vector<Experiment> experiments() {
        .compared = stream_and_shares,
        .decomposes = true,
        .run =
-           [](const GradientConfig& config, Progress& progress) {
+           [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(identity_path(config, progress),
                                    [&](const auto& result) { return identity_path_outcome(config, result.stacks); });
            }},
@@ -121,7 +123,7 @@ std::vector<Experiment> experiments() {
        .schema = &score_path_schema(),
        .compared = stream_and_shares,
        .run =
-           [](const GradientConfig& config, Progress& progress) {
+           [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(score_path(config, progress),
                                    [&](const auto& result) { return score_path_outcome(config, result.stacks); });
            }},
@@ -133,7 +135,7 @@ std::vector<Experiment> experiments() {
        .compared = [](const Profile& p) { return last_down(p, true); },
        .swept = &GradientConfig::down_factors,
        .run =
-           [](const GradientConfig& config, Progress& progress) {
+           [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
            }}};
 }
@@ -141,17 +143,17 @@ std::vector<Experiment> experiments() {
 study::Job resolve(const Experiment& experiment, const study::Request& request) {
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
-  require_fault_acts(config);
-  require_told_is_seen(config, experiment.name, false, experiment.compared);
+  config::require_fault_acts(config);
+  stacks::require_told_is_seen(config, experiment.name, false, experiment.compared);
   return {.file = experiment.file,
           .run_options = config.run,
-          .resolved = resolved(config),
-          .told = told_json(config),
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
           .need = need_of(experiment, config),
           .keeps_cells = true,
-          .run = [config, run = experiment.run](Progress& progress) {
+          .run = [config, run = experiment.run](stacks::Progress& progress) {
             Outcome outcome = run(config, progress);
-            if (!outcome.stopped_early) outcome.table += told_lines(config);
+            if (!outcome.stopped_early) outcome.table += config::told_lines(config);
             return outcome;
           }};
 }
@@ -165,7 +167,7 @@ std::vector<study::Study> studies() {
                    .question = experiment.question,
                    .example = experiment.name + " --config experiments/configs/" + experiment.configuration,
                    .group = "Experiments about gradients: claims G6, G8, G10, G11",
-                   .sections = {any_section(gradients_section)},
+                   .sections = {config::any_section(gradients_section)},
                    .schema = experiment.schema,
                    .compares = true,
                    .skips = true,

@@ -39,7 +39,7 @@ Table<Confrontation> clearest_table() {
       .column({"margin", "row", "1", "its excess over its limit", at_row / "margin"},
               [](const C& c) { return c.margin(); })
       .column({"power_verdict", "row", "", "of that stack", at / "verdict"},
-              [](const C& c) { return name_of(c.verdict); })
+              [](const C& c) { return judge::name_of(c.verdict); })
       .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)", at / "placement"},
               [](const C& c) { return c.placement; })
       .column({"clearest_input", "row", "", "what enters that stack", at / "input"}, [](const C& c) { return c.input; })
@@ -60,7 +60,7 @@ Table<Confrontation> stack_table() {
               [](const C& c) { return c.placement; })
       .column({"stack_input", on, "", "what enters the stack", at / "input"}, [](const C& c) { return c.input; })
       .column({"stack_verdict", on, "", "its verdict on the theory", at / "verdict"},
-              [](const C& c) { return name_of(c.verdict); })
+              [](const C& c) { return judge::name_of(c.verdict); })
       .column({"stack_reason", on, "", "why it is inconclusive or was not given", at / "reason"},
               [](const C& c) { return c.reason; })
       .column_if_any({"stack_worst", on, "", "its worst cell or contrast", at / "worst"},
@@ -98,7 +98,8 @@ Table<PowerConfig> listed_table() {
   table
       .column({"listed_name", "listed", "", "a configuration of the list", at / "name"},
               [](const C& c) { return c.name; })
-      .column({"listed_file", "listed", "", "its file", at / "file"}, [](const C& c) { return valid_utf8(c.file); })
+      .column({"listed_file", "listed", "", "its file", at / "file"},
+              [](const C& c) { return config::valid_utf8(c.file); })
       .column({"listed_settings", "listed", "", "the keys that the list sets on top of it", at / "settings"},
               [](const C& c) { return in_one_line(c.settings); });
   return table;
@@ -115,7 +116,7 @@ const Table<PowerResult>& result_table() {
                 all_as_they_should_be)
         .rows(
             "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })
-        .column({"list", "", "", "file of wrong theories"}, [](const R& r) { return valid_utf8(r.list.file); });
+        .column({"list", "", "", "file of wrong theories"}, [](const R& r) { return config::valid_utf8(r.list.file); });
     return table;
   }();
   return all;

@@ -24,28 +24,28 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Of a part of a run: it is not shown, and it stops when the run is asked to.
-class Hidden : public Progress {
+class Hidden : public stacks::Progress {
  public:
-  explicit Hidden(const Progress& whole) : whole_(whole) {}
+  explicit Hidden(const stacks::Progress& whole) : whole_(whole) {}
   [[nodiscard]] bool stop_requested() const override { return whole_.stop_requested(); }
 
  private:
-  const Progress& whole_;
+  const stacks::Progress& whole_;
 };
 
 /// One run of one configuration under the right theory. Throws Stopped.
-Json run_once(const Config& base, const std::string& name, int master_seed, const Progress& progress) {
-  Config config = base;
+Json run_once(const config::Config& base, const std::string& name, int master_seed, const stacks::Progress& progress) {
+  config::Config config = base;
   config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
   bool inconclusive = false;
   Hidden own(progress);
-  const ConfrontedStacks run = confront(config, own);
-  if (run.stopped_early) throw Stopped();
-  for (const StackResult& result : run.stacks) {
+  const stacks::ConfrontedStacks run = stacks::confront(config, own);
+  if (run.stopped_early) throw stacks::Stopped();
+  for (const stacks::StackResult& result : run.stacks) {
     row.stacks.push_back(confrontation_of(result.spec, result.agreement));
-    const Verdict verdict = result.agreement.verdict;
-    inconclusive = inconclusive || (verdict != Verdict::agrees && verdict != Verdict::disagrees);
+    const judge::Verdict verdict = result.agreement.verdict;
+    inconclusive = inconclusive || (verdict != judge::Verdict::agrees && verdict != judge::Verdict::disagrees);
   }
   const Confrontation& worst = row.clearest();
   return {{"config", name},
@@ -74,14 +74,15 @@ std::vector<std::size_t> marked(const PowerRun& run) {
 Json header_of(const PowerRun& run) {
   Json all = Json::array();
   for (const std::size_t i : marked(run)) {
-    const ladder::LadderConfig& config = run.configs[i];
+    const stacks::LadderConfig& config = run.configs[i];
     all.push_back({{"name", run.list.configs[i].name},
-                   {"config_sha256", config_sha256(resolved(config))},
+                   {"config_sha256", config::config_sha256(config::resolved(config))},
                    {"version", build_info::version},
                    {"commit", build_info::commit},
                    {"device", config.run.device}});
   }
-  return {{"journal", "periscope power --master-seeds"}, {"program_sha256", program_sha256()}, {"configs", all}};
+  return {
+      {"journal", "periscope power --master-seeds"}, {"program_sha256", config::program_sha256()}, {"configs", all}};
 }
 
 /// What a run gave, as run_once has it in JSON.
@@ -92,10 +93,10 @@ struct Alarm {
 
 /// By name of the configuration and master seed. Throws InputError for a record that is no such run.
 using Alarms = std::map<std::pair<std::string, int>, Alarm>;
-Alarms alarms_of(const Journal& journal) {
+Alarms alarms_of(const stacks::Journal& journal) {
   Alarms alarms;
   for (std::size_t i = 0; i < journal.records().size(); ++i) {
-    const JournalPart record = journal.part(i);
+    const stacks::JournalPart record = journal.part(i);
     constexpr std::array keys{"config",       "master_seed", "seed",   "rejected",
                               "inconclusive", "worst",       "excess", "critical"};
     if (record.json().size() != keys.size()) record.refuse(fmt::format("an object of {}", fmt::join(keys, ", ")));
@@ -123,12 +124,12 @@ int allowed_rejections(int runs, double error) {
   return most;
 }
 
-FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress) {
-  Journal journal(journal_path(run), header_of(run));
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress) {
+  stacks::Journal journal(journal_path(run), header_of(run));
   Alarms alarms_kept = alarms_of(journal);
   FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
   progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
-  const auto count = [&](const std::string& name, const Config& config, FalseAlarms& alarms) {
+  const auto count = [&](const std::string& name, const config::Config& config, FalseAlarms& alarms) {
     for (int m = 0; m < master_seeds; ++m) {
       auto kept = alarms_kept.find({name, m});
       if (kept == alarms_kept.end()) {
@@ -151,7 +152,7 @@ FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progr
   };
   for (const std::size_t i : marked(run)) {
     FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
-    if (until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
+    if (stacks::until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
     alarms.allowed = allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
   }
   return result;

@@ -33,7 +33,7 @@ int allowed_rejections(int runs, double error);
 /// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
 /// Every finished run is appended to the journal in run.out (default "results"); runs that are there already are not
 /// repeated.
-FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, Progress& progress);
+FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress);
 
 /// The right theory was rejected more often than it may be.
 bool too_many(const FalseAlarmResult& result);

@@ -38,8 +38,8 @@ bool is_meant(const std::vector<std::string>& words, std::string_view word) {
 }
 
 /// `config` with its stack `index` alone.
-Config alone(const Config& config, std::size_t index) {
-  Config one = config;
+config::Config alone(const config::Config& config, std::size_t index) {
+  config::Config one = config;
   const std::size_t placements = config.placements.size();
   one.inputs = {config.inputs[index / placements]};
   one.placements = {config.placements[index % placements]};
@@ -51,41 +51,44 @@ Config alone(const Config& config, std::size_t index) {
 
 /// A measured configuration and what the right theory says of it.
 struct Stage {
-  Config config;
-  MeasuredStacks measured;
-  std::vector<StackResult> truth;
+  config::Config config;
+  stacks::MeasuredStacks measured;
+  std::vector<stacks::StackResult> truth;
 
   [[nodiscard]] std::vector<const theory::Prediction*> predictions() const {
     std::vector<const theory::Prediction*> all;
-    for (const StackResult& result : truth) all.push_back(&result.prediction);
+    for (const stacks::StackResult& result : truth) all.push_back(&result.prediction);
     return all;
   }
 };
 
 PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
-  const std::vector<Agreement> agreements = judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
+  const std::vector<judge::Agreement> agreements =
+      stacks::judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
   for (std::size_t i = 0; i < agreements.size(); ++i) {
     row.stacks.push_back(confrontation_of(stage.measured.specs[i], agreements[i]));
   }
   return row;
 }
 
-PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stage& stage, const Progress& progress) {
+PowerRow confront_with(const WrongTheory& theory, const config::Config& told, const Stage& stage,
+                       const stacks::Progress& progress) {
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const StackSpec& spec = stage.measured.specs[i];
-    const Config one = alone(told, i);
+    const config::Config one = alone(told, i);
     const bool acts = told.theory.fault == theory::Fault::none ||
                       acts_on(told.theory.fault, one.told_stacks().front(), told.run.backward);
     if (!acts || !is_meant(theory.placements, spec.model.placement.name) || !is_meant(theory.inputs, input_of(spec))) {
       continue;
     }
-    const std::vector<StackResult> wrong = predict_stacks(one, one.theory.finite_width.value_or(true), progress);
+    const std::vector<stacks::StackResult> wrong =
+        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
-    const Agreement agreement = judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
+    const judge::Agreement agreement = stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
     row.stacks.push_back(confrontation_of(spec, agreement));
   }
   if (row.stacks.empty()) {
@@ -96,7 +99,7 @@ PowerRow confront_with(const WrongTheory& theory, const Config& told, const Stag
 }
 
 /// Throws ConfigError unless a stack of the configuration is meant.
-void require_meant(const WrongTheory& theory, const Config& config) {
+void require_meant(const WrongTheory& theory, const config::Config& config) {
   const bool meant = std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) {
     return is_meant(theory.placements, spec.model.placement.name) && is_meant(theory.inputs, input_of(spec));
   });
@@ -107,18 +110,18 @@ void require_meant(const WrongTheory& theory, const Config& config) {
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
-                         const ladder::LadderConfig& told, Progress& progress) {
+                         const stacks::LadderConfig& told, stacks::Progress& progress) {
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
-  const ladder::LadderResult measured = ladder::run(told, progress);
-  if (measured.stopped_early) throw Stopped();
-  for (const ladder::LadderStack& stack : measured.stacks) {
-    Confrontation c{.placement = placement_label(stack.spec),
+  const stacks::LadderResult measured = stacks::run(told, progress);
+  if (measured.stopped_early) throw stacks::Stopped();
+  for (const stacks::LadderStack& stack : measured.stacks) {
+    Confrontation c{.placement = config::placement_label(stack.spec),
                     .input = std::string(input_of(stack.spec)),
                     .verdict = stack.verdict,
                     .reason = stack.refusal,
                     .by = {}};
-    for (const ladder::LadderQuantity& q : stack.quantities) {
-      const bool counts = q.verdict == Verdict::agrees || q.verdict == stack.verdict;
+    for (const stacks::LadderQuantity& q : stack.quantities) {
+      const bool counts = q.verdict == judge::Verdict::agrees || q.verdict == stack.verdict;
       if (!counts || (!c.by.empty() && q.excess / q.critical <= c.margin())) continue;
       c.by = fmt::format("{} {}: {}", c.placement, c.input, q.name());
       c.excess = q.excess;
@@ -133,31 +136,33 @@ nlohmann::ordered_json json_of(const PowerRow& row) {
   nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
   for (const Confrontation& c : row.stacks) {
     stacks.push_back({c.placement, c.input, static_cast<int>(c.verdict), c.reason, c.by,
-                      bits_of(std::vector{c.excess, c.critical})});
+                      stacks::bits_of(std::vector{c.excess, c.critical})});
   }
   return {{"stacks", stacks}};
 }
 
-void read_row(const JournalPart& cell, PowerRow& row) {
-  for (const JournalPart& stack : cell.at("stacks").entries()) {
-    const std::vector<JournalPart> parts = stack.entries(6);
+void read_row(const stacks::JournalPart& cell, PowerRow& row) {
+  for (const stacks::JournalPart& stack : cell.at("stacks").entries()) {
+    const std::vector<stacks::JournalPart> parts = stack.entries(6);
     const std::vector<double> numbers = parts[5].values(2);
-    row.stacks.push_back({.placement = parts[0].text(),
-                          .input = parts[1].text(),
-                          .verdict = static_cast<Verdict>(parts[2].whole(0, static_cast<int>(Verdict::not_checked))),
-                          .reason = parts[3].text(),
-                          .by = parts[4].text(),
-                          .excess = numbers[0],
-                          .critical = numbers[1]});
+    row.stacks.push_back(
+        {.placement = parts[0].text(),
+         .input = parts[1].text(),
+         .verdict = static_cast<judge::Verdict>(parts[2].whole(0, static_cast<int>(judge::Verdict::not_checked))),
+         .reason = parts[3].text(),
+         .by = parts[4].text(),
+         .excess = numbers[0],
+         .critical = numbers[1]});
   }
   if (row.stacks.empty()) cell.at("stacks").refuse("a list of 1 or more");
 }
 
 /// The row of the journal, or else that of `confront`.
 template <class Confront>
-PowerRow kept_or(PowerRow row, const Progress& progress, const Confront& confront) {
+PowerRow kept_or(PowerRow row, const stacks::Progress& progress, const Confront& confront) {
   const std::string key = fmt::format("{}: {}", row.config, row.theory);
-  const std::optional<JournalPart> cell = progress.journal() == nullptr ? std::nullopt : progress.journal()->find(key);
+  const std::optional<stacks::JournalPart> cell =
+      progress.journal() == nullptr ? std::nullopt : progress.journal()->find(key);
   if (cell) {
     read_row(*cell, row);
     return row;
@@ -171,22 +176,22 @@ PowerRow kept_or(PowerRow row, const Progress& progress, const Confront& confron
 }  // namespace
 
 bool PowerRow::rejected() const {
-  return std::ranges::any_of(stacks, [](const Confrontation& c) { return c.verdict == Verdict::disagrees; });
+  return std::ranges::any_of(stacks, [](const Confrontation& c) { return c.verdict == judge::Verdict::disagrees; });
 }
 
 const Confrontation& PowerRow::clearest() const {
   return *std::ranges::max_element(
-      stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == Verdict::disagrees, c.margin()); });
+      stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == judge::Verdict::disagrees, c.margin()); });
 }
 
-Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement) {
-  Confrontation c{.placement = placement_label(spec),
+Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& agreement) {
+  Confrontation c{.placement = config::placement_label(spec),
                   .input = std::string(input_of(spec)),
                   .verdict = agreement.verdict,
                   .reason = agreement.reason,
                   .by = {}};
   if (agreement.worst < 0) return c;
-  const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  const judge::Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
   c.by = fmt::format("{} {}: {}", c.placement, c.input, worst.name());
   c.excess = worst.excess();
   c.critical = agreement.critical;
@@ -199,17 +204,17 @@ PowerRun load_power(const std::string& file, const LoadListed& load) {
   for (const WrongTheory& theory : run.list.theories) {
     const auto config = std::ranges::find(run.list.configs, theory.config, &PowerConfig::name);
     run.told.push_back(load(*config, theory.settings));
-    require_fault_acts(run.told.back());
+    config::require_fault_acts(run.told.back());
     const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
     if (!config->ladder) require_meant(theory, run.configs[index]);
   }
   return run;
 }
 
-Resolved resolved(const PowerRun& run) {
-  Resolved all = resolved(static_cast<const Config&>(run.configs.front()));
+config::Resolved resolved(const PowerRun& run) {
+  config::Resolved all = config::resolved(static_cast<const config::Config&>(run.configs.front()));
   for (const auto* configs : {&run.configs, &run.told}) {
-    for (const ladder::LadderConfig& config : *configs) all.hashed["power"].push_back(resolved(config).hashed);
+    for (const stacks::LadderConfig& config : *configs) all.hashed["power"].push_back(config::resolved(config).hashed);
   }
   for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
   for (const WrongTheory& t : run.list.theories) {
@@ -218,25 +223,25 @@ Resolved resolved(const PowerRun& run) {
   return all;
 }
 
-PowerResult run(const PowerRun& run, Progress& progress) {
+PowerResult run(const PowerRun& run, stacks::Progress& progress) {
   const PowerList& list = run.list;
   PowerResult result{.list = list, .familywise_error = run.configs.front().agreement.familywise_error, .rows = {}};
   const auto measure_config = [&](std::size_t index) {
     const PowerConfig& listed = list.configs[index];
-    const ladder::LadderConfig& config = run.configs[index];
+    const stacks::LadderConfig& config = run.configs[index];
     Stopwatch theory;
     // Nothing is measured before a row comes that is not in the journal.
     std::optional<Stage> measured;
     const auto stage = [&]() -> const Stage& {
       if (measured) return *measured;
       measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
-      measured->truth =
-          theory.time([&] { return predict_stacks(config, config.theory.finite_width.value_or(true), progress); });
-      measured->measured = measure_stacks(config, listed.name, progress);
+      measured->truth = theory.time(
+          [&] { return stacks::predict_stacks(config, config.theory.finite_width.value_or(true), progress); });
+      measured->measured = stacks::measure_stacks(config, listed.name, progress);
       return *measured;
     };
     const auto along_ladder = [&](const std::string& name, const std::vector<std::string>& settings,
-                                  const ladder::LadderConfig& told) {
+                                  const stacks::LadderConfig& told) {
       return theory.time([&] { return confront_ladder(name, settings, listed.name, told, progress); });
     };
     const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
@@ -260,7 +265,7 @@ PowerResult run(const PowerRun& run, Progress& progress) {
                                theory.seconds()));
     }
   };
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < list.configs.size(); ++i) measure_config(i);
   });
   return result;

@@ -17,7 +17,7 @@ namespace periscope::power {
 struct Confrontation {
   std::string placement;
   std::string input;
-  Verdict verdict = Verdict::not_checked;
+  judge::Verdict verdict = judge::Verdict::not_checked;
   std::string reason;
   std::string by;         ///< the worst cell or contrast
   double excess = 0.0;    ///< its excess
@@ -46,8 +46,8 @@ struct PowerRow {
 /// A list with all that it names, read and checked before hours may be spent on the first of it.
 struct PowerRun {
   PowerList list;
-  std::vector<ladder::LadderConfig> configs;  ///< [list.configs]
-  std::vector<ladder::LadderConfig> told;     ///< [list.theories]: the configuration, its wrong theory told
+  std::vector<stacks::LadderConfig> configs;  ///< [list.configs]
+  std::vector<stacks::LadderConfig> told;     ///< [list.theories]: the configuration, its wrong theory told
 };
 
 struct PowerResult {
@@ -58,22 +58,22 @@ struct PowerResult {
 };
 
 /// A configuration of the list with what theory is told instead, as the common flags change it. Throws ConfigError.
-using LoadListed = std::function<ladder::LadderConfig(const PowerConfig&, const std::vector<std::string>& told)>;
+using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const std::vector<std::string>& told)>;
 
 /// Reads the list in `file` and its configurations. Throws ConfigError.
 PowerRun load_power(const std::string& file, const LoadListed& load);
 
 /// What the rows come from: the first configuration as it is printed; the hash covers all of them, and what is told.
-Resolved resolved(const PowerRun& run);
+config::Resolved resolved(const PowerRun& run);
 
 /// The stack of a judgement as a confrontation.
-Confrontation confrontation_of(const StackSpec& spec, const Agreement& agreement);
+Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& agreement);
 
 /// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
 /// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the
 /// same familywise error as in a run of its own. Says of every configuration how long its predictions, or ladders,
 /// took.
-PowerResult run(const PowerRun& run, Progress& progress);
+PowerResult run(const PowerRun& run, stacks::Progress& progress);
 
 bool all_as_they_should_be(const PowerResult& result);
 

@@ -13,7 +13,7 @@ namespace {
 
 /// Calls `read` with every table of the list [[key]].
 template <class Read>
-void each_table(TomlReader& root, std::string_view key, const std::string& file, const Read& read) {
+void each_table(config::TomlReader& root, std::string_view key, const std::string& file, const Read& read) {
   const toml::node* node = root.find(key);
   if (node == nullptr) return;
   const toml::array* list = node->as_array();
@@ -21,23 +21,23 @@ void each_table(TomlReader& root, std::string_view key, const std::string& file,
     root.fail(key, *node, fmt::format("tables, as in [[{}]]", key));
   }
   for (const toml::node& item : *list) {
-    TomlReader reader(item.as_table(), std::string(key), file);
+    config::TomlReader reader(item.as_table(), std::string(key), file);
     read(reader);
     reader.finish();
   }
 }
 
-void require(TomlReader& reader, std::string_view key, std::string& target, const std::string& file) {
+void require(config::TomlReader& reader, std::string_view key, std::string& target, const std::string& file) {
   if (!reader.read(key, target)) throw ConfigError(fmt::format("{}: a table without the key \"{}\"", file, key));
 }
 
 }  // namespace
 
 PowerList read_power_list(const std::string& file) {
-  const toml::table table = read_table(file);
+  const toml::table table = config::read_table(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
-  TomlReader root(&table, "", file);
-  each_table(root, "config", file, [&](TomlReader& reader) {
+  config::TomlReader root(&table, "", file);
+  each_table(root, "config", file, [&](config::TomlReader& reader) {
     PowerConfig config;
     require(reader, "name", config.name, file);
     require(reader, "file", config.file, file);
@@ -51,7 +51,7 @@ PowerList read_power_list(const std::string& file) {
     }
     list.configs.push_back(config);
   });
-  each_table(root, "theory", file, [&](TomlReader& reader) {
+  each_table(root, "theory", file, [&](config::TomlReader& reader) {
     WrongTheory theory;
     require(reader, "name", theory.name, file);
     require(reader, "config", theory.config, file);

@@ -22,33 +22,34 @@ const std::vector<study::Flag<PowerFlags>>& flags() {
   return all;
 }
 
-const RunOptions& options_of(const PowerRun& run) { return run.configs.front().run; }
+const config::RunOptions& options_of(const PowerRun& run) { return run.configs.front().run; }
 
-Need need_of(const PowerRun& run) {
+stacks::Need need_of(const PowerRun& run) {
   const int threads = study::threads_of(options_of(run));
-  Need all;
+  stacks::Need all;
   for (const auto* configs : {&run.configs, &run.told}) {
-    for (const ladder::LadderConfig& config : *configs) {
-      all.then(stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
+    for (const stacks::LadderConfig& config : *configs) {
+      all.then(
+          stacks::stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
     }
   }
   for (std::size_t i = 0; i < run.configs.size(); ++i) {
     if (!run.list.configs[i].ladder) continue;
-    const ladder::LadderConfig& config = run.configs[i];
-    all.then(widths_need(config, config.widths, "ladder.widths", config.width_seeds, threads));
+    const stacks::LadderConfig& config = run.configs[i];
+    all.then(stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds, threads));
   }
   return all;
 }
 
 /// A configuration of the list with what `request` sets on top of it, and what theory is told instead.
-ladder::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
+stacks::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
                                  const std::vector<std::string>& told) {
   study::Request own = request;
   own.file = config.file;
   own.settings = config.settings;
   own.settings.insert(own.settings.end(), request.settings.begin(), request.settings.end());
   own.theory_settings = told;
-  return own.load(ladder::section);
+  return own.load(stacks::section);
 }
 
 study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
@@ -57,7 +58,7 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
           .resolved = resolved(*run),
           .need = need_of(*run),
           .keeps_cells = true,
-          .run = [run](Progress& progress) -> study::Outcome {
+          .run = [run](stacks::Progress& progress) -> study::Outcome {
             const PowerResult result = power::run(*run, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(result),
@@ -67,7 +68,7 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
 }
 
 study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int master_seeds) {
-  Need need = need_of(*run);
+  stacks::Need need = need_of(*run);
   need.operations *= master_seeds;
   const auto result = std::make_shared<FalseAlarmResult>();  // outlives the run: a stopped one can be gone on from
   return {.file = "",
@@ -75,7 +76,7 @@ study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int maste
           .resolved = resolved(*run),
           .need = need,
           .unskippable = "--master-seeds: its journal keeps what is there",
-          .run = [run, master_seeds, result](Progress& progress) -> study::Outcome {
+          .run = [run, master_seeds, result](stacks::Progress& progress) -> study::Outcome {
             *result = count_false_alarms(*run, master_seeds, progress);
             if (result->stopped_early) {
               progress.say(false_alarm_table(*result));
@@ -103,7 +104,7 @@ std::vector<study::Study> studies() {
   return {{.name = "power",
            .question = "Wrong theories against measurements: which configuration rejects which?",
            .example = "power",
-           .sections = {any_section(ladder::section)},
+           .sections = {config::any_section(stacks::section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,

@@ -9,7 +9,7 @@ namespace {
 /// "rejected", or what a theory that is not rejected got instead.
 std::string outcome(const PowerRow& row) {
   if (row.rejected()) return row.is_true ? "REJECTED" : "rejected";
-  const std::string_view words = name_of(row.clearest().verdict);
+  const std::string_view words = judge::name_of(row.clearest().verdict);
   return row.is_true ? std::string(words) : fmt::format("PASSES ({})", words);
 }
 

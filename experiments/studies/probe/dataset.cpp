@@ -11,8 +11,8 @@
 
 namespace periscope::probe {
 
-std::string token_text(const TokenInput& input, int id) {
-  return input.tokenizer == nullptr ? "" : visible(input.tokenizer->piece(id));
+std::string token_text(const stacks::TokenInput& input, int id) {
+  return input.tokenizer == nullptr ? "" : stacks::visible(input.tokenizer->piece(id));
 }
 
 namespace {
@@ -27,8 +27,8 @@ using dataset::Type;
 /// The statistics for which theory at initialisation has a band.
 constexpr std::array banded{Statistic::second_moment, Statistic::variance, Statistic::grad_sq};
 
-const Profile& at_scales(const ProbeResult& r) { return r.nulls[matrices_null].predicted.profile; }
-const Profile& at_profiles(const ProbeResult& r) { return r.nulls[rank_one_null].predicted.profile; }
+const Profile& at_scales(const ProbeResult& r) { return r.nulls[stacks::matrices_null].predicted.profile; }
+const Profile& at_profiles(const ProbeResult& r) { return r.nulls[stacks::rank_one_null].predicted.profile; }
 
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns("", Place(),
@@ -80,7 +80,7 @@ std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic s
   for (std::size_t i = 0; i < curve->value.size(); ++i) {
     const double value = curve->value[i];
     const double width = logarithmic ? r.agreement.finite_width_gradient *
-                                           gradient_width_term(r.at_init, r.initial.finite_width, i, false)
+                                           judge::gradient_width_term(r.at_init, r.initial.finite_width, i, false)
                                      : r.agreement.finite_width * r.initial.finite_width[i];
     const double half = 2.0 * curve->standard_error[i] / value + width;
     end.push_back(logarithmic ? value * std::exp(side * half) : value * (1.0 + side * half));
@@ -151,7 +151,7 @@ Table<ProbeResult> remarks_table() {
                      [](const R& r) { return if_said(r.initial.refusal); })
       .column_if_any({"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales",
                       Place("scales_theory_refused")},
-                     [](const R& r) { return if_said(r.nulls[matrices_null].predicted.refusal); })
+                     [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.refusal); })
       .column_if_any(
           {"gradient_theory_refusal", "", "", "why there is none of gradients", Place("gradient_theory_refused")},
           [](const R& r) { return if_said(r.initial.gradient_refusal); })
@@ -206,7 +206,8 @@ dataset::Dataset dataset_of(const ProbeResult& result) {
   for (const SignalPeaks& peaks : signal_peaks(result.measured)) signals.push_back(peaks.name());
   builder.put("signal", signals);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
-  for (std::size_t i = 0; i < size_nulls.size(); ++i) builder.at("null", i).put("null", size_nulls[i].name);
+  for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i)
+    builder.at("null", i).put("null", stacks::size_nulls[i].name);
   table_of_all().put(result, builder.row());
   return builder.finish();
 }

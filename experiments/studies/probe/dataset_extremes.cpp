@@ -13,14 +13,14 @@ using dataset::Table;
 /// The stream at one depth.
 struct AtDepth {
   const StreamExtremes& extremes;
-  const TokenInput& input;
+  const stacks::TokenInput& input;
 };
 
 /// One of its largest entries.
 struct Extreme {
   const Entry& entry;
   double median;
-  const TokenInput& input;
+  const stacks::TokenInput& input;
 
   [[nodiscard]] int id() const { return input.ids[static_cast<std::size_t>(entry.row)]; }
 };

@@ -10,13 +10,13 @@ using dataset::Table;
 
 /// The parts of growth need theory at initialisation and at two of the sizes that nulls keep.
 bool has_parts(const ProbeResult& r) {
-  return !r.initial.profile.curves.empty() && !r.nulls[matrices_null].predicted.profile.curves.empty() &&
-         !r.nulls[rank_one_null].predicted.profile.curves.empty();
+  return !r.initial.profile.curves.empty() && !r.nulls[stacks::matrices_null].predicted.profile.curves.empty() &&
+         !r.nulls[stacks::rank_one_null].predicted.profile.curves.empty();
 }
 
 /// A model's growth beside that of one null.
 struct AgainstNull {
-  const SizeNull& law;
+  const stacks::SizeNull& law;
   int draws;
   std::vector<LeftOver> left_over;  ///< by depth
   std::vector<double> drawn_mean;   ///< likewise; empty without draws
@@ -25,10 +25,11 @@ struct AgainstNull {
 /// Without those that nothing is known of.
 std::vector<std::pair<std::size_t, AgainstNull>> nulls_of(const ProbeResult& r) {
   std::vector<std::pair<std::size_t, AgainstNull>> all;
-  for (std::size_t i = 0; i < size_nulls.size() && has_parts(r); ++i) {
-    const NullDraws& drawn = r.nulls[i].drawn;
-    if (drawn.draws == 0 && !size_nulls[i].kept) continue;
-    AgainstNull against{.law = size_nulls[i], .draws = drawn.draws, .left_over = left_over(r, i), .drawn_mean = {}};
+  for (std::size_t i = 0; i < stacks::size_nulls.size() && has_parts(r); ++i) {
+    const stacks::NullDraws& drawn = r.nulls[i].drawn;
+    if (drawn.draws == 0 && !stacks::size_nulls[i].kept) continue;
+    AgainstNull against{
+        .law = stacks::size_nulls[i], .draws = drawn.draws, .left_over = left_over(r, i), .drawn_mean = {}};
     for (std::size_t depth = 0; depth < against.left_over.size() && drawn.draws > 0; ++depth) {
       against.drawn_mean.push_back(drawn.mean(depth));
     }
@@ -97,8 +98,8 @@ Table<ProbeResult> split_table() {
                       "over draws",
                       at / "alignment_error"},
                      [](const R& r) {
-                       return r.nulls[rank_one_null].drawn.draws > 0 ? part_of(r, &GrowthSplit::alignment_error)
-                                                                     : std::nullopt;
+                       return r.nulls[stacks::rank_one_null].drawn.draws > 0 ? part_of(r, &GrowthSplit::alignment_error)
+                                                                             : std::nullopt;
                      })
       .rows_at("null", null_table(), nulls_of);
   return table;

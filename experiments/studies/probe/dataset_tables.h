@@ -14,6 +14,6 @@ dataset::Table<ProbeResult> growth_table();
 dataset::Table<ProbeResult> extremes_table();
 
 /// The text of a token, as the tokenizer has it; "" without one.
-std::string token_text(const TokenInput& input, int id);
+std::string token_text(const stacks::TokenInput& input, int id);
 
 }  // namespace periscope::probe

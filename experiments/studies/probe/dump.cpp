@@ -16,9 +16,9 @@ std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const Mod
                                         {"labels", SafetensorsType::i64, {tokens}},
                                         {"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}}};
   if (has_loss) entries.push_back({"loss", SafetensorsType::f64, {1}});
-  add_stream_entries(m, tokens, "", entries);
+  stacks::add_stream_entries(m, tokens, "", entries);
   if (!pass.backward) return entries;
-  add_stream_entries(m, tokens, "grad.", entries);
+  stacks::add_stream_entries(m, tokens, "grad.", entries);
   for (const auto& [tensor, uses] : checkpoint.uses()) {
     entries.push_back({"grad.weight." + tensor, SafetensorsType::f64, stored_shape(uses)});
   }
@@ -29,8 +29,8 @@ std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const Mod
 
 ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, ModelPass pass, OutputFile& output) {
   const bool has_loss = std::ranges::any_of(pass.labels, [](int label) { return label != no_label; });
-  TensorFile file(c.ops, output, entries_of(checkpoint, pass, has_loss));
-  StreamDump streams(file);
+  stacks::TensorFile file(c.ops, output, entries_of(checkpoint, pass, has_loss));
+  stacks::StreamDump streams(file);
   CheckpointGradients gradients(c.ops, checkpoint.map(), checkpoint.model(),
                                 [&](const std::string& tensor, const std::vector<double>& gradient) {
                                   file.put("grad.weight." + tensor, gradient);

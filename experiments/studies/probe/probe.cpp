@@ -10,7 +10,7 @@
 
 namespace periscope::probe {
 
-StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens) {
+StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens) {
   StackSpec spec{.model = model, .init = config.base.init, .input = {}};
   spec.model.gamma = 1.0;
   spec.input.kind = InputKind::tokens;
@@ -20,7 +20,7 @@ StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens
   return spec;
 }
 
-theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
+theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input, const config::Config& config,
                                    bool backward) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
@@ -44,7 +44,7 @@ std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null) {
   std::vector<LeftOver> all;
   for (std::size_t depth = 0; depth <= result.measured.growth.size(); ++depth) {
     const double measured = log_moment(result.measured.reading.profile, depth);
-    if (size_nulls.at(null).kept) {
+    if (stacks::size_nulls.at(null).kept) {
       const double centre = log_moment(reading.predicted.profile, depth);
       all.push_back({measured - centre, reading.drawn.deviation_from(centre, depth)});
     } else {
@@ -55,11 +55,11 @@ std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null) {
 }
 
 std::vector<GrowthSplit> growth_split(const ProbeResult& result) {
-  const std::vector<LeftOver> beyond_profiles = left_over(result, rank_one_null);
+  const std::vector<LeftOver> beyond_profiles = left_over(result, stacks::rank_one_null);
   std::vector<GrowthSplit> split;
   for (std::size_t depth = 0; depth < beyond_profiles.size(); ++depth) {
-    const double matrices = log_moment(result.nulls[matrices_null].predicted.profile, depth);
-    const double profiles = log_moment(result.nulls[rank_one_null].predicted.profile, depth);
+    const double matrices = log_moment(result.nulls[stacks::matrices_null].predicted.profile, depth);
+    const double profiles = log_moment(result.nulls[stacks::rank_one_null].predicted.profile, depth);
     split.push_back({.from_scales = matrices - log_moment(result.initial.profile, depth),
                      .from_sizes_inside = profiles - matrices,
                      .from_alignment = beyond_profiles[depth].value,

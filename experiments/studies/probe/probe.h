@@ -20,7 +20,7 @@ namespace periscope::probe {
 /// What is known of random models that have something of a model's sizes (size_nulls), on its tokens.
 struct NullReading {
   theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a refusal
-  NullDraws drawn = {};               ///< models of the model's own width
+  stacks::NullDraws drawn = {};       ///< models of the model's own width
 };
 
 /// What `probe` found out about a model with given weights on given tokens.
@@ -30,24 +30,24 @@ struct ProbeResult {
   StackSpec at_init;   ///< the model, and the initialisation that theory is asked about
   DType dtype = DType::f64;
   bool backward = false;
-  TokenInput input;
+  stacks::TokenInput input;
   ModelReading measured;
   std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
-  AgreementOptions agreement;               ///< T19's finite-width terms
+  config::AgreementOptions agreement;       ///< T19's finite-width terms
   theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
-  std::array<NullReading, size_nulls.size()> nulls = {};  ///< in size_nulls' order
+  std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes;
-  Resolved resolved = {};      ///< the configuration, hashes of the checkpoint's files, ids, labels
-  bool stopped_early = false;  ///< some of it is missing
+  config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, ids, labels
+  bool stopped_early = false;      ///< some of it is missing
 };
 
 /// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
 /// and tables with the second moment that the configuration gives, else that of an unembedding.
-[[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const Config& config, int tokens);
+[[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
 /// T2–T11 for the tokens of `input`; refuses what it does not model.
-[[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const TokenInput& input, const Config& config,
-                                                 bool backward);
+[[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input,
+                                                 const config::Config& config, bool backward);
 
 /// What the stream's second moment at a depth is over that at initialisation, in logarithms, in three parts (T29): what
 /// the sizes of whole matrices and the gains make of it, what the sizes inside matrices add, and what is left, which is
@@ -97,9 +97,9 @@ class FiniteRecorder final : public SignalRecorder {
 [[nodiscard]] dataset::Dataset dataset_of(const ProbeResult& result);
 
 /// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
-struct ProbeConfig : Config {
+struct ProbeConfig : config::Config {
   std::string checkpoint;  ///< its folder
-  TokenSource source;
+  stacks::TokenSource source;
   bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
   int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over
   int top = 10;             ///< largest entries of the stream per depth
@@ -111,6 +111,6 @@ extern const Section<ProbeConfig> section;
 
 /// Runs the checkpoint, in config.run.dtype, and measures all that theory speaks of. Throws InputError for a bad
 /// checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
-ProbeResult run(const ProbeConfig& config, Progress& progress);
+ProbeResult run(const ProbeConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::probe

@@ -12,9 +12,9 @@
 #include "experiments/studies/probe/dump.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/backends.h"
+#include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/files/output_folder.h"
-#include "sim/base/error.h"
 
 namespace periscope::probe {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 /// Steps once per sublayer, forward and back. Throws Stopped.
 class ProgressRecorder final : public SignalRecorder {
  public:
-  explicit ProgressRecorder(Progress& progress) : progress_(progress) {}
+  explicit ProgressRecorder(stacks::Progress& progress) : progress_(progress) {}
   void on_signal(const Emission& at, const Tensor& /*x*/) override {
     if (at.sublayer < 0) return;
     progress_.throw_if_stop_requested();
@@ -33,15 +33,15 @@ class ProgressRecorder final : public SignalRecorder {
   }
 
  private:
-  Progress& progress_;
+  stacks::Progress& progress_;
 };
 
 std::string name_of(const Checkpoint& checkpoint) {
   return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
 }
 
-ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const TokenInput& input,
-                     const ProbeConfig& own, Progress& progress, std::optional<Emission>& not_finite) {
+ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const stacks::TokenInput& input,
+                     const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
   progress.begin("probe", context.model.sublayers() * (own.run.backward ? 2 : 1));
   ProgressRecorder steps(progress);
   FiniteRecorder finite(context.ops);
@@ -62,7 +62,7 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   return reading;
 }
 
-std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput& input) {
+std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::TokenInput& input) {
   std::vector<std::string> notes = input.notes;
   for (const auto* warnings : {&checkpoint.warnings(), &checkpoint.files().warnings()}) {
     notes.insert(notes.end(), warnings->begin(), warnings->end());
@@ -80,14 +80,15 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const TokenInput
 }
 
 /// Theory at the sizes that every null keeps, and its random models.
-void hold_against_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config, Progress& progress,
-                        ProbeResult& result) {
-  progress.begin("random models of the weights' sizes", static_cast<std::int64_t>(size_nulls.size()) * config.draws);
-  for (std::size_t i = 0; i < size_nulls.size(); ++i) {
-    const SizeNull& null = size_nulls[i];
+void hold_against_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config,
+                        stacks::Progress& progress, ProbeResult& result) {
+  progress.begin("random models of the weights' sizes",
+                 static_cast<std::int64_t>(stacks::size_nulls.size()) * config.draws);
+  for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
+    const stacks::SizeNull& null = stacks::size_nulls[i];
     progress.throw_if_stop_requested();
     if (null.kept) {
-      const StackSpec sized = at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
+      const StackSpec sized = stacks::at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
       result.nulls[i].predicted = predict_initial(sized, result.input, config, false);
     } else {
       result.nulls[i].predicted.refusal = "by simulation alone";
@@ -96,30 +97,31 @@ void hold_against_nulls(const Backend& ops, const WeightSource& weights, const P
       progress.throw_if_stop_requested();
       progress.step(std::string(null.name));
     };
-    result.nulls[i].drawn = draw_null(ops, result.at_init, weights, result.input.ids, 1, null, config.run.dtype,
-                                      config.run.seed, config.draws, step);
+    result.nulls[i].drawn = stacks::draw_null(ops, result.at_init, weights, result.input.ids, 1, null, config.run.dtype,
+                                              config.run.seed, config.draws, step);
   }
 }
 
 /// Theory at the sizes of every null, and passes through its models.
-Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
-  Need all = scaled_limit_need(spec, threads);
-  for (int profiles = 0; profiles < 2; ++profiles) all.then(profiled_limit_need(spec, threads));
-  Need draws = pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
-  draws.operations *= static_cast<double>(size_nulls.size()) * config.draws;
+stacks::Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
+  stacks::Need all = stacks::scaled_limit_need(spec, threads);
+  for (int profiles = 0; profiles < 2; ++profiles) all.then(stacks::profiled_limit_need(spec, threads));
+  stacks::Need draws = stacks::pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
+  draws.operations *= static_cast<double>(stacks::size_nulls.size()) * config.draws;
   if (config.draws > 0) all.then(draws);
   return all;
 }
 
 /// What is computed from: the hashes of config.json and of the tensors' files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
-  nlohmann::ordered_json files{{"config.json", sha256_of(checkpoint.config_file())}};
-  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
+  nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
+  for (const auto& [name, hash] : stacks::hashes_of_files(checkpoint.files())) files[name] = hash;
   return files;
 }
 
-Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& files, const ProbeResult& result) {
-  Resolved all = resolved(config, {result.at_init});
+config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& files,
+                             const ProbeResult& result) {
+  config::Resolved all = config::resolved(config, {result.at_init});
   all.add(section, config);
   for (auto* json : {&all.printed, &all.hashed}) (*json)["checkpoint"] = files;
   all.hashed["ids"] = result.input.ids;
@@ -139,13 +141,13 @@ constexpr Key<ProbeConfig> keys[] = {
 
 const Section<ProbeConfig> section{"probe", keys};
 
-ProbeResult run(const ProbeConfig& config, Progress& progress) {
+ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   const Checkpoint checkpoint(config.checkpoint);
   const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
-  TokenInput input = read_token_input(config.source, checkpoint.model(), config.checkpoint);
+  stacks::TokenInput input = stacks::read_token_input(config.source, checkpoint.model(), config.checkpoint);
   if (config.run.backward && !input.has_labels()) {
     throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
   }
@@ -161,14 +163,15 @@ ProbeResult run(const ProbeConfig& config, Progress& progress) {
                      .notes = {}};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
   const int threads = study::threads_of(config.run);
-  Need need = pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
+  stacks::Need need =
+      stacks::pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
-    need.then(limit_need(result.at_init, config.run.backward, 1, threads));
+    need.then(stacks::limit_need(result.at_init, config.run.backward, 1, threads));
     need.then(null_need(result.at_init, config, threads));
   }
   need.key = "--max-tokens";
-  within_memory(need, config.force, progress, [&] {
-    result.stopped_early = until_stopped([&] {
+  stacks::within_memory(need, config.force, progress, [&] {
+    result.stopped_early = stacks::until_stopped([&] {
       result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
       progress.throw_if_stop_requested();
       if (config.with_theory) {

@@ -7,7 +7,7 @@
 namespace periscope::probe {
 namespace {
 
-struct ProbeFlags : CheckpointFlags {
+struct ProbeFlags : study::CheckpointFlags {
   std::string labels;
   std::string dump;
   bool backward = false;
@@ -18,7 +18,7 @@ struct ProbeFlags : CheckpointFlags {
 };
 const std::vector<study::Flag<ProbeFlags>>& flags() {
   static const std::vector<study::Flag<ProbeFlags>> all = [] {
-    auto list = checkpoint_flags<ProbeFlags>();
+    auto list = study::checkpoint_flags<ProbeFlags>();
     const std::vector<study::Flag<ProbeFlags>> more{
         {"labels", &ProbeFlags::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
         {"backward", &ProbeFlags::backward, "Gradients of the loss too"},
@@ -39,7 +39,7 @@ const std::vector<study::Flag<ProbeFlags>>& flags() {
 
 ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
   ProbeConfig config;
-  static_cast<Config&>(config) = load_for_checkpoint(request);
+  static_cast<config::Config&>(config) = study::load_for_checkpoint(request);
   config.run.backward = config.run.backward || own.backward;
   config.checkpoint = own.checkpoint;
   config.source = own.source();
@@ -68,8 +68,8 @@ study::Job resolve(const study::Request& request) {
   return {.file = "probe",
           .run_options = config.run,
           .resolved = {},
-          .told = told_json(config),
-          .run = [config, fail = own.fail_on_divergence](Progress& progress) {
+          .told = config::told_json(config),
+          .run = [config, fail = own.fail_on_divergence](stacks::Progress& progress) {
             return outcome_of(config, run(config, progress), fail);
           }};
 }

@@ -4,8 +4,8 @@
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/probe/probe.h"
-#include "sim/numerics/number_format.h"
 #include "sim/base/printable.h"
+#include "sim/numerics/number_format.h"
 
 namespace periscope::probe {
 namespace {
@@ -35,17 +35,18 @@ std::string growth_rows(const ProbeResult& r) {
   TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross",
                    ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
   table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
-             digits(at(r.nulls[matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
+             digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
              digits(stream.at(0)), digits(65504.0 / stream.at(0))});
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
     const double largest = stream.at(l + 1);
-    table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-               digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
-               digits(at(r.nulls[matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, l + 1)),
-               digits(g.sum), digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
-               digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
+    table.add(
+        {fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
+         digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
+         digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, l + 1)),
+         digits(g.sum), digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
+         digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
   }
   return table.text();
 }
@@ -64,13 +65,13 @@ std::string split_row(const ProbeResult& r) {
       "them + {} from their alignment\n",
       top.from_scales + top.from_sizes_inside + top.from_alignment, top.from_scales, top.from_sizes_inside,
       with_error(top.from_alignment, top.alignment_error));
-  for (std::size_t i = 0; i < size_nulls.size(); ++i) {
+  for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
     const LeftOver left = left_over(r, i).back();
     if (std::isnan(left.value)) continue;
-    text +=
-        fmt::format("  beyond random weights with {}: {}\n", size_nulls[i].meaning, with_error(left.value, left.error));
+    text += fmt::format("  beyond random weights with {}: {}\n", stacks::size_nulls[i].meaning,
+                        with_error(left.value, left.error));
   }
-  if (const int draws = r.nulls[rank_one_null].drawn.draws; draws > 0) {
+  if (const int draws = r.nulls[stacks::rank_one_null].drawn.draws; draws > 0) {
     text += fmt::format("  ±: what one random model has there, root mean square over {} of each\n", draws);
   }
   return text;
@@ -83,7 +84,8 @@ std::string massive_rows(const ProbeResult& r) {
     const Entry& top = e.top.front();
     const auto token = static_cast<std::size_t>(top.row);
     const int id = r.input.ids[token];
-    const std::string piece = r.input.tokenizer == nullptr ? "" : " \"" + visible(r.input.tokenizer->piece(id)) + "\"";
+    const std::string piece =
+        r.input.tokenizer == nullptr ? "" : " \"" + stacks::visible(r.input.tokenizer->piece(id)) + "\"";
     text += fmt::format("  depth {:>3}  {:>10}  {:>8} x median  token {:>4} (id {}{})  feature {}{}\n", depth,
                         digits(top.value), digits(std::abs(top.value) / e.median), token, id, piece, top.col,
                         is_massive(top, e.median) ? "  massive" : "");

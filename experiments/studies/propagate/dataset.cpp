@@ -24,8 +24,8 @@ using Row = Builder::Row;
 
 /// One stack of a run.
 struct Stack {
-  const StackResult& result;
-  const RunOptions& run;
+  const stacks::StackResult& result;
+  const config::RunOptions& run;
 
   [[nodiscard]] const Profile* measured() const { return result.measurement ? &result.measurement->profile : nullptr; }
   [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }
@@ -43,10 +43,10 @@ std::string power_name(Statistic statistic, Signal signal) {
 std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   std::vector<double> z;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    z.push_back(Cell{.measured = measured.value[i],
-                     .measured_error = measured.standard_error[i],
-                     .predicted = predicted.value[i],
-                     .predicted_error = predicted.standard_error[i]}
+    z.push_back(judge::Cell{.measured = measured.value[i],
+                            .measured_error = measured.standard_error[i],
+                            .predicted = predicted.value[i],
+                            .predicted_error = predicted.standard_error[i]}
                     .z());
   }
   return z;
@@ -55,8 +55,8 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
 /// A verdict compares the logarithm of a squared gradient, whose mean over seeds a few large ones do not decide: the
 /// z beside the square is that one's, so that no z contradicts the verdict.
 template <class At>
-void use_compared(const Agreement& agreement, At at, std::vector<double>& z) {
-  for (const Cell& cell : agreement.cells) {
+void use_compared(const judge::Agreement& agreement, At at, std::vector<double>& z) {
+  for (const judge::Cell& cell : agreement.cells) {
     if (cell.statistic != Statistic::log_grad_sq || !cell.contrast.empty()) continue;
     const auto i = static_cast<std::size_t>(cell.index);
     if constexpr (std::is_same_v<At, Signal>) {
@@ -115,7 +115,7 @@ void put_top_magnitudes(const Stack& s, const Row& row) {
 
 std::vector<dataset::ColumnSpec> power_columns() {
   std::vector<dataset::ColumnSpec> all;
-  for (const auto& [statistic, signal] : compared_curves) {
+  for (const auto& [statistic, signal] : judge::compared_curves) {
     const std::string name = power_name(statistic, signal);
     all.push_back({.name = name,
                    .dimensions = on + (runs_over_depth(signal) ? " depth" : " sublayer"),
@@ -136,9 +136,9 @@ std::vector<dataset::ColumnSpec> power_columns() {
 
 /// Of every cell that is no contrast what it could have hidden.
 void put_power(const Stack& s, const Row& row) {
-  const Agreement& a = s.result.agreement;
+  const judge::Agreement& a = s.result.agreement;
   if (a.worst < 0) return;
-  for (const Cell& cell : a.cells) {
+  for (const judge::Cell& cell : a.cells) {
     const double smallest = cell.smallest_rejected(a.level);
     if (!cell.contrast.empty() || std::isnan(smallest)) continue;
     const auto at = static_cast<std::size_t>(cell.index);
@@ -147,7 +147,8 @@ void put_power(const Stack& s, const Row& row) {
       row.at("weight", static_cast<std::size_t>(*cell.weight))
           .at("layer", at)
           .put("weight_log_grad_sq_power", smallest);
-    } else if (std::ranges::find(compared_curves, std::pair(cell.statistic, cell.signal)) != compared_curves.end()) {
+    } else if (std::ranges::find(judge::compared_curves, std::pair(cell.statistic, cell.signal)) !=
+               judge::compared_curves.end()) {
       row.at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)
           .put(power_name(cell.statistic, cell.signal), smallest);
     }
@@ -182,7 +183,7 @@ dataset::Table<Prediction> theory_table() {
                "predicted gradients and score shares whose standard error is larger than wanted "
                "(theory.gradient_tolerance)",
                at / "imprecise"},
-              [](const Prediction& p) { return fmt::format("{}", fmt::join(imprecise_names(p), "; ")); })
+              [](const Prediction& p) { return fmt::format("{}", fmt::join(judge::imprecise_names(p), "; ")); })
       .column({"angular_distance_predicted", on + " depth other_depth", "1",
                "angular distance arccos(cos)/pi between the stream at two depths: prediction",
                at_cell / "angular_distance" / "predicted"},
@@ -190,58 +191,59 @@ dataset::Table<Prediction> theory_table() {
   return table;
 }
 
-dataset::Table<Measurement> measurement_table() {
-  dataset::Table<Measurement> table;
+dataset::Table<stacks::Measurement> measurement_table() {
+  dataset::Table<stacks::Measurement> table;
   table
       .column({"angular_distance_measured", on + " depth other_depth", "1",
                "angular distance arccos(cos)/pi between the stream at two depths: mean over seeds",
                at_cell / "angular_distance" / "measured"},
-              [](const Measurement& m) { return m.profile.angular_distance; })
+              [](const stacks::Measurement& m) { return m.profile.angular_distance; })
       .column({"diverged_seeds", on, "1", "seeds whose stream stopped being finite", at_cell / "diverged" / "seeds"},
-              [](const Measurement& m) { return m.diverged_seeds; })
-      .column({"diverged_at", on, "1", "first sublayer at which one did", at_cell / "diverged" / "sublayer"},
-              [](const Measurement& m) { return m.diverged_at < 0 ? std::nullopt : std::optional(m.diverged_at); });
+              [](const stacks::Measurement& m) { return m.diverged_seeds; })
+      .column(
+          {"diverged_at", on, "1", "first sublayer at which one did", at_cell / "diverged" / "sublayer"},
+          [](const stacks::Measurement& m) { return m.diverged_at < 0 ? std::nullopt : std::optional(m.diverged_at); });
   return table;
 }
 
-const Cell& worst_of(const Agreement& a) { return a.cells[static_cast<std::size_t>(a.worst)]; }
+const judge::Cell& worst_of(const judge::Agreement& a) { return a.cells[static_cast<std::size_t>(a.worst)]; }
 
 /// The worst cell of a verdict that was given.
-dataset::Table<Agreement> worst_table() {
-  dataset::Table<Agreement> table;
+dataset::Table<judge::Agreement> worst_table() {
+  dataset::Table<judge::Agreement> table;
   const Place at = at_cell / "worst";
   table
       .column({"worst_cell", on, "", "worst cell or contrast: its name", at / "name"},
-              [](const Agreement& a) { return worst_of(a).name(); })
+              [](const judge::Agreement& a) { return worst_of(a).name(); })
       .column({"worst_statistic", on, "", "worst cell: its statistic", at / "statistic"},
-              [](const Agreement& a) { return text_of(worst_of(a).statistic); })
+              [](const judge::Agreement& a) { return text_of(worst_of(a).statistic); })
       .column({"worst_place", on, "", "worst cell: its site or matrix", at / "site"},
-              [](const Agreement& a) {
-                const Cell& cell = worst_of(a);
+              [](const judge::Agreement& a) {
+                const judge::Cell& cell = worst_of(a);
                 return cell.weight ? text_of(*cell.weight) : text_of(cell.signal);
               })
       .column({"worst_index", on, "1", "worst cell: its depth, sublayer or layer", at / "index"},
-              [](const Agreement& a) { return worst_of(a).index; })
+              [](const judge::Agreement& a) { return worst_of(a).index; })
       .column({"worst_z", on, "1", "worst cell: measured - predicted in combined standard errors", at / "z"},
-              [](const Agreement& a) { return worst_of(a).z(); })
+              [](const judge::Agreement& a) { return worst_of(a).z(); })
       .column({"worst_excess", on, "1", "worst cell: standard errors beyond its allowance", at / "beyond_finite_width"},
-              [](const Agreement& a) { return worst_of(a).excess(); })
+              [](const judge::Agreement& a) { return worst_of(a).excess(); })
       .column({"worst_critical", on, "1", "worst cell: where it would be rejected", at / "critical"},
-              [](const Agreement& a) { return a.critical; })
+              [](const judge::Agreement& a) { return a.critical; })
       .column({"rejected", on, "1", "cells and contrasts that reject theory", at_cell / "rejected"},
-              [](const Agreement& a) { return a.rejected; })
+              [](const judge::Agreement& a) { return a.rejected; })
       .column({"rejected_by", on, "", "cell that rejected theory", at_cell / "by"},
-              [](const Agreement& a) { return a.by; })
+              [](const judge::Agreement& a) { return a.by; })
       .column({"power_worst", on, "1", hidden + ": the cell that could hide the largest", at_cell / "power" / "worst"},
-              [](const Agreement& a) { return a.power.worst; })
+              [](const judge::Agreement& a) { return a.power.worst; })
       .column({"power_median", on, "1", hidden + ": median over cells", at_cell / "power" / "median"},
-              [](const Agreement& a) { return a.power.median; });
+              [](const judge::Agreement& a) { return a.power.median; });
   return table;
 }
 
 struct PowerOfStatistic {
-  const StatisticPower& power;
-  const Agreement& agreement;
+  const judge::StatisticPower& power;
+  const judge::Agreement& agreement;
 };
 
 dataset::Table<PowerOfStatistic> statistic_table() {
@@ -263,16 +265,16 @@ dataset::Table<PowerOfStatistic> statistic_table() {
 
 std::vector<std::pair<std::size_t, PowerOfStatistic>> statistics_of(const Stack& s) {
   std::vector<std::pair<std::size_t, PowerOfStatistic>> all;
-  const Agreement& a = s.result.agreement;
+  const judge::Agreement& a = s.result.agreement;
   if (a.worst < 0) return all;
-  for (const StatisticPower& power : a.power.statistics) {
+  for (const judge::StatisticPower& power : a.power.statistics) {
     all.push_back({static_cast<std::size_t>(power.statistic), {power, a}});
   }
   return all;
 }
 
 struct Contrast {
-  const Cell& cell;
+  const judge::Cell& cell;
   double level;
 };
 
@@ -298,9 +300,9 @@ dataset::Table<Contrast> contrast_table() {
 
 std::vector<Contrast> contrasts_of(const Stack& s) {
   std::vector<Contrast> all;
-  const Agreement& a = s.result.agreement;
+  const judge::Agreement& a = s.result.agreement;
   if (a.worst < 0) return all;
-  for (const Cell& cell : a.cells) {
+  for (const judge::Cell& cell : a.cells) {
     if (!cell.contrast.empty()) all.push_back({cell, a.level});
   }
   return all;
@@ -331,7 +333,7 @@ const dataset::Table<Stack>& table() {
         .column_if_any(
             {"weights", on, "", "how random matrices were drawn: dense, or matrix-free (T21)", at_cell / "weights"},
             [](const Stack& s) {
-              return s.measured() != nullptr ? std::optional(weights_used(s.result.spec, s.run)) : std::nullopt;
+              return s.measured() != nullptr ? std::optional(config::weights_used(s.result.spec, s.run)) : std::nullopt;
             })
         .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
         .part(measurement_table(), measurement)
@@ -344,7 +346,7 @@ const dataset::Table<Stack>& table() {
                 put_top_magnitudes)
         .column_if_any({"verdict", on, "", "agreement of measurement and theory (T19)", at_cell / "verdict"},
                        [](const Stack& s) {
-                         return s.measured() != nullptr ? std::optional(name_of(s.result.agreement.verdict))
+                         return s.measured() != nullptr ? std::optional(judge::name_of(s.result.agreement.verdict))
                                                         : std::nullopt;
                        })
         .column_if_any(
@@ -362,7 +364,7 @@ const dataset::Table<Stack>& table() {
 
 /// The curves that some stack has are there in all versions, with NaN where theory refuses, or where what was measured
 /// has none; and so is what a verdict rests on, where none is given.
-void mention_all(Builder& builder, const std::vector<StackResult>& results) {
+void mention_all(Builder& builder, const std::vector<stacks::StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {
     for (const auto& item : profile.curves) {
@@ -372,7 +374,7 @@ void mention_all(Builder& builder, const std::vector<StackResult>& results) {
     }
     for (const auto& item : profile.weight_curves) stems.insert("weight_" + text_of(item.first.first));
   };
-  for (const StackResult& r : results) {
+  for (const stacks::StackResult& r : results) {
     look(r.prediction.profile);
     if (r.measurement) look(r.measurement->profile);
   }
@@ -405,9 +407,9 @@ const dataset::Schema& schema() {
   return declared;
 }
 
-dataset::Dataset dataset_of(const Config& config, const std::vector<StackResult>& results) {
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   Builder builder(schema());
-  const auto has_weights = [](const StackResult& r) {
+  const auto has_weights = [](const stacks::StackResult& r) {
     return !r.prediction.profile.weight_curves.empty() ||
            (r.measurement && !r.measurement->profile.weight_curves.empty());
   };
@@ -416,11 +418,11 @@ dataset::Dataset dataset_of(const Config& config, const std::vector<StackResult>
   builder.put("statistic", statistic_names);
   mention_all(builder, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const StackResult& r = results[i];
+    const stacks::StackResult& r = results[i];
     const std::size_t input = i / config.placements.size();
     const std::size_t placement = i % config.placements.size();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
-    builder.at("placement", placement).put("placement", placement_label(r.spec));
+    builder.at("placement", placement).put("placement", config::placement_label(r.spec));
     table().put({r, config.run}, builder.at("input", input).at("placement", placement));
   }
   return builder.finish();

@@ -7,11 +7,11 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/backends.h"
+#include "sim/base/error.h"
 #include "sim/files/output_folder.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
-#include "sim/base/error.h"
 
 namespace periscope::propagate {
 namespace {
@@ -28,13 +28,13 @@ std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const Paramete
 /// Writes every gradient that the file has room for.
 class GradientDump final : public GradientRecorder {
  public:
-  explicit GradientDump(TensorFile& file) : file_(file) {}
+  explicit GradientDump(stacks::TensorFile& file) : file_(file) {}
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
     file_.put("grad.weight." + name_of(parameter), gradient.whole());
   }
 
  private:
-  TensorFile& file_;
+  stacks::TensorFile& file_;
 };
 
 void write_model(const StackContext& c, const StackSpec& spec, OutputFile& output) {
@@ -42,7 +42,7 @@ void write_model(const StackContext& c, const StackSpec& spec, OutputFile& outpu
   for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
-  TensorFile file(c.ops, output, entries);
+  stacks::TensorFile file(c.ops, output, entries);
   for (const ParameterId& id : all_parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
   file.close();
 }
@@ -53,25 +53,26 @@ Entries activation_entries(const StackSpec& spec, bool backward) {
   Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
   if (spec.input.kind != InputKind::gaussian) entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
   entries.push_back({"labels", SafetensorsType::i64, {tokens}});
-  add_stream_entries(m, tokens, "", entries);
+  stacks::add_stream_entries(m, tokens, "", entries);
   entries.push_back({"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}});
   entries.push_back({"loss", SafetensorsType::f64, {1}});
   if (!backward) return entries;
-  add_stream_entries(m, tokens, "grad.", entries);
+  stacks::add_stream_entries(m, tokens, "grad.", entries);
   for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
   return entries;
 }
 
-void write_activations(const StackContext& c, const StackSpec& spec, const RunOptions& run, OutputFile& output) {
-  TensorFile file(c.ops, output, activation_entries(spec, run.backward));
-  StreamDump streams(file);
+void write_activations(const StackContext& c, const StackSpec& spec, const config::RunOptions& run,
+                       OutputFile& output) {
+  stacks::TensorFile file(c.ops, output, activation_entries(spec, run.backward));
+  stacks::StreamDump streams(file);
   GradientDump gradients(file);
   const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
-  const Tensor input = stack_input(c, spec, run.dtype, run.seed);
-  const std::vector<int> ids = token_ids(spec, run.seed);
-  const std::vector<int> labels = label_ids(spec, run.seed);
+  const Tensor input = stacks::stack_input(c, spec, run.dtype, run.seed);
+  const std::vector<int> ids = stacks::token_ids(spec, run.seed);
+  const std::vector<int> labels = stacks::label_ids(spec, run.seed);
   file.put("input", input);
   if (!ids.empty()) file.put("tokens", ids);
   file.put("labels", labels);
@@ -90,7 +91,7 @@ void write_activations(const StackContext& c, const StackSpec& spec, const RunOp
 
 }  // namespace
 
-void dump(const Config& config, const std::string& folder, bool overwrite) {
+void dump(const config::Config& config, const std::string& folder, bool overwrite) {
   const std::vector<StackSpec> stacks = config.stacks();
   if (stacks.size() != 1) {
     throw ConfigError(
@@ -100,13 +101,14 @@ void dump(const Config& config, const std::string& folder, bool overwrite) {
   OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);
-  RunOptions run = config.run;
+  config::RunOptions run = config.run;
   run.dtype = dtype;
-  const std::unique_ptr<WeightSource> weights = random_weights(*backend, spec, run, run.seed, Remember::readings);
+  const std::unique_ptr<WeightSource> weights =
+      config::random_weights(*backend, spec, run, run.seed, Remember::readings);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
   write_activations(context, spec, run, files.file(1));
   write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass
-  files.file(2).write_at(0, json_text(resolved_json(spec), 2) + "\n");
+  files.file(2).write_at(0, config::json_text(config::resolved_json(spec), 2) + "\n");
   files.commit();
 }
 

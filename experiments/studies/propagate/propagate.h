@@ -15,10 +15,10 @@ namespace periscope::propagate {
 /// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
 /// Throws ConfigError if the configuration has more than one stack, and for files that are there already unless
 /// `overwrite`.
-void dump(const Config& config, const std::string& folder, bool overwrite);
+void dump(const config::Config& config, const std::string& folder, bool overwrite);
 
 /// The result of propagate and theory, on the dimensions (input, placement, …).
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const Config& config, const std::vector<StackResult>& results);
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results);
 
 }  // namespace periscope::propagate

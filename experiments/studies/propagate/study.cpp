@@ -42,59 +42,63 @@ const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
   return all;
 }
 
-Outcome outcome_of(const Config& config, const ConfrontedStacks& result) {
+Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
   if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(config, result.stacks),
-          .table = verdict_table(result.stacks, config.agreement, true) + told_lines(config)};
+          .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::told_lines(config)};
 }
 
 /// Weights and activations of the first seed, in f64 and in memory of their own.
-void write_dump(const Config& config, const std::string& folder, bool force, Progress& progress) {
-  RunOptions dumped = config.run;
+void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
+  config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  const Need need = dump_need(config.base, dumped, study::threads_of(dumped));
-  within_memory(need, force, progress, [&] { dump(config, folder, force); });
+  const stacks::Need need = stacks::dump_need(config.base, dumped, study::threads_of(dumped));
+  stacks::within_memory(need, force, progress, [&] { dump(config, folder, force); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }
 
 Job resolve_propagate(const Request& request) {
   const auto own = study::read_flags(propagate_flags(), request.flags);
-  Config config = request.load(study::Matrices::any);
+  config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || own.backward;
   Job job{.file = "propagate",
           .run_options = config.run,
-          .resolved = resolved(config),
-          .told = told_json(config),
-          .need = stacks_need(config, config.theory.finite_width.value_or(true), true, study::threads_of(config.run)),
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
+          .need = stacks::stacks_need(config, config.theory.finite_width.value_or(true), true,
+                                      study::threads_of(config.run)),
           .keeps_cells = true,
           .run = {}};
   if (own.fail_on_divergence) {
     job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
   }
   if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
-  job.run = [config, own, force = request.force](Progress& progress) {
+  job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
-    const ConfrontedStacks result = confront(config, progress);
+    const stacks::ConfrontedStacks result = stacks::confront(config, progress);
     Outcome outcome = outcome_of(config, result);
     if (outcome.stopped_early) return outcome;
     const bool diverged =
         std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
     if (diverged && own.fail_on_divergence) outcome.code = ExitCode::diverged;
-    if (any_disagrees(result.stacks)) outcome.code = ExitCode::check_failed;
+    if (stacks::any_disagrees(result.stacks)) outcome.code = ExitCode::check_failed;
     return outcome;
   };
   return job;
 }
 
 Job resolve_theory(const Request& request) {
-  Config config = request.load(study::Matrices::any);
+  config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
   return {.file = "theory",
           .run_options = config.run,
-          .resolved = resolved(config),
-          .told = told_json(config),
-          .need = stacks_need(config, config.theory.finite_width.value_or(false), false, study::threads_of(config.run)),
-          .run = [config](Progress& progress) { return outcome_of(config, predict_alone(config, progress)); }};
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
+          .need = stacks::stacks_need(config, config.theory.finite_width.value_or(false), false,
+                                      study::threads_of(config.run)),
+          .run = [config](stacks::Progress& progress) {
+            return outcome_of(config, stacks::predict_alone(config, progress));
+          }};
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ using Values = std::vector<double>;
 /// ln of how much better an exponential describes a variance over depth than a line and than a parabola, by the
 /// residuals' standard deviations, and of how much better than what would not count as a description.
 std::array<double, 3> exponential_leads(const TrainedCell& run) {
-  const GrowthFit fit = fit_growth(at_end(run, "variance.x_out"));
+  const judge::GrowthFit fit = judge::fit_growth(at_end(run, "variance.x_out"));
   const auto& [linear, quadratic, exponential] = fit.laws;
   return {std::log(linear.residual_deviation / exponential.residual_deviation),
           std::log(quadratic.residual_deviation / exponential.residual_deviation),
-          std::log(largest_misfit / exponential.rms_residual)};
+          std::log(judge::largest_misfit / exponential.rms_residual)};
 }
 
 double gradient_slope(const TrainedCell& run, bool end) {
@@ -50,7 +50,7 @@ void add_forward(Ledger& ledger) {
                    "exponential), the same for a parabola, "
                    "ln(10 % / rms for an exponential)"},
                   {"pre"}, [](const auto& groups) {
-                    SeedTable leads(1, std::vector<Values>(3));
+                    judge::SeedTable leads(1, std::vector<Values>(3));
                     for (const TrainedCell& cell : groups[0]->cells) {
                       const std::array<double, 3> of_seed = exponential_leads(cell);
                       for (std::size_t i = 0; i < of_seed.size(); ++i) leads[0][i].push_back(of_seed[i]);
@@ -227,7 +227,7 @@ void add_decay_and_init(Ledger& ledger) {
 
 }  // namespace
 
-std::vector<SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
+std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   Ledger ledger(runs);
   add_forward(ledger);
   add_scales(ledger);
@@ -236,8 +236,8 @@ std::vector<SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   add_outcomes(ledger);
   add_rate_claims(ledger);
   add_decay_and_init(ledger);
-  std::vector<SignClaim> claims = ledger.take();
-  correct_for_number(claims);
+  std::vector<judge::SignClaim> claims = ledger.take();
+  judge::correct_for_number(claims);
   return claims;
 }
 

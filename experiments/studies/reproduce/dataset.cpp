@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
-#include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::reproduce {
@@ -89,7 +89,7 @@ const dataset::Table<TrainedGroup>& group_table() {
     dataset::Table<G> table;
     table
         .column({"placement", "group", "", "normalization placement (T1)", at_group / "placement", true},
-                [](const G& g) { return placement_label(g.runs.group.spec); })
+                [](const G& g) { return config::placement_label(g.runs.group.spec); })
         .column({"study", "group", "", "what the group belongs to", at_group / "study"},
                 [](const G& g) { return g.runs.group.study; })
         .column({"lr", "group", "1", "highest learning rate", at_group / "lr"},
@@ -125,7 +125,9 @@ struct Whole {
 const dataset::Table<Whole>& whole_table() {
   static const dataset::Table<Whole> all = [] {
     dataset::Table<Whole> table;
-    table.rows("claim", claim_table(), [](const Whole& w) -> const std::vector<SignClaim>& { return w.result.claims; })
+    table
+        .rows("claim", claim_table(),
+              [](const Whole& w) -> const std::vector<judge::SignClaim>& { return w.result.claims; })
         .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
                        [](const Whole& w) { return w.result.loss_floor; })
         .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
@@ -136,38 +138,40 @@ const dataset::Table<Whole>& whole_table() {
 
 }  // namespace
 
-dataset::Table<SignClaim> claim_table() {
-  dataset::Table<SignClaim> table;
+dataset::Table<judge::SignClaim> claim_table() {
+  dataset::Table<judge::SignClaim> table;
   const Place at = Place("claims").each({"claim"});
-  const auto tested = [](double SignClaim::*value) {
-    return [value](const SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
+  const auto tested = [](double judge::SignClaim::*value) {
+    return [value](const judge::SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
   };
   table
       .column({"claim_exhibit", "claim", "", "figure or table", at / "exhibit"},
-              [](const SignClaim& c) { return c.exhibit; })
+              [](const judge::SignClaim& c) { return c.exhibit; })
       .column({"claim_statement", "claim", "", "what the source says, in our words", at / "statement"},
-              [](const SignClaim& c) { return c.statement; })
+              [](const judge::SignClaim& c) { return c.statement; })
       .column({"claim_quantity", "claim", "", "the number that is positive if it is so", at / "quantity"},
-              [](const SignClaim& c) { return c.quantity; })
+              [](const judge::SignClaim& c) { return c.quantity; })
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown or not-run", at / "verdict"},
-              [](const SignClaim& c) { return sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
-      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"}, tested(&SignClaim::mean))
+              [](const judge::SignClaim& c) { return judge::sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
+      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"},
+                     tested(&judge::SignClaim::mean))
       .column_if_any({"claim_stderr", "claim", "1", "its standard error", at / "stderr"},
-                     tested(&SignClaim::standard_error))
+                     tested(&judge::SignClaim::standard_error))
       .column_if_any({"claim_p", "claim", "1",
                       "chance of such values if the number were 0 and not positive, of this claim alone", at / "p"},
-                     tested(&SignClaim::p))
+                     tested(&judge::SignClaim::p))
       .column_if_any(
           {"claim_holm", "claim", "1",
            "chance that any of the run's tested claims would show so much, in either direction: Holm's p", at / "holm"},
-          tested(&SignClaim::holm))
+          tested(&judge::SignClaim::holm))
       .column_if_any({"claim_detectable", "claim", "1",
                       "true mean that as many further seeds would show with 95 % probability", at / "detectable"},
-                     tested(&SignClaim::detectable))
+                     tested(&judge::SignClaim::detectable))
       .column({"claim_reason", "claim", "", "why it was not run, or a remark", at / "reason"},
-              [](const SignClaim& c) { return c.reason; })
-      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed", at / "values"},
-                     [](const SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+              [](const judge::SignClaim& c) { return c.reason; })
+      .column_if_any(
+          {"claim_value", "claim seed", "1", "that number of every seed", at / "values"},
+          [](const judge::SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
   return table;
 }
 
@@ -204,7 +208,7 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
   builder.count("other_depth", sublayers + 1);
   builder.count("sublayer", sublayers);
   builder.count("layer", static_cast<std::size_t>(config.base.model.layers));
-  builder.put("law", std::vector(growth_law_names.begin(), growth_law_names.end()));
+  builder.put("law", std::vector(judge::growth_law_names.begin(), judge::growth_law_names.end()));
   whole_table().put({config, result}, builder.row());
   for (int s = 0; s < config.run.seeds; ++s) {
     builder.at("seed", static_cast<std::size_t>(s)).put("seed", config.run.seed + static_cast<std::uint64_t>(s));

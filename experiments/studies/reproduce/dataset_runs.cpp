@@ -2,8 +2,8 @@
 #include <functional>
 #include <limits>
 
-#include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/core/judge/depth_fit.h"
+#include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {
@@ -16,30 +16,31 @@ using Values = std::vector<double>;
 const std::string on_run = "group seed";
 const Place at_run = (Place("groups").each({"group"}) / "seeds").each({"seed"});
 
-dataset::Table<GrowthFit> growth_table() {
-  using G = GrowthFit;
+dataset::Table<judge::GrowthFit> growth_table() {
+  using G = judge::GrowthFit;
   dataset::Table<G> table;
-  const auto of_laws = [](double DepthFit::*value) {
+  const auto of_laws = [](double judge::DepthFit::*value) {
     return [value](const G& fit) {
       Values values;
-      for (const DepthFit& one : fit.laws) values.push_back(one.*value);
+      for (const judge::DepthFit& one : fit.laws) values.push_back(one.*value);
       return values;
     };
   };
   table
-      .column({"growth_law", on_run, "",
-               "law that describes the variance over depth at the end best, from depth 2 on; no law fits: none to 10 %",
-               at_run / "growth_law"},
-              [](const G& fit) {
-                const std::optional<GrowthLaw> law = best_law(fit);
-                return std::string(law ? growth_law_names[static_cast<std::size_t>(*law)] : no_growth_law);
-              })
+      .column(
+          {"growth_law", on_run, "",
+           "law that describes the variance over depth at the end best, from depth 2 on; no law fits: none to 10 %",
+           at_run / "growth_law"},
+          [](const G& fit) {
+            const std::optional<judge::GrowthLaw> law = judge::best_law(fit);
+            return std::string(law ? judge::growth_law_names[static_cast<std::size_t>(*law)] : judge::no_growth_law);
+          })
       .column({"growth_criterion", on_run + " law", "1",
                "QAICc of a law of growth over depth, with growth_effective_points", at_run / "growth_criterion"},
-              of_laws(&DepthFit::criterion))
+              of_laws(&judge::DepthFit::criterion))
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on",
                at_run / "growth_misfit"},
-              of_laws(&DepthFit::rms_residual))
+              of_laws(&judge::DepthFit::rms_residual))
       .column({"growth_effective_points", on_run, "1",
                "independent points that tell as much as these depths, by the closest law's autocorrelation at lag one",
                at_run / "growth_effective_points"},
@@ -47,8 +48,8 @@ dataset::Table<GrowthFit> growth_table() {
   return table;
 }
 
-std::vector<GrowthFit> growth_of(const Run& run) {
-  GrowthFit fit = fit_growth(at_end(run.cell, "variance.x_out"));
+std::vector<judge::GrowthFit> growth_of(const Run& run) {
+  judge::GrowthFit fit = judge::fit_growth(at_end(run.cell, "variance.x_out"));
   if (std::isnan(fit.effective_points)) return {};
   return {std::move(fit)};
 }

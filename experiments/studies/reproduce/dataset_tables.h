@@ -15,6 +15,6 @@ struct Run {
   [[nodiscard]] const train::CellHistory& history() const { return cell.history; }
 };
 [[nodiscard]] dataset::Table<Run> run_table();
-[[nodiscard]] dataset::Table<SignClaim> claim_table();
+[[nodiscard]] dataset::Table<judge::SignClaim> claim_table();
 
 }  // namespace periscope::reproduce

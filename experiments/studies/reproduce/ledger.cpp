@@ -8,14 +8,14 @@ namespace periscope::reproduce {
 namespace {
 
 /// Names the runs that did not come to their end.
-void name_unfinished(const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
+void name_unfinished(const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
   for (const GroupRuns* group : groups) {
     const auto lost = std::ranges::count_if(group->cells, [](const train::TrainedCell& cell) {
       return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
     });
     if (lost == 0) continue;
-    add_reason(claim,
-               fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as far as "
+    judge::add_reason(
+        claim, fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as far as "
                            "they came",
                            lost, group->cells.size(), group->group.name));
   }
@@ -24,17 +24,17 @@ void name_unfinished(const std::vector<const GroupRuns*>& groups, SignClaim& cla
 }  // namespace
 
 void Ledger::add_judged(const Words& words, const std::vector<std::string>& needed, const Judge& judge) {
-  SignClaim claim{.id = words.id,
-              .exhibit = words.exhibit,
-              .statement = words.statement,
-              .quantity = words.quantity,
-              .values = {},
-              .reason = ""};
+  judge::SignClaim claim{.id = words.id,
+                         .exhibit = words.exhibit,
+                         .statement = words.statement,
+                         .quantity = words.quantity,
+                         .values = {},
+                         .reason = ""};
   std::vector<const GroupRuns*> groups;
   for (const std::string& name : needed) {
     const auto it = std::ranges::find(runs_, name, [](const GroupRuns& r) { return r.group.name; });
     if (it == runs_.end())
-      add_reason(claim, "no runs of " + name);
+      judge::add_reason(claim, "no runs of " + name);
     else
       groups.push_back(&*it);
   }
@@ -46,34 +46,35 @@ void Ledger::add_judged(const Words& words, const std::vector<std::string>& need
 }
 
 void Ledger::alike(const Words& words, const std::vector<std::string>& needed, const DifferencesReading& differences) {
-  add_judged(words, needed, [&](const auto& groups, SignClaim& claim) {
+  add_judged(words, needed, [&](const auto& groups, judge::SignClaim& claim) {
     const Differences found = differences(groups);
-    test_alike(claim, found.large, found.small);
+    judge::test_alike(claim, found.large, found.small);
   });
 }
 
 void Ledger::add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value) {
-  add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
+  add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
     for (std::size_t seed = 0; seed < groups.front()->cells.size(); ++seed) {
       std::vector<const train::TrainedCell*> twins;
       for (const GroupRuns* group : groups) twins.push_back(&group->cells[seed]);
       claim.values.push_back(value(twins));
     }
-    test_positive(claim);
+    judge::test_positive(claim);
   });
 }
 
 void Ledger::some_row(const Words& words, const std::vector<std::string>& needed, const TableReading& table) {
-  add_judged(words, needed, [&](const auto& groups, SignClaim& claim) { test_some_row_positive(claim, table(groups)); });
+  add_judged(words, needed,
+             [&](const auto& groups, judge::SignClaim& claim) { judge::test_some_row_positive(claim, table(groups)); });
 }
 
 void Ledger::spreads(const Words& words, const std::string& first, const std::string& second, double factor,
                      const Reading& reading) {
-  add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, SignClaim& claim) {
+  add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
     std::vector<double> large, small;
     for (const train::TrainedCell& cell : groups[0]->cells) large.push_back(reading(cell));
     for (const train::TrainedCell& cell : groups[1]->cells) small.push_back(factor * reading(cell));
-    test_spreads_more(claim, large, small);
+    judge::test_spreads_more(claim, large, small);
   });
 }
 

@@ -22,7 +22,7 @@ class Ledger {
   };
   using DifferencesReading = std::function<Differences(const std::vector<const GroupRuns*>&)>;
   /// Of all runs of the groups needed; see test_some_row_positive.
-  using TableReading = std::function<SeedTable(const std::vector<const GroupRuns*>&)>;
+  using TableReading = std::function<judge::SeedTable(const std::vector<const GroupRuns*>&)>;
   /// What a claim is called and says; see SignClaim.
   struct Words {
     std::string id, exhibit, statement, quantity;
@@ -45,15 +45,15 @@ class Ledger {
   void spreads(const Words& words, const std::string& first, const std::string& second, double factor,
                const Reading& reading);
 
-  [[nodiscard]] std::vector<SignClaim> take() { return std::move(claims_); }
+  [[nodiscard]] std::vector<judge::SignClaim> take() { return std::move(claims_); }
   [[nodiscard]] const std::vector<GroupRuns>& runs() const { return runs_; }
 
  private:
-  using Judge = std::function<void(const std::vector<const GroupRuns*>&, SignClaim&)>;
+  using Judge = std::function<void(const std::vector<const GroupRuns*>&, judge::SignClaim&)>;
   void add_judged(const Words& words, const std::vector<std::string>& needed, const Judge& judge);
 
   const std::vector<GroupRuns>& runs_;
-  std::vector<SignClaim> claims_;
+  std::vector<judge::SignClaim> claims_;
 };
 
 /// R3 and R8: the order and the shape of final losses over sweeps of the learning rate.

@@ -36,8 +36,8 @@ const StudyKeys& keys_of(std::string_view study) {
 }
 
 Json resolved_of(const Group& group) {
-  Json json = resolved_json(group.spec);
-  json["train"] = section_json(train_section, group.train);
+  Json json = config::resolved_json(group.spec);
+  json["train"] = config::section_json(train_section, group.train);
   return json;
 }
 
@@ -45,7 +45,7 @@ Json resolved_of(const Group& group) {
 std::string with_value(const Group& group, std::string_view key) {
   const std::size_t dot = key.find('.');
   const Json value = resolved_of(group)[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))];
-  return fmt::format("{} = {}", key, toml_text(value));
+  return fmt::format("{} = {}", key, config::toml_text(value));
 }
 
 /// All that a group's runs depend on. A warm-up's share counts as the rate of the first step, lr over the steps that it

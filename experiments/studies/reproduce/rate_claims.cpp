@@ -44,8 +44,8 @@ std::vector<double> loss_differences(const GroupRuns& first, const GroupRuns& se
 using Rates = std::span<const GroupRuns* const>;
 
 /// Losses at the rates of `columns` less those at the rates of `rows`.
-SeedTable above(Rates rows, Rates columns) {
-  SeedTable table;
+judge::SeedTable above(Rates rows, Rates columns) {
+  judge::SeedTable table;
   for (const GroupRuns* low : rows) {
     auto& row = table.emplace_back();
     for (const GroupRuns* high : columns) row.push_back(loss_differences(*high, *low));

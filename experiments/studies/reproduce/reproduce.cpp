@@ -44,9 +44,9 @@ void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& 
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
   train::RecordedValues added;
-  const auto predict = [&](SizesKept kept, const std::string& name) {
+  const auto predict = [&](stacks::SizesKept kept, const std::string& name) {
     const theory::Prediction prediction =
-        theory::predict(at_sizes(ops, cell.spec, weights, all, kept), ids,
+        theory::predict(stacks::at_sizes(ops, cell.spec, weights, all, kept), ids,
                         {.tolerance = 0.02, .most_samples = 1 << 11, .seed = cell.seed});
     if (!prediction.refusal.empty()) return false;
     const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
@@ -54,14 +54,16 @@ void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& 
     added[name + "_stderr"] = q->standard_error;
     return true;
   };
-  if (!predict(SizesKept::matrices, "scaled_second_moment") ||
-      !predict(SizesKept::rows_and_columns, "profiled_second_moment")) {
+  if (!predict(stacks::SizesKept::matrices, "scaled_second_moment") ||
+      !predict(stacks::SizesKept::rows_and_columns, "profiled_second_moment")) {
     return;
   }
   const auto sequences = static_cast<int>(ids.size());
   const std::uint64_t first = cell.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
-  for (const SizeNull& null : {size_nulls[rank_one_null], size_nulls[signs_null]}) {
-    const NullDraws drawn = draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, first, null_draws);
+  for (const stacks::SizeNull& null :
+       {stacks::size_nulls[stacks::rank_one_null], stacks::size_nulls[stacks::signs_null]}) {
+    const stacks::NullDraws drawn =
+        stacks::draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, first, null_draws);
     for (std::size_t depth = 0; depth < added["profiled_second_moment"].size(); ++depth) {
       if (null.kept) {
         const double centre = std::log(added["profiled_second_moment"][depth]);
@@ -91,23 +93,25 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
   return groups_of(chosen(config.figures, config.quick), config, config.quick);
 }
 
-Need reproduce_need(const ReproduceConfig& config, int threads) {
+stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
   const StackSpec spec = config.stacks().front();
-  Need need = train::train_need(config, cells, 0.0, threads);
-  const Need at_scales = profiled_limit_need(spec, threads);  // beside the runs that are not at their end
+  stacks::Need need = train::train_need(config, cells, 0.0, threads);
+  const stacks::Need at_scales =
+      stacks::profiled_limit_need(spec, threads);  // beside the runs that are not at their end
   need.add(at_scales.bytes, "input.tokens");
   need.operations += cells * 2.0 * at_scales.operations;
-  const Need draw =
-      pass_need(spec.model, spec.input.tokens * config.train.record_sequences, DType::f64, false, threads);
+  const stacks::Need draw =
+      stacks::pass_need(spec.model, spec.input.tokens * config.train.record_sequences, DType::f64, false, threads);
   need.operations += cells * 2.0 * null_draws * draw.operations;
   StackSpec pair = spec;  // theory before training is of pairs of windows
   if (config.train.record_sequences > 1) pair.input.tokens *= 2;
-  need.then(limit_need(pair, true, config.train.record_sequences, threads));
+  need.then(stacks::limit_need(pair, true, config.train.record_sequences, threads));
   return need;
 }
 
-ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states, Progress& progress) {
+ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states,
+                    stacks::Progress& progress) {
   const std::vector<Group> groups = groups_of(config);
   const std::vector<train::TrainCell> cells = cells_of(config, groups);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
@@ -120,7 +124,7 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::
     add_scaled(*ops, cell, corpus, weights, values);
   };
   std::size_t next = 0;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     train::train_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
       result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
     });

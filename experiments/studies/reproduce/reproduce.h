@@ -22,7 +22,7 @@ struct ReproduceConfig : train::TrainConfig {
 struct ReproduceResult {
   std::vector<GroupRuns> groups;
   std::map<std::string, theory::Prediction> initial;  ///< of the groups of the base study: theory before training
-  std::vector<SignClaim> claims;
+  std::vector<judge::SignClaim> claims;
   std::optional<double> loss_floor;
   bool stopped_early = false;
 };
@@ -33,10 +33,10 @@ struct ReproduceResult {
 /// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
 /// that needs them.
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states,
-                                  Progress& progress);
+                                  stacks::Progress& progress);
 
 /// Time and memory of all runs.
-[[nodiscard]] Need reproduce_need(const ReproduceConfig& config, int threads);
+[[nodiscard]] stacks::Need reproduce_need(const ReproduceConfig& config, int threads);
 
 [[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
 [[nodiscard]] const dataset::Schema& schema();

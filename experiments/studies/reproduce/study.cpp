@@ -48,8 +48,8 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   return config;
 }
 
-Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
-  Resolved all = train::resolved(config, corpus);
+config::Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
+  config::Resolved all = train::resolved(config, corpus);
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
   }
@@ -63,8 +63,8 @@ std::string warning_of(int seeds) {
                                : "claims about spreads (R9) cannot be tested with fewer than 3 seeds");
 }
 
-study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const Resolved& all,
-                          std::shared_ptr<const void>& resumable, Progress& progress) {
+study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const config::Resolved& all,
+                          std::shared_ptr<const void>& resumable, stacks::Progress& progress) {
   if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
   const train::KeptStates kept{
@@ -80,19 +80,19 @@ study::Job resolve(const study::Request& request) {
   struct Work {
     ReproduceConfig config;
     Corpus corpus;
-    Resolved all;
+    config::Resolved all;
     std::shared_ptr<const void> resumable = {};  // as long as the job lives
   };
   ReproduceConfig config = load(request, study::read_flags(flags(), request.flags));
   Corpus corpus = train::corpus_of(config);
-  Resolved all = resolved_of(config, corpus);
+  config::Resolved all = resolved_of(config, corpus);
   const auto work = std::make_shared<Work>(Work{std::move(config), std::move(corpus), std::move(all)});
   return {.file = "reproduce",
           .run_options = work->config.run,
           .resolved = work->all,
           .need = reproduce_need(work->config, study::threads_of(work->config.run)),
           .keeps_cells = true,
-          .run = [work](Progress& progress) {
+          .run = [work](stacks::Progress& progress) {
             return outcome_of(work->config, work->corpus, work->all, work->resumable, progress);
           }};
 }
@@ -103,7 +103,7 @@ std::vector<study::Study> studies() {
   return {{.name = "reproduce",
            .question = "Train what the paper's figures show, at proxy scale; test its claims",
            .example = "reproduce --quick",
-           .sections = {any_section(train_section)},
+           .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,

@@ -16,13 +16,14 @@ namespace {
 /// Which law describes the seeds' variance over depth, and how closely.
 class GrowthCounts {
  public:
-  void add(const GrowthFit& fit) {
-    const std::optional<GrowthLaw> law = best_law(fit);
+  void add(const judge::GrowthFit& fit) {
+    const std::optional<judge::GrowthLaw> law = judge::best_law(fit);
     double misfit = std::numeric_limits<double>::infinity();
-    for (const DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
+    for (const judge::DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
     if (law) misfit = fit.laws[static_cast<std::size_t>(*law)].rms_residual;
     if (!std::isfinite(misfit)) return;  // too few depths
-    Seeds& seeds = by_law_[std::string(law ? growth_law_names[static_cast<std::size_t>(*law)] : no_growth_law)];
+    Seeds& seeds =
+        by_law_[std::string(law ? judge::growth_law_names[static_cast<std::size_t>(*law)] : judge::no_growth_law)];
     ++seeds.count;
     seeds.misfit = std::max(seeds.misfit, misfit);
   }
@@ -44,21 +45,22 @@ class GrowthCounts {
 };
 
 /// How many claims are decided, how many would be by chance, and which are beside all others.
-std::string number_of_claims(const std::vector<SignClaim>& claims) {
+std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::string together;
-  for (const SignClaim& claim : claims) {
-    if (std::isnan(claim.p) || claim.verdict == SignVerdict::not_run) continue;
+  for (const judge::SignClaim& claim : claims) {
+    if (std::isnan(claim.p) || claim.verdict == judge::SignVerdict::not_run) continue;
     ++tested;
-    if (claim.verdict == SignVerdict::not_shown) continue;
+    if (claim.verdict == judge::SignVerdict::not_shown) continue;
     ++decided;
-    if (claim.holm <= sign_claim_level) together += (together.empty() ? "" : ", ") + claim.id;
+    if (claim.holm <= judge::sign_claim_level) together += (together.empty() ? "" : ", ") + claim.id;
   }
   if (tested == 0) return "";
   return fmt::format(
       "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
       "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
-      tested, decided, 2.0 * sign_claim_level * static_cast<double>(tested), together.empty() ? "none" : together);
+      tested, decided, 2.0 * judge::sign_claim_level * static_cast<double>(tested),
+      together.empty() ? "none" : together);
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       loss.add(final_loss(cell));
       variance.add(final_variance(cell));
       spike.add(spikes(cell));
-      growth.add(fit_growth(at_end(cell, "variance.x_out")));
+      growth.add(judge::fit_growth(at_end(cell, "variance.x_out")));
       if (train::divergence_step(cell.history)) ++diverged;
     }
     groups.add({runs.group.name, fmt::format("{:.4f} ± {:.4f}", loss.mean(), loss.standard_error()),
@@ -82,12 +84,12 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   }
   TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
   std::size_t not_run = 0;
-  for (const SignClaim& claim : result.claims) {
-    if (claim.verdict == SignVerdict::not_run) {
+  for (const judge::SignClaim& claim : result.claims) {
+    if (claim.verdict == judge::SignVerdict::not_run) {
       ++not_run;
       continue;
     }
-    claims.add({claim.id, std::string(sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
+    claims.add({claim.id, std::string(judge::sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
                 fmt::format("{:.3g} ± {:.2g}", claim.mean, claim.standard_error), fmt::format("{:.3f}", claim.p),
                 fmt::format("{:.3f}", claim.holm), fmt::format("{:.2g}", claim.detectable), claim.statement});
   }

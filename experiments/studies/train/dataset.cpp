@@ -257,7 +257,7 @@ dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result
   result_table().put(result, builder.row());
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const TrainedCell& trained = result.cells[i];
-    builder.at("placement", i / seeds).put("placement", placement_label(trained.cell.spec));
+    builder.at("placement", i / seeds).put("placement", config::placement_label(trained.cell.spec));
     builder.at("seed", i % seeds).put("seed", trained.cell.seed);
     run_table().put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
   }

@@ -26,7 +26,7 @@ std::string checked(const TrainConfig& config, const std::string& folder) {
 void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
   const TrainSpec& train = cell.train;
   const int length = cell.spec.input.tokens + 1;
-  TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
+  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
   std::vector<std::int64_t> all;
   all.reserve(static_cast<std::size_t>(train.steps) * static_cast<std::size_t>(train.batch) *
               static_cast<std::size_t>(length));
@@ -40,7 +40,8 @@ void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corp
 
 void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
   const auto count = static_cast<std::int64_t>(history.loss.size());
-  TensorFile file(ops, output, {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
+  stacks::TensorFile file(ops, output,
+                          {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
   file.put("loss", history.loss);
   file.put("grad_norm", history.grad_norm);
   file.close();
@@ -58,9 +59,9 @@ void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& c
   write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
   write_batches(ops, cell, corpus, files_.file(batches));
   write_steps(ops, trained.history, files_.file(steps));
-  nlohmann::ordered_json resolved = resolved_json(cell.spec);
-  resolved["train"] = section_json(train_section, cell.train);
-  files_.file(configuration).write_at(0, json_text(resolved, 2) + "\n");
+  nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
+  resolved["train"] = config::section_json(train_section, cell.train);
+  files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");
   files_.commit();
 }
 

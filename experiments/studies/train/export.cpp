@@ -7,9 +7,9 @@
 #include "experiments/core/config/config.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/training/weights_file.h"
+#include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/files/output_folder.h"
-#include "sim/base/error.h"
 
 namespace periscope::train {
 namespace {
@@ -58,9 +58,9 @@ void write_plain(const std::string& folder, const Backend& ops, const TrainedCel
   OutputFolder files(folder, {"model.safetensors", "config.json"}, overwrite);
   write_weights(ops, trained.parameters, written_type(trained.cell.dtype), files.file(0));
   nlohmann::ordered_json json{{"model_type", "periscope"}};
-  json.update(resolved_json(trained.cell.spec));
-  json["train"] = section_json(train_section, trained.cell.train);
-  files.file(1).write_at(0, json_text(json, 2) + "\n");
+  json.update(config::resolved_json(trained.cell.spec));
+  json["train"] = config::section_json(train_section, trained.cell.train);
+  files.file(1).write_at(0, config::json_text(json, 2) + "\n");
   files.commit();
 }
 

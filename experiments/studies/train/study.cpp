@@ -11,8 +11,8 @@
 #include "experiments/studies/train/export.h"
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
-#include "sim/files/folder_lock.h"
 #include "sim/base/printable.h"
+#include "sim/files/folder_lock.h"
 
 namespace periscope::train {
 namespace {
@@ -52,7 +52,7 @@ class Extras {
   }
   [[nodiscard]] bool empty() const { return !dump_ && !models_; }
 
-  void write(const Backend& ops, const TrainResult& result, const Corpus& corpus, Progress& progress) {
+  void write(const Backend& ops, const TrainResult& result, const Corpus& corpus, stacks::Progress& progress) {
     if (dump_) dump_->write(ops, result.cells.front(), corpus);
     for (std::size_t i = 0; models_ && i < result.cells.size(); ++i) {
       const std::string model = path_of(result.cells[i].cell);
@@ -108,11 +108,11 @@ class Training {
         ops_(make_backend(config_.run.device)) {}
 
   [[nodiscard]] const TrainConfig& config() const { return config_; }
-  [[nodiscard]] const Resolved& resolved() const { return resolved_; }
-  [[nodiscard]] Need need() const {
+  [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
+  [[nodiscard]] stacks::Need need() const {
     const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
     // The weights of finished cells stay until all are written.
-    Need need = train_need(config_, cells, cells, study::threads_of(config_.run));
+    stacks::Need need = train_need(config_, cells, cells, study::threads_of(config_.run));
     if (!own_.dump.empty()) {  // all batches are written at once
       const double tokens = static_cast<double>(config_.train.batch) * (config_.base.input.tokens + 1);
       need.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
@@ -120,9 +120,9 @@ class Training {
     return need;
   }
 
-  study::Outcome run(Progress& progress) {
+  study::Outcome run(stacks::Progress& progress) {
     const std::vector<TrainCell> cells = cells_of(config_);
-    CellJournal* journal = progress.journal();
+    stacks::CellJournal* journal = progress.journal();
     if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
     // What this very run was writing when it ended may be there.
     extras_.emplace(own_, config_, force_ || (journal != nullptr && journal->find(writing()).has_value()));
@@ -133,7 +133,7 @@ class Training {
                           }};
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
     result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
-    result_.stopped_early = until_stopped([&] {
+    result_.stopped_early = stacks::until_stopped([&] {
       train_cells(*ops_, cells, corpus_, kept, progress,
                   [&](TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
     });
@@ -146,8 +146,8 @@ class Training {
             .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
   }
 
-  void write_files(Progress& progress) {
-    CellJournal* journal = progress.journal();
+  void write_files(stacks::Progress& progress) {
+    stacks::CellJournal* journal = progress.journal();
     if (journal != nullptr && !extras_->empty() && !journal->find(writing())) journal->keep(writing(), true);
     extras_->write(*ops_, result_, corpus_, progress);
     remove_states(states_);
@@ -164,7 +164,7 @@ class Training {
   TrainFlags own_;
   bool force_;
   Corpus corpus_;
-  Resolved resolved_;
+  config::Resolved resolved_;
   std::unique_ptr<Backend> ops_;
   std::string states_;
   std::optional<Extras> extras_;
@@ -185,9 +185,9 @@ study::Job resolve(const study::Request& request) {
                  .resolved = training->resolved(),
                  .need = training->need(),
                  .keeps_cells = true,
-                 .run = [training](Progress& progress) {
+                 .run = [training](stacks::Progress& progress) {
                    study::Outcome outcome = training->run(progress);
-                   outcome.write_files = [training](Progress& to) { training->write_files(to); };
+                   outcome.write_files = [training](stacks::Progress& to) { training->write_files(to); };
                    return outcome;
                  }};
   if (own.fail_on_divergence || !own.dump.empty() || !own.export_to.empty()) {
@@ -204,7 +204,7 @@ std::vector<study::Study> studies() {
   return {{.name = "train",
            .question = "Train twins, stacks that differ in their placement alone; record their signals",
            .example = "train --config experiments/configs/twins.toml",
-           .sections = {any_section(train_section)},
+           .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,

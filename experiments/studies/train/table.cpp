@@ -20,7 +20,7 @@ std::string table(const TrainResult& result) {
     const RecordedValues& first_record = h.records.begin()->second;
     const RecordedValues& last_record = h.records.rbegin()->second;
     const std::optional<int> diverged = divergence_step(h);
-    table.add({placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
+    table.add({config::placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
                fmt::format("{:.4f}", mean_of_last_tenth(h, trained.cell.train.steps)),
                fmt::format("{:.4f}", last(last_record, "validation_loss")),
                fmt::format("{:.4g}", last(first_record, "variance.x_out")),

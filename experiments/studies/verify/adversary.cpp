@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "experiments/studies/verify/statements.h"
-#include "sim/random/philox.h"
 #include "sim/base/first_exception.h"
+#include "sim/random/philox.h"
 
 namespace periscope::verify {
 namespace {

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "sim/model/parameters.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/model/parameters.h"
 
 namespace periscope::verify {
 namespace {

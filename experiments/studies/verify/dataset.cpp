@@ -59,7 +59,7 @@ Table<BoundAttackResult> attack_table() {
       .column({"attack_required", on, "1", "what that must be", at / "required"}, [](const A& a) { return a.required; })
       .column({"attack_case", on, "", "the case that reached it: a JSON text, which --replay reads from a file",
                at / "case", true},
-              [](const A& a) { return json_text(case_json(a.best)); });
+              [](const A& a) { return config::json_text(case_json(a.best)); });
   return table;
 }
 
@@ -114,9 +114,9 @@ Table<BrokenRow> broken_table(const std::string& name, const std::string& on, co
               [](const R& r) { return r.outcome.ratio(); })
       .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file",
                at / "case", true},
-              [](const R& r) { return json_text(case_json(r.found.shrunk)); })
+              [](const R& r) { return config::json_text(case_json(r.found.shrunk)); })
       .column({name + "_found", on, "", "the case as it was found: a JSON text likewise", at / "found", true},
-              [](const R& r) { return json_text(case_json(r.found.found)); });
+              [](const R& r) { return config::json_text(case_json(r.found.found)); });
   return table;
 }
 

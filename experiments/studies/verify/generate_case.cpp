@@ -5,7 +5,7 @@
 namespace periscope::verify {
 namespace {
 
-SublayerRule draw_rule(Draw& draw) {
+SublayerRule draw_rule(stacks::Draw& draw) {
   constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, b_only{.norm_b = true},
       post{.norm_c = true}, a_c{.norm_a = true, .norm_c = true}, all{.norm_a = true, .norm_b = true, .norm_c = true};
   constexpr SublayerRule rules[] = {pre, pre, peri, peri, peri, post, post, b_only, a_c, all};
@@ -17,7 +17,7 @@ SublayerRule draw_rule(Draw& draw) {
   return rule;
 }
 
-CaseNorm draw_norm(Draw& draw, const ModelSpec& m) {
+CaseNorm draw_norm(stacks::Draw& draw, const ModelSpec& m) {
   const double scale = draw.chance(0.5) ? 1.0 : draw.magnitude(-6.0, 6.0);
   CaseNorm norm{std::vector<double>(static_cast<std::size_t>(m.width), draw.chance(0.2) ? -scale : scale), {}};
   if (draw.chance(0.5)) norm.gain = draw.normals(m.width, scale);
@@ -25,16 +25,18 @@ CaseNorm draw_norm(Draw& draw, const ModelSpec& m) {
   return norm;
 }
 
-double draw_eps(Draw& draw) {
+double draw_eps(stacks::Draw& draw) {
   const double u = draw.uniform();
   if (u < 0.4) return 0.0;
   return u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
 }
 
 /// Half of the cases have tame magnitudes, so that softmax is neither flat nor saturated in all of them.
-double draw_scale(Draw& draw, bool wild) { return wild ? draw.magnitude(-6.0, 6.0) : draw.magnitude(-0.5, 0.5); }
+double draw_scale(stacks::Draw& draw, bool wild) {
+  return wild ? draw.magnitude(-6.0, 6.0) : draw.magnitude(-0.5, 0.5);
+}
 
-void draw_biases(Draw& draw, BoundCase& c) {
+void draw_biases(stacks::Draw& draw, BoundCase& c) {
   const int units = c.model.mlp_width;
   if (is_gated(c.model.mlp)) c.gate_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
   c.up_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
@@ -42,7 +44,7 @@ void draw_biases(Draw& draw, BoundCase& c) {
 }
 
 /// One feature of the input or one hidden unit, up to 1e6 times larger than the rest.
-void make_massive(Draw& draw, BoundCase& c) {
+void make_massive(stacks::Draw& draw, BoundCase& c) {
   const int d = c.model.width;
   const double factor = draw.magnitude(0.0, 6.0);
   if (draw.chance(0.5)) {
@@ -57,7 +59,7 @@ void make_massive(Draw& draw, BoundCase& c) {
 }  // namespace
 
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
-  Draw draw({seed, id, Stream::verify_case});
+  stacks::Draw draw({seed, id, Stream::verify_case});
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(norm == NormKind::layer ? 2 : 1, 64);

@@ -7,10 +7,10 @@
 
 #include "experiments/core/judge/findings.h"
 #include "experiments/studies/verify/evaluate.h"
+#include "sim/base/first_exception.h"
 #include "sim/numerics/allowances.h"
 #include "sim/numerics/larger.h"
 #include "sim/random/philox.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope::verify {
 namespace {

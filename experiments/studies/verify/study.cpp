@@ -37,7 +37,7 @@ Outcome outcome_of_replay(const std::string& which, double scale) {
           .code = code_of(result.violations.empty())};
 }
 
-Outcome outcome_of_run(const VerifyConfig& config, Progress& progress) {
+Outcome outcome_of_run(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
   if (result.stopped_early) return {.stopped_early = true};
   progress.say(fmt::format("{} cases in {:.1f} s ({:.0f}/s)\n", config.cases, result.seconds,
@@ -53,20 +53,20 @@ Job resolve_verify(const Request& request) {
   if (request.device.value_or("reference") != "reference" || request.dtype.value_or("f64") != "f64") {
     throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
   }
-  RunOptions run = request.load().run;
+  config::RunOptions run = request.load().run;
   run.device = "reference";
   run.dtype = DType::f64;
   const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
-  Resolved all;
+  config::Resolved all;
   all.add(section, config);
   if (!own.replay.empty()) {
     return {.file = "",
             .run_options = run,
             .resolved = all,
             .unskippable = "--replay: there is no result file of a case",
-            .run = [own](Progress&) { return outcome_of_replay(own.replay, own.scale); }};
+            .run = [own](stacks::Progress&) { return outcome_of_replay(own.replay, own.scale); }};
   }
-  return {.file = "verify", .run_options = run, .resolved = all, .run = [config](Progress& progress) {
+  return {.file = "verify", .run_options = run, .resolved = all, .run = [config](stacks::Progress& progress) {
             return outcome_of_run(config, progress);
           }};
 }

@@ -15,11 +15,11 @@
 #include "experiments/core/judge/findings.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/studies/verify/bound_case.h"
+#include "sim/base/error.h"
+#include "sim/base/first_exception.h"
 #include "sim/checkpoint/strict_json.h"
 #include "sim/numerics/allowances.h"
 #include "sim/numerics/larger.h"
-#include "sim/base/error.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope::verify {
 namespace {
@@ -78,7 +78,7 @@ struct Tallies {
   }
 };
 
-Tallies random_cases(const VerifyConfig& config, Progress& progress) {
+Tallies random_cases(const VerifyConfig& config, stacks::Progress& progress) {
   progress.begin("verify", static_cast<int>(config.cases));
   std::vector<Tallies> threads(static_cast<std::size_t>(omp_get_max_threads()));
   for (std::uint64_t begin = 0; begin < config.cases; begin += chunk) {
@@ -99,7 +99,7 @@ Tallies random_cases(const VerifyConfig& config, Progress& progress) {
   return std::move(threads[0]);
 }
 
-void run_attacks(const VerifyConfig& config, Progress& progress, VerifyResult& result) {
+void run_attacks(const VerifyConfig& config, stacks::Progress& progress, VerifyResult& result) {
   const std::vector<Attack> all = attacks();
   progress.begin("attacks", static_cast<int>(all.size()));
   for (const Attack& attack : all) {
@@ -242,11 +242,11 @@ constexpr Key<VerifyConfig> keys[] = {
 
 const Section<VerifyConfig> section{"verify", keys};
 
-VerifyResult run(const VerifyConfig& config, Progress& progress) {
+VerifyResult run(const VerifyConfig& config, stacks::Progress& progress) {
   VerifyResult r;
   r.config = config;
   const auto start = std::chrono::steady_clock::now();
-  r.stopped_early = until_stopped([&] {
+  r.stopped_early = stacks::until_stopped([&] {
     Tallies tallies = random_cases(config, progress);
     r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     r.tallies = std::move(tallies.all);

@@ -59,7 +59,7 @@ struct VerifyResult {
 };
 
 /// Random cases, attacks, the massive-activation sweep and the refutations; see experiments/README.md.
-VerifyResult run(const VerifyConfig& config, Progress& progress);
+VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 
 /// One case against every statement that applies.
 struct Replay {

@@ -25,7 +25,7 @@ constexpr std::string_view list = "converge.widths";
 // clang-format off
 constexpr Key<ConvergeConfig> keys[] = {
     {.name = "widths", .field = &ConvergeConfig::widths, .range = from_to(1, 1 << 20), .meaning = "widths, head_dim fixed, heads and mlp_width in proportion"},
-    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = seeds_from(16), .meaning = "seeds per width"},
+    {.name = "seeds", .field = &ConvergeConfig::width_seeds, .range = config::seeds_from(16), .meaning = "seeds per width"},
 };
 // clang-format on
 
@@ -66,21 +66,21 @@ void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
 
 /// Runs one stack at one width and appends the bias to every fit of the stack.
 void measure_width(const ConvergeConfig& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                   std::vector<Convergence>& fits, Progress& progress) {
-  RunOptions run = config.run;
+                   std::vector<Convergence>& fits, stacks::Progress& progress) {
+  config::RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(spec.model.width) * 1'000'003;  // fresh randomness at every width
   const theory::Prediction prediction = theory::predict(
-      told, distinct_token_ids(spec, run.seed, config.width_seeds),
+      told, stacks::distinct_token_ids(spec, run.seed, config.width_seeds),
       {.tolerance = config.theory.tolerance, .most_samples = 1 << 15, .seed = run.seed, .fault = config.theory.fault});
   const std::string refusal =
-      prediction.refusal.empty() ? out_of_range(told, prediction.profile, run.dtype) : prediction.refusal;
+      prediction.refusal.empty() ? judge::out_of_range(told, prediction.profile, run.dtype) : prediction.refusal;
   if (!refusal.empty()) {
     for (Convergence& c : fits) c.bias_reason = refusal;
     return;
   }
   std::array<RunningMoments, statistics.size()> bias;
   std::array<std::vector<double>, statistics.size()> per_seed;
-  measure_stack(backend, spec, run, config.width_seeds, progress, [&](const Reading& reading) {
+  stacks::measure_stack(backend, spec, run, config.width_seeds, progress, [&](const Reading& reading) {
     for (std::size_t s = 0; s < statistics.size(); ++s) {
       const double d = deviation(reading.profile.find(statistics[s], Signal::x_out)->value,
                                  prediction.profile.find(statistics[s], Signal::x_out)->value,
@@ -118,10 +118,10 @@ double spread_error(double spread, int groups) { return spread / std::sqrt(2.0 *
 const Section<ConvergeConfig> section{"converge", keys};
 
 void ConvergeConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["converge"] = section_json(section, *this, for_hash);
+  resolved["converge"] = config::section_json(section, *this, for_hash);
 }
 
-ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
+ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
@@ -129,17 +129,17 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
     throw ConfigError("converge.widths: expected widths that grow from one to the next");
   }
   const std::vector<StackSpec> told = config.told_stacks();
-  require_fault_acts(config);
-  require_told_is_seen(config, "converge", false, stream_numbers);
+  config::require_fault_acts(config);
+  stacks::require_told_is_seen(config, "converge", false, stream_numbers);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     for (const int width : config.widths) {
-      at_width(stacks[i], width, list);
-      at_width(told[i], width, list);
+      config::at_width(stacks[i], width, list);
+      config::at_width(told[i], width, list);
     }
   }
   progress.begin("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   ConvergeResult result;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       std::vector<Convergence> fits;
       for (const Statistic s : statistics) {
@@ -149,8 +149,8 @@ ConvergeResult run(const ConvergeConfig& config, Progress& progress) {
       }
       for (const int width : config.widths) {
         progress.throw_if_stop_requested();
-        measure_width(config, *backend, at_width(stacks[i], width, list), at_width(told[i], width, list), fits,
-                      progress);
+        measure_width(config, *backend, config::at_width(stacks[i], width, list),
+                      config::at_width(told[i], width, list), fits, progress);
       }
       result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }

@@ -17,12 +17,12 @@ struct Convergence {
   Statistic statistic = Statistic::second_moment;
   std::vector<double> width, bias, bias_error;
   std::vector<double> prediction_error;  ///< the part of bias_error that more seeds leave as it is
-  PowerLaw bias_fit;                     ///< over width: exponent −1
-  Verdict bias_verdict = Verdict::not_checked;
+  judge::PowerLaw bias_fit;              ///< over width: exponent −1
+  judge::Verdict bias_verdict = judge::Verdict::not_checked;
   std::string bias_reason;
   std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
-  PowerLaw noise_fit;                             ///< over n: exponent −1/2
-  Verdict noise_verdict = Verdict::not_checked;
+  judge::PowerLaw noise_fit;                      ///< over n: exponent −1/2
+  judge::Verdict noise_verdict = judge::Verdict::not_checked;
   std::string remedy;  ///< of inconclusive verdicts: "about 900 seeds per width would decide"
 };
 
@@ -32,7 +32,7 @@ inline constexpr int fewest_groups = 8;
 double spread_error(double spread, int groups);
 
 /// [converge]: the sizes that T20's test runs through.
-struct ConvergeConfig : Config {
+struct ConvergeConfig : config::Config {
   std::vector<int> widths{32, 64, 128, 256};
   int width_seeds = 64;  ///< at every width
 
@@ -49,7 +49,7 @@ struct ConvergeResult {
 
 /// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
 /// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
-ConvergeResult run(const ConvergeConfig& config, Progress& progress);
+ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that
 /// exponent's χ² exceeds the best one's by more than the square of a normal law's limit at Šidák's level, over two

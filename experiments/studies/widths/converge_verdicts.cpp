@@ -21,23 +21,26 @@ constexpr double next_bias = 1.0;
 constexpr double next_noise = 0.5;
 
 /// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
-Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                   const PowerLaw& fit, double exponent, double next, double critical) {
-  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
-  if (!agrees(exponent)) return Verdict::disagrees;
-  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
+judge::Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                          const judge::PowerLaw& fit, double exponent, double next, double critical) {
+  const auto agrees = [&](double p) {
+    return judge::chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical;
+  };
+  if (!agrees(exponent)) return judge::Verdict::disagrees;
+  return agrees(exponent - next) || agrees(exponent + next) ? judge::Verdict::inconclusive : judge::Verdict::agrees;
 }
 
 /// √Δχ² by which `next` beside `exponent` is to be told from it, for values a·x^exponent with the best a of (x, y) and
 /// errors of `error`: what a test of 95 % power needs is `limit`.
 bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
                    double exponent, double next, double limit) {
-  const double amplitude = amplitude_of(x, y, error, exponent);
+  const double amplitude = judge::amplitude_of(x, y, error, exponent);
   std::vector<double> law;
   law.reserve(x.size());
   for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
-  return std::ranges::all_of(std::array{exponent - next, exponent + next},
-                             [&](double other) { return chi_squared_of(x, law, error, other) >= limit * limit; });
+  return std::ranges::all_of(std::array{exponent - next, exponent + next}, [&](double other) {
+    return judge::chi_squared_of(x, law, error, other) >= limit * limit;
+  });
 }
 
 /// True if `n` seeds of a width, instead of `seeds`, would tell the bias's exponent from the next ones, with
@@ -66,22 +69,22 @@ bool noise_decides(int n, double limit) {
 /// What would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are T20's; at least
 /// twice the seeds where the ones that are there should have been enough, and were not.
 std::string remedy_of(const Convergence& c, int seeds, double critical) {
-  const double limit = critical + boost::math::quantile(boost::math::normal(), wanted_power);
-  const bool bias = c.bias_verdict == Verdict::inconclusive;
-  const bool noise = c.noise_verdict == Verdict::inconclusive;
+  const double limit = critical + boost::math::quantile(boost::math::normal(), judge::wanted_power);
+  const bool bias = c.bias_verdict == judge::Verdict::inconclusive;
+  const bool noise = c.noise_verdict == judge::Verdict::inconclusive;
   if (seeds == 0 || (!bias && !noise)) return {};
   constexpr double sharpest = 1.0 / 64.0;
   for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
-    const int n = seeds_that_decide(2 * seeds, [&](int more) {
+    const int n = judge::seeds_that_decide(2 * seeds, [&](int more) {
       return (!bias || bias_decides(c, seeds, more, sharper, limit)) && (!noise || noise_decides(more, limit));
     });
     if (n == 0) continue;
-    const std::string words = fmt::format("about {} seeds per width would decide", rounded_up(n));
+    const std::string words = fmt::format("about {} seeds per width would decide", judge::rounded_up(n));
     return sharper == 1.0
                ? words
                : fmt::format("{}, with predictions {:g} times as precise (theory.tolerance)", words, 1.0 / sharper);
   }
-  return std::string(nothing_within_reach);
+  return std::string(judge::nothing_within_reach);
 }
 
 void judge_fit(Convergence& c, double critical) {
@@ -99,9 +102,9 @@ void judge_fit(Convergence& c, double critical) {
     c.bias_reason = "fixed by the placement: no noise to fit";
     return;
   }
-  c.noise_fit = fit_power_law(c.seeds, c.noise, c.noise_error);
+  c.noise_fit = judge::fit_power_law(c.seeds, c.noise, c.noise_error);
   c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
-  c.bias_fit = fit_power_law(c.width, c.bias, c.bias_error);
+  c.bias_fit = judge::fit_power_law(c.width, c.bias, c.bias_error);
   if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
     return;
@@ -112,7 +115,7 @@ void judge_fit(Convergence& c, double critical) {
 }  // namespace
 
 void judge(ConvergeResult& result, int seeds, double familywise_error) {
-  const double each = sidak_level(familywise_error, 2 * result.fits.size());
+  const double each = judge::sidak_level(familywise_error, 2 * result.fits.size());
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
   for (Convergence& c : result.fits) {
     judge_fit(c, result.critical);
@@ -122,7 +125,7 @@ void judge(ConvergeResult& result, int seeds, double familywise_error) {
 
 bool any_disagrees(const ConvergeResult& result) {
   return std::ranges::any_of(result.fits, [](const Convergence& c) {
-    return c.bias_verdict == Verdict::disagrees || c.noise_verdict == Verdict::disagrees;
+    return c.bias_verdict == judge::Verdict::disagrees || c.noise_verdict == judge::Verdict::disagrees;
   });
 }
 

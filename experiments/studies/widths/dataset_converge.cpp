@@ -14,12 +14,12 @@ const Place at_fit = Place("fits").each({"fit"});
 
 /// A fitted power law, and whether it tells anything: figures are drawn of no other.
 struct Law {
-  const PowerLaw& fit;
-  Verdict verdict;
+  const judge::PowerLaw& fit;
+  judge::Verdict verdict;
   bool fitted;
 };
 
-std::optional<double> if_fitted(const Law& law, double PowerLaw::*value) {
+std::optional<double> if_fitted(const Law& law, double judge::PowerLaw::*value) {
   return law.fitted ? std::optional(law.fit.*value) : std::nullopt;
 }
 
@@ -29,17 +29,17 @@ dataset::Table<Law> law_table(const std::string& name, const std::string& over, 
   const Place at = at_fit / (name + "_fit");
   table
       .column({name + "_exponent", "fit", "1", "exponent of " + over, at / "exponent"},
-              [](const Law& law) { return if_fitted(law, &PowerLaw::exponent); })
+              [](const Law& law) { return if_fitted(law, &judge::PowerLaw::exponent); })
       .column({name + "_exponent_stderr", "fit", "1", "its standard error", at / "exponent_error"},
-              [](const Law& law) { return if_fitted(law, &PowerLaw::exponent_error); })
+              [](const Law& law) { return if_fitted(law, &judge::PowerLaw::exponent_error); })
       .column({name + "_amplitude", "fit", "1", name + " = amplitude * that number ^ exponent", at / "amplitude"},
-              [](const Law& law) { return if_fitted(law, &PowerLaw::amplitude); })
+              [](const Law& law) { return if_fitted(law, &judge::PowerLaw::amplitude); })
       .column({name + "_chi_squared", "fit", "1", "chi squared of the fit", at / "chi_squared"},
-              [](const Law& law) { return if_fitted(law, &PowerLaw::chi_squared); })
+              [](const Law& law) { return if_fitted(law, &judge::PowerLaw::chi_squared); })
       .column({name + "_significance", "fit", "1", "standard errors between it and nothing", at / "significance"},
-              [](const Law& law) { return if_fitted(law, &PowerLaw::significance); })
+              [](const Law& law) { return if_fitted(law, &judge::PowerLaw::significance); })
       .column({name + "_verdict", "fit", "", "exponent " + exponent + " (T20)", at / "verdict"},
-              [](const Law& law) { return name_of(law.verdict); });
+              [](const Law& law) { return judge::name_of(law.verdict); });
   return table;
 }
 
@@ -51,11 +51,11 @@ const dataset::Table<Convergence>& fit_table() {
       return std::vector<Law>{{c.bias_fit, c.bias_verdict, c.bias_reason.empty()}};
     };
     const auto noise_law = [](const C& c) {
-      return std::vector<Law>{{c.noise_fit, c.noise_verdict, c.noise_verdict != Verdict::not_checked}};
+      return std::vector<Law>{{c.noise_fit, c.noise_verdict, c.noise_verdict != judge::Verdict::not_checked}};
     };
     table
         .column({"placement", "fit", "", "normalization placement (T1)", at_fit / "placement", true},
-                [](const C& c) { return placement_label(c.spec); })
+                [](const C& c) { return config::placement_label(c.spec); })
         .column({"input", "fit", "", "what enters the stack", at_fit / "input"},
                 [](const C& c) { return input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]; })
         .column({"statistic", "fit", "", "statistic of the stream", at_fit / "statistic"},
@@ -84,7 +84,7 @@ const dataset::Table<ConvergeConfig>& config_table() {
   static const dataset::Table<ConvergeConfig> all = [] {
     dataset::Table<ConvergeConfig> table;
     table.column({"weights", "width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                 [](const ConvergeConfig& c) { return weights_at_widths(c, c.widths, "converge.widths"); });
+                 [](const ConvergeConfig& c) { return config::weights_at_widths(c, c.widths, "converge.widths"); });
     return table;
   }();
   return all;

@@ -33,23 +33,23 @@ std::string_view input_of(const StackSpec& spec) { return input_kind_names[stati
 /// A quantity of a stack, with the points at which its fitted curve is drawn.
 struct Followed {
   const StackSpec& spec;
-  const LadderQuantity& quantity;
+  const stacks::LadderQuantity& quantity;
   const Values& grid;
 
-  [[nodiscard]] bool judged() const { return quantity.verdict != Verdict::not_checked; }
+  [[nodiscard]] bool judged() const { return quantity.verdict != judge::Verdict::not_checked; }
   /// Nothing of what was not judged, so that no figure shows it.
   [[nodiscard]] std::optional<double> if_judged(double value) const {
     return judged() ? std::optional(value) : std::nullopt;
   }
-  [[nodiscard]] std::optional<Values> fitted(double Estimate::*part) const {
+  [[nodiscard]] std::optional<Values> fitted(double judge::Estimate::*part) const {
     if (!judged()) return std::nullopt;
     Values values;
     for (const double x : grid) values.push_back(quantity.fit.at(x).*part);
     return values;
   }
-  [[nodiscard]] Values measured(double Estimate::*part) const {
+  [[nodiscard]] Values measured(double judge::Estimate::*part) const {
     Values values;
-    for (const Estimate& m : quantity.measured) values.push_back(m.*part);
+    for (const judge::Estimate& m : quantity.measured) values.push_back(m.*part);
     return values;
   }
 };
@@ -62,16 +62,16 @@ const dataset::Table<Followed>& quantity_table() {
     const Place at = Place("quantities").each({one});
     table
         .column({"quantity_placement", one, "", "normalization placement (T1)", at / "placement", true},
-                [](const F& f) { return placement_label(f.spec); })
+                [](const F& f) { return config::placement_label(f.spec); })
         .column({"quantity_input", one, "", "what enters the stack", at / "input"},
                 [](const F& f) { return input_of(f.spec); })
         .column({"quantity_units", one, "", "units of the quantity, and of its limit", at / "units"},
                 [](const F& f) { return units_of(f.quantity.statistic); })
         .column({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units",
                  at / "measured"},
-                [](const F& f) { return f.measured(&Estimate::value); })
+                [](const F& f) { return f.measured(&judge::Estimate::value); })
         .column({"ladder_stderr", one + " ladder_width", "1", "its standard error", at / "stderr"},
-                [](const F& f) { return f.measured(&Estimate::error); })
+                [](const F& f) { return f.measured(&judge::Estimate::error); })
         .column({"limit", one, "1", "m of m + b/D + c/D^2 fitted to the measured", at / "limit"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.limit.value); })
         .column({"limit_stderr", one, "1", "its standard error", at / "limit_stderr"},
@@ -99,30 +99,30 @@ const dataset::Table<Followed>& quantity_table() {
         .column({"scale", one, "1", "what relative errors are relative to", at / "scale"},
                 [](const F& f) { return f.if_judged(f.quantity.scale); })
         .column({"ladder_verdict", one, "", "limit of infinite width against theory (T23)", at / "verdict"},
-                [](const F& f) { return name_of(f.quantity.verdict); })
+                [](const F& f) { return judge::name_of(f.quantity.verdict); })
         .column({"ladder_reason", one, "", "why it is inconclusive or was not checked", at / "reason"},
                 [](const F& f) { return f.quantity.reason; })
         .column_if_any({"fit", one + " inverse_width", "1", "the fitted parabola", at / "fit"},
-                       [](const F& f) { return f.fitted(&Estimate::value); })
+                       [](const F& f) { return f.fitted(&judge::Estimate::value); })
         .column_if_any({"fit_stderr", one + " inverse_width", "1", "its standard error", at / "fit_stderr"},
-                       [](const F& f) { return f.fitted(&Estimate::error); });
+                       [](const F& f) { return f.fitted(&judge::Estimate::error); });
     return table;
   }();
   return all;
 }
 
-const dataset::Table<LadderStack>& stack_table() {
-  using S = LadderStack;
+const dataset::Table<stacks::LadderStack>& stack_table() {
+  using S = stacks::LadderStack;
   static const dataset::Table<S> all = [] {
     dataset::Table<S> table;
     const Place at = Place("stacks").each({"stack"});
     table
         .column({"stack_placement", "stack", "", "normalization placement (T1)", at / "placement", true},
-                [](const S& s) { return placement_label(s.spec); })
+                [](const S& s) { return config::placement_label(s.spec); })
         .column({"stack_input", "stack", "", "what enters the stack", at / "input"},
                 [](const S& s) { return input_of(s.spec); })
         .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)", at / "verdict"},
-                [](const S& s) { return name_of(s.verdict); })
+                [](const S& s) { return judge::name_of(s.verdict); })
         .column({"stack_refusal", "stack", "", "why nothing was predicted", at / "refused"},
                 [](const S& s) { return s.refusal; });
     return table;
@@ -130,11 +130,11 @@ const dataset::Table<LadderStack>& stack_table() {
   return all;
 }
 
-const dataset::Table<LadderConfig>& config_table() {
-  static const dataset::Table<LadderConfig> all = [] {
-    dataset::Table<LadderConfig> table;
+const dataset::Table<stacks::LadderConfig>& config_table() {
+  static const dataset::Table<stacks::LadderConfig> all = [] {
+    dataset::Table<stacks::LadderConfig> table;
     table.column({"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                 [](const LadderConfig& c) { return weights_at_widths(c, c.widths, "ladder.widths"); });
+                 [](const stacks::LadderConfig& c) { return config::weights_at_widths(c, c.widths, "ladder.widths"); });
     return table;
   }();
   return all;
@@ -157,7 +157,7 @@ const dataset::Schema& schema() {
   return schema;
 }
 
-dataset::Dataset dataset_of(const LadderConfig& config, const LadderResult& result) {
+dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result) {
   dataset::Builder builder(schema());
   builder.put("ladder_width", result.widths);
   const Values grid = curve_grid(result.widths);
@@ -165,9 +165,9 @@ dataset::Dataset dataset_of(const LadderConfig& config, const LadderResult& resu
   config_table().put(config, builder.row());
   std::size_t next = 0;
   for (std::size_t s = 0; s < result.stacks.size(); ++s) {
-    const LadderStack& stack = result.stacks[s];
+    const stacks::LadderStack& stack = result.stacks[s];
     stack_table().put(stack, builder.at("stack", s));
-    for (const LadderQuantity& quantity : stack.quantities) {
+    for (const stacks::LadderQuantity& quantity : stack.quantities) {
       const dataset::Builder::Row row = builder.at("quantity", next++);
       row.put("quantity", quantity.name());
       quantity_table().put({stack.spec, quantity, grid}, row);

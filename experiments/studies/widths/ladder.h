@@ -7,8 +7,8 @@
 
 namespace periscope::ladder {
 
-std::string table(const LadderResult& result, const Config& config);
+std::string table(const stacks::LadderResult& result, const config::Config& config);
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const LadderConfig& config, const LadderResult& result);
+dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result);
 
 }  // namespace periscope::ladder

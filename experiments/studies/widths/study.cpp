@@ -15,38 +15,38 @@ ExitCode code_of(bool disagrees) { return disagrees ? ExitCode::check_failed : E
 
 Job resolve_converge(const Request& request) {
   const auto config = request.load(converge::section, study::Matrices::any);
-  return {
-      .file = "converge",
-      .run_options = config.run,
-      .resolved = resolved(config),
-      .told = told_json(config),
-      .need = widths_need(config, config.widths, "converge.widths", config.width_seeds, study::threads_of(config.run)),
-      .keeps_cells = true,
-      .run = [config](Progress& progress) -> Outcome {
-        const converge::ConvergeResult result = converge::run(config, progress);
-        if (result.stopped_early) return {.stopped_early = true};
-        return {.data = converge::dataset_of(config, result),
-                .table = converge::table(result) + told_lines(config),
-                .code = code_of(converge::any_disagrees(result))};
-      }};
+  return {.file = "converge",
+          .run_options = config.run,
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
+          .need = stacks::widths_need(config, config.widths, "converge.widths", config.width_seeds,
+                                      study::threads_of(config.run)),
+          .keeps_cells = true,
+          .run = [config](stacks::Progress& progress) -> Outcome {
+            const converge::ConvergeResult result = converge::run(config, progress);
+            if (result.stopped_early) return {.stopped_early = true};
+            return {.data = converge::dataset_of(config, result),
+                    .table = converge::table(result) + config::told_lines(config),
+                    .code = code_of(converge::any_disagrees(result))};
+          }};
 }
 
 Job resolve_ladder(const Request& request) {
-  const auto config = request.load(ladder::section, study::Matrices::any);
-  return {
-      .file = "ladder",
-      .run_options = config.run,
-      .resolved = resolved(config),
-      .told = told_json(config),
-      .need = widths_need(config, config.widths, "ladder.widths", config.width_seeds, study::threads_of(config.run)),
-      .keeps_cells = true,
-      .run = [config](Progress& progress) -> Outcome {
-        const ladder::LadderResult result = ladder::run(config, progress);
-        if (result.stopped_early) return {.stopped_early = true};
-        return {.data = ladder::dataset_of(config, result),
-                .table = ladder::table(result, config) + told_lines(config),
-                .code = code_of(ladder::any_disagrees(result))};
-      }};
+  const auto config = request.load(stacks::section, study::Matrices::any);
+  return {.file = "ladder",
+          .run_options = config.run,
+          .resolved = config::resolved(config),
+          .told = config::told_json(config),
+          .need = stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds,
+                                      study::threads_of(config.run)),
+          .keeps_cells = true,
+          .run = [config](stacks::Progress& progress) -> Outcome {
+            const stacks::LadderResult result = stacks::run(config, progress);
+            if (result.stopped_early) return {.stopped_early = true};
+            return {.data = ladder::dataset_of(config, result),
+                    .table = ladder::table(result, config) + config::told_lines(config),
+                    .code = code_of(stacks::any_disagrees(result))};
+          }};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::vector<study::Study> studies() {
   return {{.name = "converge",
            .question = "Double the width: does theory's error shrink as 1/width, the noise as 1/sqrt(seeds)?",
            .example = "converge --config experiments/configs/converge.toml",
-           .sections = {any_section(converge::section)},
+           .sections = {config::any_section(converge::section)},
            .schema = &converge::schema(),
            .compares = true,
            .skips = true,
@@ -63,7 +63,7 @@ std::vector<study::Study> studies() {
           {.name = "ladder",
            .question = "Follow every number along growing widths: is its limit what theory says?",
            .example = "ladder --config experiments/configs/ladder.toml",
-           .sections = {any_section(ladder::section)},
+           .sections = {config::any_section(stacks::section)},
            .schema = &ladder::schema(),
            .compares = true,
            .skips = true,

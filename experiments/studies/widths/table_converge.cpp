@@ -8,7 +8,7 @@
 namespace periscope::converge {
 namespace {
 
-std::string exponent(const PowerLaw& fit, bool fitted) {
+std::string exponent(const judge::PowerLaw& fit, bool fitted) {
   if (!fitted) return "-";
   const bool bounded = std::isfinite(fit.exponent_error);
   return fmt::format("{:.2f} ± {}", fit.exponent, bounded ? fmt::format("{:.2f}", fit.exponent_error) : "anything");
@@ -20,8 +20,9 @@ std::string table(const ConvergeResult& result) {
   TextTable table({"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
   for (const Convergence& c : result.fits) {
     table.add({std::string(c.spec.model.placement.name), std::string(name_of(c.statistic)),
-               exponent(c.bias_fit, c.bias_reason.empty()), std::string(name_of(c.bias_verdict)),
-               exponent(c.noise_fit, c.noise_verdict != Verdict::not_checked), std::string(name_of(c.noise_verdict)),
+               exponent(c.bias_fit, c.bias_reason.empty()), std::string(judge::name_of(c.bias_verdict)),
+               exponent(c.noise_fit, c.noise_verdict != judge::Verdict::not_checked),
+               std::string(judge::name_of(c.noise_verdict)),
                c.bias_reason.empty() || c.remedy.empty() ? c.bias_reason + c.remedy : c.bias_reason + "; " + c.remedy});
   }
   return table.text() +

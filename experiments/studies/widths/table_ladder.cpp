@@ -11,33 +11,33 @@ namespace {
 
 /// The quantities of one curve: its entries and its means.
 struct Family {
-  const LadderQuantity* worst = nullptr;  ///< the one nearest to rejection, or beyond it
-  const LadderQuantity* least = nullptr;  ///< the one with the least power that is inconclusive
-  double power = 0.0;                     ///< of the worst entry
-  Verdict verdict = Verdict::not_checked;
+  const stacks::LadderQuantity* worst = nullptr;  ///< the one nearest to rejection, or beyond it
+  const stacks::LadderQuantity* least = nullptr;  ///< the one with the least power that is inconclusive
+  double power = 0.0;                             ///< of the worst entry
+  judge::Verdict verdict = judge::Verdict::not_checked;
 };
 
-std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
+std::vector<std::pair<std::string, Family>> families(const stacks::LadderStack& stack) {
   std::vector<std::pair<std::string, Family>> all;
-  for (const LadderQuantity& q : stack.quantities) {
+  for (const stacks::LadderQuantity& q : stack.quantities) {
     auto it = std::ranges::find(all, q.family(), &std::pair<std::string, Family>::first);
     if (it == all.end()) it = all.insert(all.end(), {q.family(), {}});
     Family& family = it->second;
-    if (q.verdict == Verdict::not_checked) continue;
+    if (q.verdict == judge::Verdict::not_checked) continue;
     family.power = larger(family.power, q.power);
-    const auto nearness = [](const LadderQuantity& x) {
-      return std::pair(x.verdict == Verdict::disagrees, x.excess / x.critical);
+    const auto nearness = [](const stacks::LadderQuantity& x) {
+      return std::pair(x.verdict == judge::Verdict::disagrees, x.excess / x.critical);
     };
     if (family.worst == nullptr || nearness(*family.worst) < nearness(q)) family.worst = &q;
-    if (q.verdict == Verdict::inconclusive && (family.least == nullptr || q.power > family.least->power)) {
+    if (q.verdict == judge::Verdict::inconclusive && (family.least == nullptr || q.power > family.least->power)) {
       family.least = &q;
     }
-    if (q.verdict == Verdict::disagrees || family.verdict == Verdict::disagrees) {
-      family.verdict = Verdict::disagrees;
-    } else if (q.verdict == Verdict::inconclusive || family.verdict == Verdict::inconclusive) {
-      family.verdict = Verdict::inconclusive;
+    if (q.verdict == judge::Verdict::disagrees || family.verdict == judge::Verdict::disagrees) {
+      family.verdict = judge::Verdict::disagrees;
+    } else if (q.verdict == judge::Verdict::inconclusive || family.verdict == judge::Verdict::inconclusive) {
+      family.verdict = judge::Verdict::inconclusive;
     } else {
-      family.verdict = Verdict::agrees;
+      family.verdict = judge::Verdict::agrees;
     }
   }
   return all;
@@ -45,18 +45,18 @@ std::vector<std::pair<std::string, Family>> families(const LadderStack& stack) {
 
 }  // namespace
 
-std::string table(const LadderResult& result, const Config& config) {
+std::string table(const stacks::LadderResult& result, const config::Config& config) {
   TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b", ">excess / limit",
                    ">power", "verdict"});
-  for (const LadderStack& stack : result.stacks) {
-    const std::string placement = placement_label(stack.spec);
+  for (const stacks::LadderStack& stack : result.stacks) {
+    const std::string placement = config::placement_label(stack.spec);
     if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);
     for (const auto& [name, family] : families(stack)) {
       if (family.worst == nullptr) continue;
-      const LadderQuantity& q = *family.worst;
+      const stacks::LadderQuantity& q = *family.worst;
       std::string why;
-      if (family.verdict == Verdict::inconclusive) {
-        const LadderQuantity& least = *family.least;
+      if (family.verdict == judge::Verdict::inconclusive) {
+        const stacks::LadderQuantity& least = *family.least;
         why = (&least == &q ? ": " : ": " + least.name() + " ") + least.reason;
       }
       table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
@@ -64,7 +64,7 @@ std::string table(const LadderResult& result, const Config& config) {
                  fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
                  fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error),
                  fmt::format("{:.3g}", q.fit.slope.value), fmt::format("{:.1f} / {:.1f}", q.excess, q.critical),
-                 fmt::format("{:.2g}", family.power), std::string(name_of(family.verdict)) + why});
+                 fmt::format("{:.2g}", family.power), std::string(judge::name_of(family.verdict)) + why});
     }
   }
   return table.text() +

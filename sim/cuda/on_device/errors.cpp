@@ -1,7 +1,7 @@
 #include "sim/cuda/on_device/errors.h"
 
-#include "sim/cuda/launch.h"
 #include "sim/base/error.h"
+#include "sim/cuda/launch.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {

@@ -3,11 +3,11 @@
 #include <Eigen/Cholesky>
 #include <cstring>
 
+#include "sim/base/first_exception.h"
 #include "sim/core/storage.h"
 #include "sim/cuda/on_host/backend.h"
 #include "sim/cuda/ops.h"
 #include "sim/numerics/rounding.h"
-#include "sim/base/first_exception.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {

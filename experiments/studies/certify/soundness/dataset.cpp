@@ -135,9 +135,9 @@ Table<SpecimenResult> violation_table() {
       .part(breach_table(), [](const V& v) { return &v.worst(); })
       .column({"violation_breaches", on, "", "what passed its bound in the first five runs of those: a JSON text",
                at / "breaches", true},
-              [](const V& v) { return json_text(breaches_json(v)); })
+              [](const V& v) { return config::json_text(breaches_json(v)); })
       .column({"violation_weights", on, "", "its weights by name, with shapes: a JSON text", at / "weights", true},
-              [](const V& v) { return json_text(weights_json(v.specimen)); });
+              [](const V& v) { return config::json_text(weights_json(v.specimen)); });
   return table;
 }
 

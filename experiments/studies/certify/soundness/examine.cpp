@@ -29,7 +29,8 @@ struct Claim {
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
                                    const Claim& claim) {
   const HeldWeights weights(ops, s.model, turned(s, knob, factor, claim.unrounded ? fp64 : claim.arithmetic.stored));
-  return theory::certify(s.model, TheoryParameters(ops, s.model, weights), s.domain, claim.arithmetic, claim.longest);
+  return theory::certify(s.model, config::TheoryParameters(ops, s.model, weights), s.domain, claim.arithmetic,
+                         claim.longest);
 }
 
 bool is_finite(const std::map<ParameterId, Numbers>& numbers) {
@@ -184,7 +185,7 @@ class Trial {
   std::array<double, class_count> reached_;
 };
 
-Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number) {
+Emulation draw_emulation(stacks::Draw& draw, const RunArithmetic& arithmetic, int number) {
   // Uses each order of summation in turn.
   const auto order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size());
   return {.arithmetic = arithmetic,
@@ -202,7 +203,7 @@ Emulation draw_emulation(Draw& draw, const RunArithmetic& arithmetic, int number
 SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   const RunArithmetic arithmetic = options.arithmetics[index % options.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
-  Draw draw({options.seed, index, Stream::soundness_run});
+  stacks::Draw draw({options.seed, index, Stream::soundness_run});
   const auto ops = make_reference_backend();
 
   SpecimenResult r;

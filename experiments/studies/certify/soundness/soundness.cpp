@@ -76,7 +76,8 @@ SoundnessResult summarised(const SoundnessConfig& options, std::uint32_t first, 
   return result;
 }
 
-SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::uint32_t count, Progress& progress) {
+SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::uint32_t count,
+                       stacks::Progress& progress) {
   std::vector<Kept> all(count);
   progress.begin("soundness", static_cast<int>(count));
   FirstException failure;
@@ -93,7 +94,7 @@ SoundnessResult search(const SoundnessConfig& config, std::uint32_t first, std::
     progress.step("checkpoints", static_cast<int>(end - begin));
   }
   SoundnessResult result;
-  result.stopped_early = until_stopped([&] {
+  result.stopped_early = stacks::until_stopped([&] {
     failure.rethrow();
     result = summarised(config, first, all);
   });
@@ -114,11 +115,11 @@ const Section<SoundnessConfig> section{"soundness", keys};
 
 const Breach& SpecimenResult::worst() const { return *std::ranges::max_element(breaches, {}, &Breach::excess); }
 
-SoundnessResult run(const SoundnessConfig& config, Progress& progress) {
+SoundnessResult run(const SoundnessConfig& config, stacks::Progress& progress) {
   return search(config, 0, static_cast<std::uint32_t>(config.checkpoints), progress);
 }
 
-SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, Progress& progress) {
+SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, stacks::Progress& progress) {
   return search(config, only, 1, progress);
 }
 

@@ -10,8 +10,8 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/study/study.h"
 #include "experiments/studies/certify/soundness/specimen.h"
-#include "sim/emulated/emulation.h"
 #include "sim/base/key.h"
+#include "sim/emulated/emulation.h"
 
 /// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
 /// certificate is for, emulated: no run may pass a bound (T24).
@@ -87,9 +87,9 @@ struct SoundnessResult {
 extern const Section<SoundnessConfig> section;
 
 /// Examines all checkpoints, on all threads; the result does not depend on their number.
-SoundnessResult run(const SoundnessConfig& config, Progress& progress);
+SoundnessResult run(const SoundnessConfig& config, stacks::Progress& progress);
 /// The same of one checkpoint.
-SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, Progress& progress);
+SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, stacks::Progress& progress);
 
 /// For people: per arithmetic what was certified, run and violated, how near runs came to bounds; violations; a
 /// verdict.

@@ -28,7 +28,7 @@ const std::vector<study::Flag<SoundnessFlags>>& flags() {
   return all;
 }
 
-NumberFormat any_format(const std::string& word) { return word == fp64.name ? fp64 : parse_format(word); }
+NumberFormat any_format(const std::string& word) { return word == fp64.name ? fp64 : config::parse_format(word); }
 
 std::vector<RunArithmetic> arithmetics_of(const SoundnessFlags& own) {
   std::vector<RunArithmetic> all;
@@ -44,8 +44,8 @@ std::vector<RunArithmetic> arithmetics_of(const SoundnessFlags& own) {
   return all;
 }
 
-Resolved resolved_of(const SoundnessConfig& config, const SoundnessFlags& own) {
-  Resolved all;
+config::Resolved resolved_of(const SoundnessConfig& config, const SoundnessFlags& own) {
+  config::Resolved all;
   all.add(section, config);
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["soundness"].update({{"formats", own.formats}, {"arithmetics", own.arithmetics}});
@@ -59,18 +59,18 @@ study::Job resolve(const study::Request& request) {
   if (!(own.scale > 0.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
-  const RunOptions options = request.load().run;
+  const config::RunOptions options = request.load().run;
   const SoundnessConfig config{.seed = options.seed,
                                .checkpoints = static_cast<std::uint64_t>(own.checkpoints),
                                .arithmetics = arithmetics_of(own),
                                .scale = own.scale};
-  Need need;
+  stacks::Need need;
   need.add(128.0 * own.checkpoints, "--checkpoints");  // a line of the summary each
   return {.file = "soundness",
           .run_options = options,
           .resolved = resolved_of(config, own),
           .need = need,
-          .run = [config, only = own.only](Progress& progress) -> study::Outcome {
+          .run = [config, only = own.only](stacks::Progress& progress) -> study::Outcome {
             const SoundnessResult result = only ? soundness::run(config, static_cast<std::uint32_t>(*only), progress)
                                                 : soundness::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
