@@ -177,8 +177,7 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
       bool any_inconclusive = false;
       const auto rank = [](const stacks::StackResult& r) {
         const judge::Agreement& a = r.agreement;
-        return std::pair(a.verdict == judge::Verdict::disagrees,
-                         a.cells[static_cast<std::size_t>(a.worst)].excess() / a.critical);
+        return std::pair(a.verdict == judge::Verdict::disagrees, a.worst_cell().excess() / a.critical);
       };
       for (const stacks::StackResult& r : same.stacks) {
         if (worst == nullptr || rank(*worst) < rank(r)) worst = &r;

@@ -291,9 +291,7 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
 /// What a verdict rests on.
 void check_verdicts(const Planted& p, ExpectedColumns& expected) {
   const auto judged = [](const stacks::StackResult& r) { return r.agreement.worst >= 0; };
-  const auto worst = [&](const stacks::StackResult& r) {
-    return r.agreement.cells[static_cast<std::size_t>(r.agreement.worst)];
-  };
+  const auto worst = [&](const stacks::StackResult& r) { return r.agreement.worst_cell(); };
   expected.words("verdict", {"disagrees", "inconclusive", "agrees", "not-checked"}, "cells/*/verdict");
   expected.words("verdict_reason", {"", "weak", "", "too few seeds"}, "cells/*/reason");
   expected.words("worst_cell", {"log_grad_sq down[1]", "second_moment x_out mean", "second_moment x_out[3]", ""},

@@ -150,7 +150,7 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   CHECK(Planted(0.5, 0.0).judged(lenient).verdict == judge::Verdict::agrees);
   const judge::Agreement wrong = Planted(0.5, 3.0).judged();
   CHECK(wrong.verdict == judge::Verdict::disagrees);
-  CHECK(wrong.by == wrong.cells[static_cast<std::size_t>(wrong.worst)].name());
+  CHECK(wrong.by == wrong.worst_cell().name());
 }
 
 TEST_CASE("an allowance of the whole number never agrees, whatever the limit") {

@@ -36,7 +36,7 @@ void test(Agreement& agreement) {
     agreement.worst = static_cast<int>(j);
   }
   if (agreement.worst < 0) return;
-  const Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  const Cell& worst = agreement.worst_cell();
   agreement.critical = critical_excess(worst.degrees(), agreement.level);
   if (agreement.rejected > 0) agreement.by = worst.name();
 }

@@ -25,6 +25,9 @@ struct Agreement {
   std::string by;  ///< its name if it was rejected: what theory was refused by
   Power power;     ///< what the test could have refused (T22)
   int width = 0;   ///< of the stack, for what would make an inconclusive verdict decide; 0: not to be named
+
+  /// Only where there is one: `worst` ≥ 0.
+  [[nodiscard]] const Cell& worst_cell() const { return cells[static_cast<std::size_t>(worst)]; }
 };
 
 /// A stack's two profiles.

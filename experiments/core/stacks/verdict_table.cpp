@@ -29,7 +29,7 @@ std::string measured_value(const Measurement& m) {
 
 std::string worst_cell(const judge::Agreement& a) {
   if (a.worst < 0) return "-";
-  const judge::Cell& cell = a.cells[static_cast<std::size_t>(a.worst)];
+  const judge::Cell& cell = a.worst_cell();
   return fmt::format("{:.1f} / {:.1f}  {}", cell.excess(), a.critical, cell.name());
 }
 

@@ -6,19 +6,17 @@ namespace {
 using dataset::Place;
 using dataset::Table;
 
-const judge::Cell& worst_of(const judge::Agreement& a) { return a.cells[static_cast<std::size_t>(a.worst)]; }
-
 Table<judge::Agreement> law_table() {
   Table<judge::Agreement> worst;
   const Place at = at_format / "law";
   worst
       .column({"worst_cell", on_format, "", "worst cell or contrast of the law", at / "worst" / "name"},
-              [](const judge::Agreement& a) { return worst_of(a).name(); })
+              [](const judge::Agreement& a) { return a.worst_cell().name(); })
       .column({"worst_z", on_format, "1", "worst cell: measured - predicted in combined standard errors",
                at / "worst" / "z"},
-              [](const judge::Agreement& a) { return worst_of(a).z(); })
+              [](const judge::Agreement& a) { return a.worst_cell().z(); })
       .column({"worst_excess", on_format, "1", "worst cell: standard errors beyond rounding", at / "worst" / "excess"},
-              [](const judge::Agreement& a) { return worst_of(a).excess(); })
+              [](const judge::Agreement& a) { return a.worst_cell().excess(); })
       .column({"worst_critical", on_format, "1", "worst cell: where it would be rejected", at / "worst" / "critical"},
               [](const judge::Agreement& a) { return a.critical; });
   Table<judge::Power> power;
@@ -46,11 +44,11 @@ Table<FormatResult> drift_table() {
   const Place at = at_format / "drift";
   worst
       .column({"drift_worst", on_format, "", "worst cell of the drift", at / "worst" / "name"},
-              [](const judge::Agreement& a) { return worst_of(a).name(); })
+              [](const judge::Agreement& a) { return a.worst_cell().name(); })
       .column({"drift_worst_value", on_format, "1", "its relative drift", at / "worst" / "value"},
-              [](const judge::Agreement& a) { return worst_of(a).measured; })
+              [](const judge::Agreement& a) { return a.worst_cell().measured; })
       .column({"drift_worst_stderr", on_format, "1", "its standard error", at / "worst" / "stderr"},
-              [](const judge::Agreement& a) { return worst_of(a).measured_error; })
+              [](const judge::Agreement& a) { return a.worst_cell().measured_error; })
       .column({"drift_power", on_format, "1",
                "relative drift that would have been rejected with 95 % probability (T22): worst cell", at / "power"},
               [](const judge::Agreement& a) { return a.power.worst; });

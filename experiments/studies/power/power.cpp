@@ -191,7 +191,7 @@ Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& ag
                   .reason = agreement.reason,
                   .by = {}};
   if (agreement.worst < 0) return c;
-  const judge::Cell& worst = agreement.cells[static_cast<std::size_t>(agreement.worst)];
+  const judge::Cell& worst = agreement.worst_cell();
   c.by = fmt::format("{} {}: {}", c.placement, c.input, worst.name());
   c.excess = worst.excess();
   c.critical = agreement.critical;

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/core/dataset/table.h"
+#include "experiments/studies/propagate/propagate.h"
+
+/// The parts of the result's columns.
+namespace periscope::propagate {
+
+inline const std::string on_stack = "input placement";
+inline const dataset::Place at_cell = dataset::Place("cells").each({"input", "placement"});
+
+/// One stack of a run.
+struct Stack {
+  const stacks::StackResult& result;
+  const config::RunOptions& run;
+
+  [[nodiscard]] const Profile* measured() const { return result.measurement ? &result.measurement->profile : nullptr; }
+  [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }
+};
+
+/// Of every compared number what could have hidden in it (T22).
+dataset::Table<Stack> power_table();
+/// The verdict and what it rests on: worst cell, statistics, contrasts.
+dataset::Table<Stack> verdict_table();
+
+}  // namespace periscope::propagate

@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/core/dataset/curves.h"
+#include "experiments/core/judge/compared_cells.h"
+#include "experiments/studies/propagate/dataset_tables.h"
+
+namespace periscope::propagate {
+namespace {
+
+using dataset::Place;
+using dataset::text_of;
+using dataset::Type;
+using Row = dataset::Builder::Row;
+
+const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
+
+/// The columns of T22, one per compared curve: "second_moment_power", "f_out_second_moment_power".
+std::string power_name(Statistic statistic, Signal signal) {
+  return (signal == Signal::x_out ? "" : text_of(signal) + "_") + text_of(statistic) + "_power";
+}
+
+std::vector<dataset::ColumnSpec> power_columns() {
+  std::vector<dataset::ColumnSpec> all;
+  for (const auto& [statistic, signal] : judge::compared_curves) {
+    const std::string name = power_name(statistic, signal);
+    all.push_back({.name = name,
+                   .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " sublayer"),
+                   .type = Type::real,
+                   .units = std::string(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1"),
+                   .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), hidden),
+                   .place = at_cell / "power" / "cells" / name});
+  }
+  const std::string name = "weight_log_grad_sq_power";
+  all.push_back({.name = name,
+                 .dimensions = on_stack + " weight layer",
+                 .type = Type::real,
+                 .units = "nat",
+                 .meaning = "log_grad_sq of every matrix: " + hidden,
+                 .place = (at_cell / "power" / "cells" / name).by("weight")});
+  return all;
+}
+
+/// Of every cell that is no contrast what it could have hidden.
+void put_power(const Stack& s, const Row& row) {
+  const judge::Agreement& a = s.result.agreement;
+  if (a.worst < 0) return;
+  for (const judge::Cell& cell : a.cells) {
+    const double smallest = cell.smallest_rejected(a.level);
+    if (!cell.contrast.empty() || std::isnan(smallest)) continue;
+    const auto at = static_cast<std::size_t>(cell.index);
+    if (cell.weight) {
+      if (cell.statistic != Statistic::log_grad_sq) continue;
+      row.at("weight", static_cast<std::size_t>(*cell.weight))
+          .at("layer", at)
+          .put("weight_log_grad_sq_power", smallest);
+    } else if (std::ranges::find(judge::compared_curves, std::pair(cell.statistic, cell.signal)) !=
+               judge::compared_curves.end()) {
+      row.at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)
+          .put(power_name(cell.statistic, cell.signal), smallest);
+    }
+  }
+}
+
+/// The worst cell of a verdict that was given.
+dataset::Table<judge::Agreement> worst_table() {
+  dataset::Table<judge::Agreement> table;
+  const Place at = at_cell / "worst";
+  table
+      .column({"worst_cell", on_stack, "", "worst cell or contrast: its name", at / "name"},
+              [](const judge::Agreement& a) { return a.worst_cell().name(); })
+      .column({"worst_statistic", on_stack, "", "worst cell: its statistic", at / "statistic"},
+              [](const judge::Agreement& a) { return text_of(a.worst_cell().statistic); })
+      .column({"worst_place", on_stack, "", "worst cell: its site or matrix", at / "site"},
+              [](const judge::Agreement& a) {
+                const judge::Cell& cell = a.worst_cell();
+                return cell.weight ? text_of(*cell.weight) : text_of(cell.signal);
+              })
+      .column({"worst_index", on_stack, "1", "worst cell: its depth, sublayer or layer", at / "index"},
+              [](const judge::Agreement& a) { return a.worst_cell().index; })
+      .column({"worst_z", on_stack, "1", "worst cell: measured - predicted in combined standard errors", at / "z"},
+              [](const judge::Agreement& a) { return a.worst_cell().z(); })
+      .column({"worst_excess", on_stack, "1", "worst cell: standard errors beyond its allowance",
+               at / "beyond_finite_width"},
+              [](const judge::Agreement& a) { return a.worst_cell().excess(); })
+      .column({"worst_critical", on_stack, "1", "worst cell: where it would be rejected", at / "critical"},
+              [](const judge::Agreement& a) { return a.critical; })
+      .column({"rejected", on_stack, "1", "cells and contrasts that reject theory", at_cell / "rejected"},
+              [](const judge::Agreement& a) { return a.rejected; })
+      .column({"rejected_by", on_stack, "", "cell that rejected theory", at_cell / "by"},
+              [](const judge::Agreement& a) { return a.by; })
+      .column({"power_worst", on_stack, "1", hidden + ": the cell that could hide the largest",
+               at_cell / "power" / "worst"},
+              [](const judge::Agreement& a) { return a.power.worst; })
+      .column({"power_median", on_stack, "1", hidden + ": median over cells", at_cell / "power" / "median"},
+              [](const judge::Agreement& a) { return a.power.median; });
+  return table;
+}
+
+struct PowerOfStatistic {
+  const judge::StatisticPower& power;
+  const judge::Agreement& agreement;
+};
+
+dataset::Table<PowerOfStatistic> statistic_table() {
+  using P = PowerOfStatistic;
+  dataset::Table<P> table;
+  const std::string each = on_stack + " statistic";
+  const Place at = (at_cell / "power" / "statistics").by("statistic");
+  table
+      .column({"statistic_power_worst", each, "1", hidden + ": worst cell of a statistic", at / "worst"},
+              [](const P& p) { return p.power.worst; })
+      .column({"statistic_power_median", each, "1", hidden + ": median over a statistic's cells", at / "median"},
+              [](const P& p) { return p.power.median; })
+      .column({"statistic_power_limit", each, "1", "what that may be in an agreement", at / "limit"},
+              [](const P& p) { return p.power.limit; })
+      .column({"statistic_power_at", each, "", "that worst cell", at / "at"},
+              [](const P& p) { return p.agreement.cells[static_cast<std::size_t>(p.power.cell)].name(); });
+  return table;
+}
+
+std::vector<std::pair<std::size_t, PowerOfStatistic>> statistics_of(const Stack& s) {
+  std::vector<std::pair<std::size_t, PowerOfStatistic>> all;
+  const judge::Agreement& a = s.result.agreement;
+  if (a.worst < 0) return all;
+  for (const judge::StatisticPower& power : a.power.statistics) {
+    all.push_back({static_cast<std::size_t>(power.statistic), {power, a}});
+  }
+  return all;
+}
+
+struct Contrast {
+  const judge::Cell& cell;
+  double level;
+};
+
+dataset::Table<Contrast> contrast_table() {
+  using C = Contrast;
+  dataset::Table<C> table;
+  const std::string each = on_stack + " contrast";
+  const Place at = (at_cell / "contrasts").each({"contrast"});
+  table
+      .column({"contrast_name", each, "", "contrast over depth", at / "name"}, [](const C& c) { return c.cell.name(); })
+      .column({"contrast_deviation", each, "1", "its measured value, as a deviation from theory", at / "deviation"},
+              [](const C& c) { return c.cell.measured; })
+      .column({"contrast_stderr", each, "1", "standard error of the deviation", at / "stderr"},
+              [](const C& c) { return c.cell.error(); })
+      .column({"contrast_allowance", each, "1", "what it may be for free (T19)", at / "allowance"},
+              [](const C& c) { return c.cell.allowance; })
+      .column({"contrast_excess", each, "1", "standard errors beyond the allowance", at / "excess"},
+              [](const C& c) { return c.cell.excess(); })
+      .column({"contrast_power", each, "1", hidden, at / "power"},
+              [](const C& c) { return c.cell.smallest_rejected(c.level); });
+  return table;
+}
+
+std::vector<Contrast> contrasts_of(const Stack& s) {
+  std::vector<Contrast> all;
+  const judge::Agreement& a = s.result.agreement;
+  if (a.worst < 0) return all;
+  for (const judge::Cell& cell : a.cells) {
+    if (!cell.contrast.empty()) all.push_back({cell, a.level});
+  }
+  return all;
+}
+
+}  // namespace
+
+dataset::Table<Stack> power_table() {
+  dataset::Table<Stack> table;
+  table.family(power_columns(), put_power);
+  return table;
+}
+
+dataset::Table<Stack> verdict_table() {
+  const auto verdict = [](const Stack& s) { return s.result.agreement.worst < 0 ? nullptr : &s.result.agreement; };
+  dataset::Table<Stack> table;
+  table
+      .column_if_any({"verdict", on_stack, "", "agreement of measurement and theory (T19)", at_cell / "verdict"},
+                     [](const Stack& s) {
+                       return s.measured() != nullptr ? std::optional(judge::name_of(s.result.agreement.verdict))
+                                                      : std::nullopt;
+                     })
+      .column_if_any(
+          {"verdict_reason", on_stack, "", "why the verdict is inconclusive or was not given", at_cell / "reason"},
+          [](const Stack& s) {
+            return s.measured() != nullptr ? std::optional(s.result.agreement.reason) : std::nullopt;
+          })
+      .part(worst_table(), verdict)
+      .rows_at("statistic", statistic_table(), statistics_of)
+      .rows("contrast", contrast_table(), contrasts_of);
+  return table;
+}
+
+}  // namespace periscope::propagate
