@@ -76,7 +76,7 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
   config.width_seeds = seeds;
   config.run.backward = true;
   stacks::Progress progress;
-  const stacks::LadderResult result = stacks::run(config, progress);
+  const stacks::LadderResult result = stacks::run_ladder(config, progress);
   REQUIRE(result.stacks.size() == 1);
   REQUIRE(result.stacks[0].refusal.empty());
 

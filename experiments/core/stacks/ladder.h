@@ -54,7 +54,7 @@ struct LadderConfig : config::Config {
   void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };
 
-extern const Section<LadderConfig> section;
+extern const Section<LadderConfig> ladder_section;
 
 struct LadderResult {
   std::vector<LadderStack> stacks;
@@ -71,7 +71,7 @@ struct LadderResult {
 /// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
 /// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
 /// features.
-LadderResult run(const LadderConfig& config, Progress& progress);
+LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are
 /// means over `seeds` seeds.

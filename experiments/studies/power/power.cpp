@@ -112,7 +112,7 @@ void require_meant(const WrongTheory& theory, const config::Config& config) {
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
                          const stacks::LadderConfig& told, stacks::Progress& progress) {
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
-  const stacks::LadderResult measured = stacks::run(told, progress);
+  const stacks::LadderResult measured = stacks::run_ladder(told, progress);
   if (measured.stopped_early) throw stacks::Stopped();
   for (const stacks::LadderStack& stack : measured.stacks) {
     Confrontation c{.placement = config::placement_label(stack.spec),

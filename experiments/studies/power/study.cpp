@@ -49,7 +49,7 @@ stacks::LadderConfig load_listed(const study::Request& request, const PowerConfi
   own.settings = config.settings;
   own.settings.insert(own.settings.end(), request.settings.begin(), request.settings.end());
   own.theory_settings = told;
-  return own.load(stacks::section);
+  return own.load(stacks::ladder_section);
 }
 
 study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
@@ -104,7 +104,7 @@ std::vector<study::Study> studies() {
   return {{.name = "power",
            .question = "Wrong theories against measurements: which configuration rejects which?",
            .example = "power",
-           .sections = {config::any_section(stacks::section)},
+           .sections = {config::any_section(stacks::ladder_section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,

@@ -32,7 +32,7 @@ Job resolve_converge(const Request& request) {
 }
 
 Job resolve_ladder(const Request& request) {
-  const auto config = request.load(stacks::section, study::Matrices::any);
+  const auto config = request.load(stacks::ladder_section, study::Matrices::any);
   return {.file = "ladder",
           .run_options = config.run,
           .resolved = config::resolved(config),
@@ -41,7 +41,7 @@ Job resolve_ladder(const Request& request) {
                                       study::threads_of(config.run)),
           .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> Outcome {
-            const stacks::LadderResult result = stacks::run(config, progress);
+            const stacks::LadderResult result = stacks::run_ladder(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = ladder::dataset_of(config, result),
                     .table = ladder::table(result, config) + config::told_lines(config),
@@ -63,7 +63,7 @@ std::vector<study::Study> studies() {
           {.name = "ladder",
            .question = "Follow every number along growing widths: is its limit what theory says?",
            .example = "ladder --config experiments/configs/ladder.toml",
-           .sections = {config::any_section(stacks::section)},
+           .sections = {config::any_section(stacks::ladder_section)},
            .schema = &ladder::schema(),
            .compares = true,
            .skips = true,
