@@ -28,6 +28,9 @@ struct Outcome {
   bool stopped_early = false;  ///< as Progress asked; nothing else is here then
 };
 
+/// The exit code of a result whose check passed, or not: of a theory that was rejected, of a bound that was violated.
+constexpr ExitCode code_of(bool passed) { return passed ? ExitCode::ok : ExitCode::check_failed; }
+
 /// A study's answer to a request: what it will compute, checked, and what that needs. `run` may be called from any
 /// process: it reads no command line, prints nothing, handles no signal, starts no child, and stops when Progress says
 /// so. It computes with the threads that its caller's OpenMP has.

@@ -97,7 +97,7 @@ study::Outcome outcome_of(const CertifyConfig& config, const CertifyResult& resu
   if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result, config.formats),
                          .table = table(result, config.formats),
-                         .code = passed(result, requirements) ? ExitCode::ok : ExitCode::check_failed,
+                         .code = study::code_of(passed(result, requirements)),
                          .resolved = result.resolved};
   if (!config.checkpoint.empty()) dataset::set(outcome.data->facts, "checkpoint", config.checkpoint);
   return outcome;

@@ -35,7 +35,7 @@ study::Job resolve(const study::Request& request) {
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),
                     .table = table(result, config) + config::told_lines(config),
-                    .code = check_failed(result) ? ExitCode::check_failed : ExitCode::ok};
+                    .code = study::code_of(!check_failed(result))};
           }};
 }
 

@@ -80,7 +80,7 @@ study::Outcome attenuation_outcome(const config::Config& config, const std::vect
   put_rows(builder, attenuation_table(), "case", results);
   const bool rejected = std::ranges::any_of(
       results, [](const Attenuation& a) { return disagrees(a.stream_rate) || disagrees(a.down_rate); });
-  return {.data = builder.finish(), .table = table_of(results), .code = code_of(rejected)};
+  return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};
 }
 
 }  // namespace periscope::gradients

@@ -84,6 +84,5 @@ void put_rows(dataset::Builder& builder, const Table<S>& table, const std::strin
 }
 
 inline bool disagrees(const judge::Finding& finding) { return finding.verdict == judge::Verdict::disagrees; }
-inline ExitCode code_of(bool rejected) { return rejected ? ExitCode::check_failed : ExitCode::ok; }
 
 }  // namespace periscope::gradients

@@ -108,7 +108,7 @@ study::Outcome crossover_outcome(const CrossoverResult& result) {
   const bool rejected = std::ranges::any_of(result.placements, [](const Crossover& c) {
     return disagrees(c.crossing) || std::ranges::any_of(c.ratios, disagrees);
   });
-  return {.data = builder.finish(), .table = table_of(result), .code = code_of(rejected)};
+  return {.data = builder.finish(), .table = table_of(result), .code = study::code_of(!rejected)};
 }
 
 }  // namespace periscope::gradients

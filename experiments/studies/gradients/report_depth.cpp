@@ -90,7 +90,7 @@ study::Outcome depth_outcome(const DepthResult& result) {
   put_rows(builder, law_table(), "law", result.laws);
   const bool rejected = std::ranges::any_of(
       result.laws, [](const DepthLaw& l) { return disagrees(l.exponent) || disagrees(l.late_exponent); });
-  return {.data = builder.finish(), .table = table_of(result), .code = code_of(rejected)};
+  return {.data = builder.finish(), .table = table_of(result), .code = study::code_of(!rejected)};
 }
 
 }  // namespace periscope::gradients

@@ -96,7 +96,7 @@ study::Outcome identity_path_outcome(const config::Config& config, const std::ve
   builder.count("sublayer", sublayers);
   put_rows(builder, identity_path_table(), "case", results);
   const bool rejected = std::ranges::any_of(results, rejects);
-  return {.data = builder.finish(), .table = table_of(results), .code = code_of(rejected)};
+  return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};
 }
 
 }  // namespace periscope::gradients

@@ -89,7 +89,7 @@ study::Outcome score_path_outcome(const config::Config& config, const std::vecto
   builder.count("layer", layers);
   put_rows(builder, score_path_table(), "case", results);
   const bool rejected = std::ranges::any_of(results, share_rejects);
-  return {.data = builder.finish(), .table = table_of(results), .code = code_of(rejected)};
+  return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};
 }
 
 }  // namespace periscope::gradients

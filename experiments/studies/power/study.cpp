@@ -63,7 +63,7 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(result),
                     .table = table(result),
-                    .code = all_as_they_should_be(result) ? ExitCode::ok : ExitCode::check_failed};
+                    .code = study::code_of(all_as_they_should_be(result))};
           }};
 }
 
@@ -84,7 +84,7 @@ study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int maste
             }
             return {.document = false_alarm_json(*result),
                     .table = false_alarm_table(*result),
-                    .code = too_many(*result) ? ExitCode::check_failed : ExitCode::ok};
+                    .code = study::code_of(!too_many(*result))};
           }};
 }
 

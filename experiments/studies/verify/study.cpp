@@ -28,13 +28,11 @@ const std::vector<study::Flag<VerifyFlags>>& verify_flags() {
   return all;
 }
 
-ExitCode code_of(bool passed) { return passed ? ExitCode::ok : ExitCode::check_failed; }
-
 Outcome outcome_of_replay(const std::string& which, double scale) {
   const Replay result = replay(which, scale);
   return {.document = replay_json(result, scale),
           .table = describe(result, scale),
-          .code = code_of(result.violations.empty())};
+          .code = study::code_of(result.violations.empty())};
 }
 
 Outcome outcome_of_run(const VerifyConfig& config, stacks::Progress& progress) {
@@ -42,7 +40,7 @@ Outcome outcome_of_run(const VerifyConfig& config, stacks::Progress& progress) {
   if (result.stopped_early) return {.stopped_early = true};
   progress.say(fmt::format("{} cases in {:.1f} s ({:.0f}/s)\n", config.cases, result.seconds,
                            static_cast<double>(config.cases) / result.seconds));
-  return {.data = dataset_of(result), .table = table(result), .code = code_of(result.passed())};
+  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
 }
 
 Job resolve_verify(const Request& request) {

@@ -11,8 +11,6 @@ using study::Job;
 using study::Outcome;
 using study::Request;
 
-ExitCode code_of(bool disagrees) { return disagrees ? ExitCode::check_failed : ExitCode::ok; }
-
 Job resolve_converge(const Request& request) {
   const auto config = request.load(converge::section, study::Matrices::any);
   return {.file = "converge",
@@ -27,7 +25,7 @@ Job resolve_converge(const Request& request) {
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = converge::dataset_of(config, result),
                     .table = converge::table(result) + config::told_lines(config),
-                    .code = code_of(converge::any_disagrees(result))};
+                    .code = study::code_of(!converge::any_disagrees(result))};
           }};
 }
 
@@ -45,7 +43,7 @@ Job resolve_ladder(const Request& request) {
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = ladder::dataset_of(config, result),
                     .table = ladder::table(result, config) + config::told_lines(config),
-                    .code = code_of(stacks::any_disagrees(result))};
+                    .code = study::code_of(!stacks::any_disagrees(result))};
           }};
 }
 

@@ -74,9 +74,7 @@ study::Job resolve(const study::Request& request) {
             const SoundnessResult result = only ? soundness::run(config, static_cast<std::uint32_t>(*only), progress)
                                                 : soundness::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
-            return {.data = dataset_of(result),
-                    .table = table(result),
-                    .code = result.violated == 0 ? ExitCode::ok : ExitCode::check_failed};
+            return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.violated == 0)};
           }};
 }
 
