@@ -57,7 +57,7 @@ void print_line(const Work& work) {
   std::vector<double> steps;
   for (int i = 0; i < work.steps; ++i) steps.push_back(seconds_of([&] { (void)trainer.step(); }));
   const double memory = peak_memory();
-  const train::Recorder recorder(*ops, spec, train, corpus);
+  const training::Recorder recorder(*ops, spec, train, corpus);
   std::vector<double> records;
   for (int i = 0; i < 5; ++i) records.push_back(seconds_of([&] { (void)recorder.record(trainer.weights()); }));
   const double step = quantile(steps, 0.5);

@@ -23,7 +23,7 @@ GroupRuns with_losses(const std::string& name, const std::vector<double>& losses
 GroupRuns with_end(const std::string& name, const std::string& column,
                    const std::function<std::vector<double>(int)>& values) {
   return group_of(name, 1.0, [&](int seed) {
-    train::TrainedCell run = run_with_loss(3.0);
+    training::TrainedCell run = run_with_loss(3.0);
     run.history.records.rbegin()->second.at(column) = values(seed);
     return run;
   });
@@ -54,7 +54,7 @@ TEST_CASE("the order of final losses") {
 TEST_CASE("a run that ended early counts as a guess") {
   const auto claims = judge_claims({group_of("pre", 1.0,
                                              [](int seed) {
-                                               train::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
+                                               training::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
                                                run.history.loss.resize(30);
                                                return run;
                                              }),
@@ -92,7 +92,7 @@ TEST_CASE("the surge of the variance, and the law of its growth over depth") {
 
 TEST_CASE("that Eq. 4 misses growth is what the cosine term adds") {
   const auto end = [](int seed) {
-    train::TrainedCell run = run_with_loss(3.0);
+    training::TrainedCell run = run_with_loss(3.0);
     auto& record = run.history.records.rbegin()->second;
     record["second_moment.x_out"] = {1, 3, 6, 10, 15, 21, 28.0 + seed};  // Eq. 4 has 7 at the top
     record["growth_stream"] = {1, 3, 6, 10, 15, 21};

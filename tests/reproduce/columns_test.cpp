@@ -24,8 +24,8 @@ namespace {
 /// One layer and two steps, of figure 1.
 reproduce::ReproduceConfig tiny_config(int seeds) {
   reproduce::ReproduceConfig config;
-  static_cast<train::TrainConfig&>(config) =
-      train::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
+  static_cast<training::TrainConfig&>(config) =
+      training::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
   ModelSpec& model = config.base.model;
   model.layers = model.heads = model.kv_heads = 1;
   model.width = model.head_dim = model.mlp_width = 8;
@@ -48,7 +48,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   config.train.record_every = 40;
   reproduce::ReproduceResult result;
   result.groups.push_back(group_of("pre", 1.0, [](int seed) {
-    train::TrainedCell run = run_with_loss(3.0);
+    training::TrainedCell run = run_with_loss(3.0);
     for (auto& [step, record] : run.history.records) {
       record.at("variance.x_out").assign(7, 50.0 * std::exp(static_cast<double>(seed)));
       record.at("top_magnitudes") = {9.0, 8.0, 7.0, 6.0};
@@ -86,7 +86,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
 reproduce::ReproduceResult with_growth(const std::function<double(int, double)>& law) {
   reproduce::ReproduceResult result;
   result.groups.push_back(group_of("pre", 1.0, [&](int seed) {
-    train::TrainedCell run = run_with_loss(3.0);
+    training::TrainedCell run = run_with_loss(3.0);
     std::vector<double> variance;
     for (int d = 0; d < 9; ++d) variance.push_back(law(seed, d));
     for (auto& [step, record] :
@@ -199,15 +199,15 @@ TEST_CASE(
     REQUIRE(runs.cells.size() == 2);
     for (std::size_t s = 0; s < 2; ++s) {
       INFO(runs.group.name, " ", s);
-      const train::TrainCell& cell = runs.cells[s].cell;
+      const training::TrainCell& cell = runs.cells[s].cell;
       CHECK(cell.seed == config.run.seed + s);
       CHECK(cell.spec.model.placement.name == runs.group.name);
     }
   }
   const Windows windows = held_out(corpus, config.base.input.tokens + 1, config.train.record_sequences);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
-  const train::TrainedCell& kept = result.groups[2].cells[1];
-  const train::TrainedCell again = train::run_cell(*ops, kept.cell, corpus, nullptr, {});
+  const training::TrainedCell& kept = result.groups[2].cells[1];
+  const training::TrainedCell again = training::run_cell(*ops, kept.cell, corpus, nullptr, {});
   StackSpec spec = kept.cell.spec;
   spec.scales = std::make_shared<const WeightScales>(
       stacks::scales_of(*ops, spec.model, ResidentWeights(spec, again.parameters), windows.inputs(0, windows.count())));
@@ -215,7 +215,7 @@ TEST_CASE(
       theory::predict(spec, {windows.inputs(0, 1), windows.inputs(1, 1)},
                       {.tolerance = 0.02, .most_samples = 1 << 11, .seed = kept.cell.seed});
   const Curve* wanted = expected.profile.find(Statistic::second_moment, Signal::x_out);
-  const train::RecordedValues& last = kept.history.records.rbegin()->second;
+  const training::RecordedValues& last = kept.history.records.rbegin()->second;
   check_same_bits("scaled", last.at("scaled_second_moment"), wanted->value);
   check_same_bits("scaled", last.at("scaled_second_moment_stderr"), wanted->standard_error);
   CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));

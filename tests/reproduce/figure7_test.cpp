@@ -67,7 +67,7 @@ TEST_CASE("theory before training agrees with what is recorded there, of one win
       CAPTURE(placement);
       CAPTURE(windows);
       const TrainSpec train{.record_sequences = windows, .steps = 1, .batch = 1};
-      const train::Recorder recorder(*targets().front().backend, spec, train, corpus);
+      const training::Recorder recorder(*targets().front().backend, spec, train, corpus);
       std::vector<std::vector<double>> by_layer(2);
       for (std::uint64_t seed = 0; seed < seeds; ++seed) {
         const Trainer trainer(*targets().front().backend, spec, train, corpus, seed, DType::f32);

@@ -17,14 +17,14 @@ using reproduce::chosen;
 using reproduce::Group;
 using reproduce::groups_of;
 
-train::TrainConfig proxy(bool quick) {
-  train::TrainConfig config = train::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
+training::TrainConfig proxy(bool quick) {
+  training::TrainConfig config = training::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
   reproduce::set_proxy(config, quick);
   return config;
 }
 
 TEST_CASE("every exhibit has groups, and no group of the whole study comes twice") {
-  const train::TrainConfig config = proxy(false);
+  const training::TrainConfig config = proxy(false);
   for (const auto& exhibit : reproduce::exhibits()) {
     INFO(std::string(exhibit.name));
     CHECK_FALSE(groups_of({&exhibit}, config, false).empty());
@@ -46,7 +46,7 @@ TEST_CASE("quick runs a part: figures 1, 4, 5, 7, 9, 11, and the runs of R1 and 
 }
 
 TEST_CASE("groups differ from the shared setting by what they are named after") {
-  const train::TrainConfig config = proxy(false);
+  const training::TrainConfig config = proxy(false);
   const auto find = [groups = groups_of(chosen({}, false), config, false)](const std::string& name) {
     for (const Group& group : groups)
       if (group.name == name) return group;
@@ -70,26 +70,26 @@ TEST_CASE("groups differ from the shared setting by what they are named after") 
   CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
 }
 
-using Change = void (*)(train::TrainConfig&);
+using Change = void (*)(training::TrainConfig&);
 
 /// Keys with a change of the shared setting.
 const std::vector<std::pair<std::string, Change>>& changes() {
   static const std::vector<std::pair<std::string, Change>> all{
-      {"model.norm", [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }},
-      {"model.embedding_norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; }},
-      {"model.qk_norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::full; }},
-      {"model.gamma", [](train::TrainConfig& c) { c.base.model.gamma = 0.7; }},
-      {"init.scheme", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::he; }},
-      {"init.std", [](train::TrainConfig& c) { c.base.init.std = 0.5; }},
-      {"input.tokens", [](train::TrainConfig& c) { c.base.input.tokens = 40; }},
-      {"train.batch", [](train::TrainConfig& c) { c.train.batch = 6; }},
-      {"train.optimizer", [](train::TrainConfig& c) { c.train.optimizer = OptimizerKind::sgd; }},
-      {"train.lr", [](train::TrainConfig& c) { c.train.lr = 0.7; }},
-      {"train.warmup", [](train::TrainConfig& c) { c.train.warmup = 0.2; }},
-      {"train.weight_decay", [](train::TrainConfig& c) { c.train.weight_decay = 0.7; }},
-      {"train.momentum", [](train::TrainConfig& c) { c.train.momentum = 0.7; }},
-      {"train.clip", [](train::TrainConfig& c) { c.train.clip = 0.7; }},
-      {"train.frozen", [](train::TrainConfig& c) { c.train.frozen = {"q"}; }}};
+      {"model.norm", [](training::TrainConfig& c) { c.base.model.norm = NormKind::layer; }},
+      {"model.embedding_norm", [](training::TrainConfig& c) { c.base.model.embedding_norm = true; }},
+      {"model.qk_norm", [](training::TrainConfig& c) { c.base.model.qk_norm = QkNorm::full; }},
+      {"model.gamma", [](training::TrainConfig& c) { c.base.model.gamma = 0.7; }},
+      {"init.scheme", [](training::TrainConfig& c) { c.base.init.scheme = InitScheme::he; }},
+      {"init.std", [](training::TrainConfig& c) { c.base.init.std = 0.5; }},
+      {"input.tokens", [](training::TrainConfig& c) { c.base.input.tokens = 40; }},
+      {"train.batch", [](training::TrainConfig& c) { c.train.batch = 6; }},
+      {"train.optimizer", [](training::TrainConfig& c) { c.train.optimizer = OptimizerKind::sgd; }},
+      {"train.lr", [](training::TrainConfig& c) { c.train.lr = 0.7; }},
+      {"train.warmup", [](training::TrainConfig& c) { c.train.warmup = 0.2; }},
+      {"train.weight_decay", [](training::TrainConfig& c) { c.train.weight_decay = 0.7; }},
+      {"train.momentum", [](training::TrainConfig& c) { c.train.momentum = 0.7; }},
+      {"train.clip", [](training::TrainConfig& c) { c.train.clip = 0.7; }},
+      {"train.frozen", [](training::TrainConfig& c) { c.train.frozen = {"q"}; }}};
   return all;
 }
 
@@ -110,8 +110,8 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
     for (const auto& [changed_key, change] : changes()) {
       const std::string& key = changed_key;
       INFO(study, " ", key);
-      const train::TrainConfig shared = proxy(false);
-      train::TrainConfig changed = shared;
+      const training::TrainConfig shared = proxy(false);
+      training::TrainConfig changed = shared;
       change(changed);
       const std::vector<Group> groups = groups_of({&exhibit}, shared, false);
       const std::vector<Group> others = groups_of({&exhibit}, changed, false);
@@ -126,7 +126,7 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
 
 TEST_CASE("a key that a chosen study sets itself is refused by its name, with what was given") {
   const auto refusal = [](const std::string& figure, const std::string& key, Change change) {
-    train::TrainConfig config = proxy(false);
+    training::TrainConfig config = proxy(false);
     change(config);
     config.given.insert(key);
     try {
@@ -162,7 +162,7 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
 
 TEST_CASE("two groups that would be the same runs are refused, however that came") {
   const auto refusal = [](const std::vector<std::string>& figures, Change change) {
-    train::TrainConfig config = proxy(false);
+    training::TrainConfig config = proxy(false);
     change(config);
     try {
       reproduce::refuse_equal_groups(groups_of(chosen(figures, false), config, false));
@@ -171,8 +171,8 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
     }
     return std::string();
   };
-  CHECK(refusal({}, [](train::TrainConfig&) {}).empty());
-  CHECK(refusal({"19"}, [](train::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
+  CHECK(refusal({}, [](training::TrainConfig&) {}).empty());
+  CHECK(refusal({"19"}, [](training::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
         "model.norm = \"layer\": the groups \"peri\" and \"peri, LayerNorm\" would be the same runs; expected settings "
         "in which they differ, or other figures");
   const auto refused = [&](const std::vector<std::string>& figures, const std::string& first, const std::string& second,
@@ -181,29 +181,30 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
     CAPTURE(words);
     CHECK(words.find("\"" + first + "\" and \"" + second + "\"") != std::string::npos);
   };
-  refused({"20"}, "pre", "pre, embedding norm", [](train::TrainConfig& c) { c.base.model.embedding_norm = true; });
-  refused({"8"}, "peri", "peri, output gains frozen", [](train::TrainConfig& c) { c.train.frozen = {"norm_b"}; });
-  refused({"10"}, "pre", "pre, weight decay 0.33", [](train::TrainConfig& c) { c.train.weight_decay = 0.33; });
-  refused({"10"}, "pre", "pre, variance 1/d", [](train::TrainConfig& c) { c.base.init.std = std::sqrt(1.0 / 96.0); });
-  refused({"10"}, "pre", "pre, Xavier", [](train::TrainConfig& c) { c.base.init.scheme = InitScheme::xavier; });
-  refused({"32"}, "peri", "peri, QK-norm", [](train::TrainConfig& c) { c.base.model.qk_norm = QkNorm::head; });
-  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.warmup = 0.0; });
-  refused({"3"}, "post", "post, rate x 0.1", [](train::TrainConfig& c) { c.train.lr = 0.0; });
+  refused({"20"}, "pre", "pre, embedding norm", [](training::TrainConfig& c) { c.base.model.embedding_norm = true; });
+  refused({"8"}, "peri", "peri, output gains frozen", [](training::TrainConfig& c) { c.train.frozen = {"norm_b"}; });
+  refused({"10"}, "pre", "pre, weight decay 0.33", [](training::TrainConfig& c) { c.train.weight_decay = 0.33; });
+  refused({"10"}, "pre", "pre, variance 1/d",
+          [](training::TrainConfig& c) { c.base.init.std = std::sqrt(1.0 / 96.0); });
+  refused({"10"}, "pre", "pre, Xavier", [](training::TrainConfig& c) { c.base.init.scheme = InitScheme::xavier; });
+  refused({"32"}, "peri", "peri, QK-norm", [](training::TrainConfig& c) { c.base.model.qk_norm = QkNorm::head; });
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](training::TrainConfig& c) { c.train.warmup = 0.0; });
+  refused({"3"}, "post", "post, rate x 0.1", [](training::TrainConfig& c) { c.train.lr = 0.0; });
   refused({"3", "16"}, "pre, rate x 0.1", "pre, warm-up x 3, rate x 0.1",
-          [](train::TrainConfig& c) { c.train.warmup = 1.0; });
+          [](training::TrainConfig& c) { c.train.warmup = 1.0; });
   // A tenth of twelve steps is one, and so is no warm-up at all.
-  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](train::TrainConfig& c) { c.train.steps = 12; });
-  CHECK(refusal({"warmup"}, [](train::TrainConfig& c) { c.train.steps = 20; }).empty());
+  refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](training::TrainConfig& c) { c.train.steps = 12; });
+  CHECK(refusal({"warmup"}, [](training::TrainConfig& c) { c.train.steps = 20; }).empty());
 }
 
 TEST_CASE("a run holds out the share of its corpus that train.validation says, a tenth if it says nothing") {
   const TemporaryFolder folder;
-  train::TrainConfig config = proxy(true);
+  training::TrainConfig config = proxy(true);
   config.train.corpus = folder.write("text", std::string(1000, 'a'));
-  CHECK(train::corpus_of(config).validation().size() == 100);
+  CHECK(training::corpus_of(config).validation().size() == 100);
   config.train.validation = 0.27;
-  CHECK(train::corpus_of(config).validation().size() == 270);
-  CHECK(train::corpus_of(config).training().size() == 730);
+  CHECK(training::corpus_of(config).validation().size() == 270);
+  CHECK(training::corpus_of(config).training().size() == 730);
 }
 
 TEST_CASE("a figure that there is not is named, with the nearest") {

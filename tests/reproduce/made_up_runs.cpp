@@ -6,35 +6,35 @@
 
 namespace periscope::testing {
 
-train::TrainedCell run_with_loss(double loss) {
-  train::TrainedCell run;
+training::TrainedCell run_with_loss(double loss) {
+  training::TrainedCell run;
   run.cell.spec.model.vocab = 256;
   run.cell.spec.model.layers = 3;
   run.cell.train.steps = 40;
   run.history.loss.assign(40, loss);
   run.history.grad_norm.assign(40, 1.0);
   run.history.last_layer_norm.assign(40, 1.0);
-  const train::RecordedValues record{{"variance.x_out", {1, 2, 3, 4, 5, 6, 7}},
-                                     {"second_moment.x_out", {1, 2, 3, 4, 5, 6, 7}},
-                                     {"scaled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
-                                     {"profiled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
-                                     {"profiled_deviation", {0, 0, 0, 0, 0, 0, 0}},
-                                     {"signs_log_moment", {0, 0, 0, 0, 0, 0, 0}},
-                                     {"signs_deviation", {0, 0, 0, 0, 0, 0, 0}},
-                                     {"growth_stream", {1, 2, 3, 4, 5, 6}},
-                                     {"growth_branch", {1, 1, 1, 1, 1, 1}},
-                                     {"growth_sum", {2, 3, 4, 5, 6, 7}},
-                                     {"top_magnitudes", {9, 8}},
-                                     {"largest", {9, 9}},
-                                     {"angular_distance", {0, 0.1, 0.2, 0.1, 0, 0.1, 0.2, 0.1, 0}},
-                                     {"gain_mean.norm_b", {1, 1, 1, 1, 1, 1}},
-                                     {"grad_sq.weight.q", {1, 1, 1}}};
+  const training::RecordedValues record{{"variance.x_out", {1, 2, 3, 4, 5, 6, 7}},
+                                        {"second_moment.x_out", {1, 2, 3, 4, 5, 6, 7}},
+                                        {"scaled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
+                                        {"profiled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
+                                        {"profiled_deviation", {0, 0, 0, 0, 0, 0, 0}},
+                                        {"signs_log_moment", {0, 0, 0, 0, 0, 0, 0}},
+                                        {"signs_deviation", {0, 0, 0, 0, 0, 0, 0}},
+                                        {"growth_stream", {1, 2, 3, 4, 5, 6}},
+                                        {"growth_branch", {1, 1, 1, 1, 1, 1}},
+                                        {"growth_sum", {2, 3, 4, 5, 6, 7}},
+                                        {"top_magnitudes", {9, 8}},
+                                        {"largest", {9, 9}},
+                                        {"angular_distance", {0, 0.1, 0.2, 0.1, 0, 0.1, 0.2, 0.1, 0}},
+                                        {"gain_mean.norm_b", {1, 1, 1, 1, 1, 1}},
+                                        {"grad_sq.weight.q", {1, 1, 1}}};
   run.history.records = {{0, record}, {40, record}};
   return run;
 }
 
 reproduce::GroupRuns group_of(const std::string& name, double rate,
-                              const std::function<train::TrainedCell(int)>& make) {
+                              const std::function<training::TrainedCell(int)>& make) {
   reproduce::GroupRuns runs;
   runs.group.name = name;
   runs.group.train.lr = rate;

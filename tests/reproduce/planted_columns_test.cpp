@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Values = std::vector<double>;
-using train::RecordedValues;
-using train::TrainedCell;
+using training::RecordedValues;
+using training::TrainedCell;
 
 constexpr int layers = 3;
 constexpr std::size_t sublayers = 2 * layers;
@@ -197,7 +197,7 @@ double final_loss_of(const TrainedCell& cell) {
 }
 
 std::optional<Values> expected_of_seed(const std::string& column, const TrainedCell& cell) {
-  const train::CellHistory& h = cell.history;
+  const training::CellHistory& h = cell.history;
   const bool ends = h.loss.size() == steps;
   const RecordedValues& first = h.records.begin()->second;
   const RecordedValues& last = h.records.rbegin()->second;

@@ -19,8 +19,8 @@ namespace periscope::testing {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using train::RecordedValues;
-using train::TrainedCell;
+using training::RecordedValues;
+using training::TrainedCell;
 
 constexpr int layers = 2;
 constexpr std::size_t sublayers = 2 * layers;
@@ -70,9 +70,9 @@ RecordedValues planted_record(Planted& numbers) {
 }
 
 /// Two placements and two seeds, with records of three steps; the last cell ends after the second of them.
-train::TrainResult planted_result() {
+training::TrainResult planted_result() {
   Planted numbers;
-  train::TrainResult result{.cells = {}, .loss_floor = 1.25, .stopped_early = false};
+  training::TrainResult result{.cells = {}, .loss_floor = 1.25, .stopped_early = false};
   for (std::size_t c = 0; c < 4; ++c) {
     TrainedCell cell;
     cell.cell.spec.model.layers = layers;
@@ -95,8 +95,8 @@ train::TrainResult planted_result() {
   return result;
 }
 
-train::TrainConfig planted_config() {
-  train::TrainConfig config;
+training::TrainConfig planted_config() {
+  training::TrainConfig config;
   config.base.model.layers = layers;
   config.run.seeds = seeds;
   config.train.steps = step_count;
@@ -128,7 +128,7 @@ std::optional<CurveName> curve_of(const std::string& column) {
 
 /// Checks a column that has a value, or a list of them, for every record.
 void check_record_column(const dataset::Dataset& data, const dataset::ColumnSpec& column,
-                         const train::TrainResult& result) {
+                         const training::TrainResult& result) {
   for (std::size_t c = 0; c < result.cells.size(); ++c) {
     std::size_t r = 0;
     for (const auto& item : result.cells[c].history.records) {
@@ -177,7 +177,7 @@ void check_record_column(const dataset::Dataset& data, const dataset::ColumnSpec
 
 /// One number, or one series, of a cell.
 std::optional<std::vector<double>> expected_of_cell(const std::string& column, const TrainedCell& cell) {
-  const train::CellHistory& h = cell.history;
+  const training::CellHistory& h = cell.history;
   const auto count = [](const std::vector<int>& found) { return std::vector{static_cast<double>(found.size())}; };
   if (column == "loss") return h.loss;
   if (column == "grad_norm") return h.grad_norm;
@@ -202,7 +202,7 @@ std::optional<std::vector<double>> expected_of_cell(const std::string& column, c
 }
 
 TEST_CASE("train's columns: each has the planted numbers that its name says") {
-  const train::TrainResult result = planted_result();
+  const training::TrainResult result = planted_result();
   const TrainedCell& first = result.cells.front();
   const std::set<std::size_t> counts{olmo_spikes(first.history.loss).size(), robust_spikes(first.history.loss).size(),
                                      olmo_spikes(first.history.grad_norm).size(),
@@ -230,7 +230,7 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
 }
 
 TEST_CASE("train's JSON: runs and their records say where they stand") {
-  const train::TrainResult result = planted_result();
+  const training::TrainResult result = planted_result();
   const Json json = dataset::json_image(train::schema(), train::dataset_of(planted_config(), result));
   REQUIRE(json["cells"].size() == 4);
   for (std::size_t c = 0; c < 4; ++c) {
@@ -253,7 +253,7 @@ TEST_CASE("train's JSON: runs and their records say where they stand") {
 }
 
 TEST_CASE("train's file: placements, seeds and records have their places") {
-  const train::TrainResult result = planted_result();
+  const training::TrainResult result = planted_result();
   const dataset::Dataset file = train::dataset_of(planted_config(), result);
   CHECK(texts_of(file, "placement") == std::vector<std::string>{"pre", "peri"});
   CHECK(numbers_of(file, "seed") == std::vector<double>{70, 71});
@@ -275,10 +275,10 @@ TEST_CASE("train's file: placements, seeds and records have their places") {
 }
 
 TEST_CASE("train's table: the last record, the first one's variance, and what was lost") {
-  const train::TrainResult result = planted_result();
+  const training::TrainResult result = planted_result();
   const std::string text = train::table(result);
   for (const TrainedCell& cell : result.cells) {
-    const train::CellHistory& h = cell.history;
+    const training::CellHistory& h = cell.history;
     const auto last = [&](const char* name) { return h.records.rbegin()->second.at(name).back(); };
     const std::string placement(cell.cell.spec.model.placement.name);
     const std::vector<std::string> row = table_row(text, {placement, fmt::format("{}", cell.cell.seed)});

@@ -13,7 +13,7 @@ namespace periscope::testing {
 namespace {
 
 using Values = std::vector<double>;
-using train::RecordedValues;
+using training::RecordedValues;
 
 constexpr int windows = 3;
 
@@ -24,7 +24,7 @@ struct Trained {
     for (int step = 0; step < 3; ++step) static_cast<void>(trainer.step());
     TrainSpec train = few_steps(OptimizerKind::adamw);
     train.record_sequences = windows;
-    record = train::Recorder(truth(), spec, train, synthetic_language()).record(trainer.weights());
+    record = training::Recorder(truth(), spec, train, synthetic_language()).record(trainer.weights());
   }
   [[nodiscard]] const Values& at(const std::string& name) const { return record.at(name); }
 

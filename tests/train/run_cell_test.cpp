@@ -12,11 +12,11 @@
 namespace periscope::testing {
 namespace {
 
-using train::CellCallbacks;
-using train::CellHistory;
-using train::StateFile;
-using train::TrainCell;
-using train::TrainedCell;
+using training::CellCallbacks;
+using training::CellHistory;
+using training::StateFile;
+using training::TrainCell;
+using training::TrainedCell;
 
 TrainCell small_cell(DType dtype) {
   TrainSpec train = few_steps(OptimizerKind::adamw);
@@ -42,11 +42,11 @@ void check_same_run(const Backend& ops, const TrainedCell& actual, const Trained
 
 TEST_CASE("kept states are of one corpus, one device and one program") {
   const auto identity = [](const std::string& corpus, const std::string& device) {
-    train::TrainConfig config;
+    training::TrainConfig config;
     config.run.device = device;
     config::Resolved resolved;
     resolved.hashed["train"]["corpus"] = corpus;
-    return train::identity_of_runs(config, resolved);
+    return training::identity_of_runs(config, resolved);
   };
   CHECK(identity("a", "cpu") == identity("a", "cpu"));
   CHECK(identity("a", "cpu") != identity("b", "cpu"));
@@ -58,7 +58,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     const TrainCell cell = small_cell(target.dtype);
-    const TrainedCell whole = train::run_cell(ops, cell, synthetic_language(), nullptr, {});
+    const TrainedCell whole = training::run_cell(ops, cell, synthetic_language(), nullptr, {});
     CHECK(whole.history.loss.size() == 12);
     std::vector<int> recorded;
     for (const auto& [step, values] : whole.history.records) recorded.push_back(step);
@@ -76,7 +76,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
                                     .on_kept = [&](int steps) { read += steps; },
                                     .on_state = [&] { ++kept; }};
       try {
-        const TrainedCell trained = train::run_cell(ops, cell, synthetic_language(), &state, callbacks);
+        const TrainedCell trained = training::run_cell(ops, cell, synthetic_language(), &state, callbacks);
         CHECK(told + read == 12);
         CHECK(read > 0);
         CHECK(stops >= 5);
@@ -88,7 +88,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
     }
     // What is finished is read, not computed.
     const CellCallbacks never{.stop_requested = [] { return true; }, .on_step = {}, .on_kept = {}, .on_state = {}};
-    check_same_run(ops, train::run_cell(ops, cell, synthetic_language(), &state, never), whole);
+    check_same_run(ops, training::run_cell(ops, cell, synthetic_language(), &state, never), whole);
   }
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a run does not depend on the number of threads, its records neither")
   cell.train.steps = 3;
   const auto result = [&](int count) {
     const Threads threads(count);
-    return train::run_cell(*target.backend, cell, synthetic_language(), nullptr, {});
+    return training::run_cell(*target.backend, cell, synthetic_language(), nullptr, {});
   };
   const TrainedCell one = result(1);
   for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
@@ -113,11 +113,11 @@ TEST_CASE("a run that is no longer finite ends there, with a record of no step b
   cell.train.lr = 1e200;
   cell.train.clip = 0.0;
   cell.train.warmup = 0.0;
-  const TrainedCell trained = train::run_cell(truth(), cell, synthetic_language(), nullptr, {});
+  const TrainedCell trained = training::run_cell(truth(), cell, synthetic_language(), nullptr, {});
   const CellHistory& history = trained.history;
   CHECK_FALSE(history.is_finite());
   CHECK(history.loss.size() < 12);
-  CHECK(train::divergence_step(history) == static_cast<int>(history.loss.size()));
+  CHECK(training::divergence_step(history) == static_cast<int>(history.loss.size()));
   CHECK(history.records.rbegin()->first <= static_cast<int>(history.loss.size()));
 }
 
@@ -127,15 +127,15 @@ struct AtEnd {
   TrainedCell trained;
 
   explicit AtEnd(const TrainCell& cell)
-      : trained(train::run_cell(truth(), cell, synthetic_language(), nullptr,
-                                {.stop_requested = {},
-                                 .on_step = {},
-                                 .on_kept = {},
-                                 .on_state = {},
-                                 .at_end = [this](const ResidentWeights& weights, train::RecordedValues& values) {
-                                   ++asked;
-                                   values["at_end"] = {static_cast<double>(weights.parameters().size())};
-                                 }})) {}
+      : trained(training::run_cell(truth(), cell, synthetic_language(), nullptr,
+                                   {.stop_requested = {},
+                                    .on_step = {},
+                                    .on_kept = {},
+                                    .on_state = {},
+                                    .at_end = [this](const ResidentWeights& weights, training::RecordedValues& values) {
+                                      ++asked;
+                                      values["at_end"] = {static_cast<double>(weights.parameters().size())};
+                                    }})) {}
   [[nodiscard]] std::vector<int> steps() const {
     std::vector<int> found;
     for (const auto& [step, values] : trained.history.records) {

@@ -14,8 +14,8 @@
 namespace periscope::testing {
 namespace {
 
-using train::CellHistory;
-using train::StateFile;
+using training::CellHistory;
+using training::StateFile;
 
 /// Numbers that lose something where they are not kept bit by bit.
 CellHistory odd_history() {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace periscope::train {
+namespace periscope::training {
 
 void CellHistory::add(const StepOutcome& outcome) {
   loss.push_back(outcome.loss);
@@ -40,4 +40,4 @@ double mean_of_last_tenth(const CellHistory& history, int steps) {
   return std::accumulate(loss.end() - last, loss.end(), 0.0) / static_cast<double>(last);
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -8,7 +8,7 @@
 
 #include "sim/train/trainer.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// One run: a stack, how it is trained, a seed.
 struct TrainCell {
@@ -50,4 +50,4 @@ struct TrainedCell {
   ResidentWeights::Parameters parameters;  ///< at its end
 };
 
-}  // namespace periscope::train
+}  // namespace periscope::training

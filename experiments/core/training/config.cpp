@@ -7,7 +7,7 @@
 #include "experiments/core/config/sha256.h"
 #include "sim/base/error.h"
 
-namespace periscope::train {
+namespace periscope::training {
 namespace {
 
 /// A relative path in a configuration file is relative to that file.
@@ -69,4 +69,4 @@ Corpus corpus_of(const TrainConfig& config) {
   return {config.train.corpus, config.train.validation, config.base.input.tokens + 1, config.base.model.vocab};
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

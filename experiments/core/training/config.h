@@ -4,7 +4,7 @@
 #include "sim/train/corpus.h"
 #include "sim/train/train_spec.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// What `train` runs: [train] beside the sections of every command.
 struct TrainConfig : config::Config {
@@ -25,4 +25,4 @@ struct TrainConfig : config::Config {
 /// The tokens that `config` trains on.
 [[nodiscard]] Corpus corpus_of(const TrainConfig& config);
 
-}  // namespace periscope::train
+}  // namespace periscope::training

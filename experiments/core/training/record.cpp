@@ -11,7 +11,7 @@
 #include "sim/measure/model_reading.h"
 #include "sim/measure/signal_peaks.h"
 
-namespace periscope::train {
+namespace periscope::training {
 namespace {
 
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
@@ -122,4 +122,4 @@ RecordedValues Recorder::record(const ResidentWeights& weights) const {
   return values;
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -2,7 +2,7 @@
 
 #include "experiments/core/training/cell.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// What is read off a stack while it trains: one pass forward and back over the same held-out windows every time.
 class Recorder {
@@ -26,4 +26,4 @@ class Recorder {
   Windows windows_;
 };
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -8,7 +8,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/record.h"
 
-namespace periscope::train {
+namespace periscope::training {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -100,4 +100,4 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
   return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

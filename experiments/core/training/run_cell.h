@@ -5,7 +5,7 @@
 #include "experiments/core/training/cell.h"
 #include "experiments/core/training/state_file.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// Whom a run tells what it does, and asks. Any may be empty.
 struct CellCallbacks {
@@ -25,4 +25,4 @@ struct CellCallbacks {
 [[nodiscard]] TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus,
                                    const StateFile* state, const CellCallbacks& callbacks);
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -14,7 +14,7 @@
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
 
-namespace periscope::train {
+namespace periscope::training {
 namespace {
 
 constexpr std::string_view checksum = "sha256";
@@ -175,4 +175,4 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
   return content;
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -9,7 +9,7 @@ namespace periscope {
 class SafetensorsFile;
 }
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// Where a run keeps all that it goes on from, to the last bit: a safetensors file with the parameters, what the
 /// optimizer remembers, and the history. It is replaced as a whole, so that a process that dies leaves the state before
@@ -37,4 +37,4 @@ class StateFile {
   std::string identity_;
 };
 
-}  // namespace periscope::train
+}  // namespace periscope::training

@@ -15,7 +15,7 @@
 #include "sim/base/first_exception.h"
 #include "sim/model/parameters.h"
 
-namespace periscope::train {
+namespace periscope::training {
 namespace {
 
 /// Letters, digits and dashes of a placement's label, for names of files.
@@ -160,4 +160,4 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
   for (std::size_t i = beside; i < cells.size(); ++i) run(i);
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

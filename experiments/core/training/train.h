@@ -9,7 +9,7 @@
 #include "experiments/core/training/config.h"
 #include "experiments/core/training/run_cell.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 /// What `train` did: every placement with every seed, placements outermost.
 struct TrainResult {
@@ -46,4 +46,4 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
 /// at one time; and the weights of `weights_kept` cells that are done.
 [[nodiscard]] stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
 
-}  // namespace periscope::train
+}  // namespace periscope::training

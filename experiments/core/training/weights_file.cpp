@@ -3,7 +3,7 @@
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
 
-namespace periscope::train {
+namespace periscope::training {
 
 void write_weights(const Backend& ops, const ResidentWeights::Parameters& parameters, SafetensorsType type,
                    OutputFile& output) {
@@ -25,4 +25,4 @@ void write_weights(const Backend& ops, const ResidentWeights::Parameters& parame
   writer.close();
 }
 
-}  // namespace periscope::train
+}  // namespace periscope::training

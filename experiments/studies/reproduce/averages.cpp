@@ -10,7 +10,7 @@
 namespace periscope::reproduce {
 namespace {
 
-using train::RecordedValues;
+using training::RecordedValues;
 
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
@@ -56,7 +56,7 @@ std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs
   std::size_t length = 0;
   for (std::size_t r = 0; r < steps.size(); ++r) {
     std::vector<Values> curves;
-    for (const train::TrainedCell& cell : runs.cells) {
+    for (const training::TrainedCell& cell : runs.cells) {
       const auto it = cell.history.records.find(steps[r]);
       if (it == cell.history.records.end()) continue;  // it had diverged
       Values values = curve.values(it->second);
@@ -78,7 +78,7 @@ std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs
 
 MeanCurve mean_final_loss(const GroupRuns& runs) {
   Values losses;
-  for (const train::TrainedCell& cell : runs.cells) losses.push_back(final_loss(cell));
+  for (const training::TrainedCell& cell : runs.cells) losses.push_back(final_loss(cell));
   RunningMoments moments;
   for (const double loss : losses) moments.add(loss);
   return {{moments.mean()}, {moments.standard_error()}};

@@ -20,7 +20,7 @@ struct Averaged {
   std::string units;
   std::string meaning;
   bool geometric;  ///< mean of logarithms, whose standard error is then given
-  std::function<Values(const train::RecordedValues&)> values;
+  std::function<Values(const training::RecordedValues&)> values;
 };
 
 [[nodiscard]] const std::vector<Averaged>& averaged();

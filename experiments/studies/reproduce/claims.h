@@ -11,7 +11,7 @@ namespace periscope::reproduce {
 /// The trained seeds of one group, in the order of the seeds.
 struct GroupRuns {
   Group group;
-  std::vector<train::TrainedCell> cells;
+  std::vector<training::TrainedCell> cells;
 };
 
 /// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails

@@ -52,7 +52,7 @@ struct TrainedGroup {
 
 std::vector<Run> runs_of(const TrainedGroup& g) {
   std::vector<Run> all;
-  for (const train::TrainedCell& cell : g.runs.cells) all.push_back({cell, g.steps});
+  for (const training::TrainedCell& cell : g.runs.cells) all.push_back({cell, g.steps});
   return all;
 }
 

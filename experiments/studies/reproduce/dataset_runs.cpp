@@ -10,7 +10,7 @@ namespace periscope::reproduce {
 namespace {
 
 using dataset::Place;
-using train::RecordedValues;
+using training::RecordedValues;
 using Values = std::vector<double>;
 
 const std::string on_run = "group seed";
@@ -56,7 +56,7 @@ std::vector<judge::GrowthFit> growth_of(const Run& run) {
 
 /// A run whose last record has theory at the trained weights' sizes.
 struct Sized {
-  const train::TrainedCell& cell;
+  const training::TrainedCell& cell;
   const RecordedValues& last;
 };
 
@@ -142,7 +142,7 @@ dataset::Table<Run> run_table() {
                at_run / "final_loss"},
               [](const Run& r) { return final_loss(r.cell); })
       .column({"diverged_at", on_run, "1", "step at which a run diverged", at_run / "diverged_at"},
-              [](const Run& r) { return train::divergence_step(r.history()); })
+              [](const Run& r) { return training::divergence_step(r.history()); })
       .column({"spikes", on_run, "1",
                "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done",
                at_run / "spikes"},

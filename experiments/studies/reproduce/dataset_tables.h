@@ -10,9 +10,9 @@ namespace periscope::reproduce {
 
 /// A run, and the steps of which there are records.
 struct Run {
-  const train::TrainedCell& cell;
+  const training::TrainedCell& cell;
   const std::vector<int>& steps;
-  [[nodiscard]] const train::CellHistory& history() const { return cell.history; }
+  [[nodiscard]] const training::CellHistory& history() const { return cell.history; }
 };
 [[nodiscard]] dataset::Table<Run> run_table();
 [[nodiscard]] dataset::Table<judge::SignClaim> claim_table();

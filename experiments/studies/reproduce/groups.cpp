@@ -12,7 +12,7 @@
 namespace periscope::reproduce {
 namespace {
 
-using train::TrainConfig;
+using training::TrainConfig;
 
 const std::vector<Exhibit>& all_exhibits() {
   static const std::vector<Exhibit> all{

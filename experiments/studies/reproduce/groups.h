@@ -35,20 +35,20 @@ struct Exhibit {
 /// The groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is the setting
 /// that all have in common.
 [[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
-                                           const train::TrainConfig& shared, bool quick);
+                                           const training::TrainConfig& shared, bool quick);
 
 /// The keys that a study's groups have values of their own for, whatever the shared setting has, as "train.frozen".
 [[nodiscard]] std::vector<std::string_view> keys_set_by(std::string_view study);
 
 /// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would not
 /// have what was asked for, and if it is what the study sets, it would be compared with itself.
-void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const train::TrainConfig& shared);
+void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared);
 
 /// Throws ConfigError if two groups have the same stack and training, however that came: no claim may compare a run
 /// with itself.
 void refuse_equal_groups(const std::vector<Group>& groups);
 
 /// Fills what the user has not given: the proxy model, and how it is trained.
-void set_proxy(train::TrainConfig& config, bool quick);
+void set_proxy(training::TrainConfig& config, bool quick);
 
 }  // namespace periscope::reproduce

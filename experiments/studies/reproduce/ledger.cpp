@@ -10,7 +10,7 @@ namespace {
 /// Names the runs that did not come to their end.
 void name_unfinished(const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
   for (const GroupRuns* group : groups) {
-    const auto lost = std::ranges::count_if(group->cells, [](const train::TrainedCell& cell) {
+    const auto lost = std::ranges::count_if(group->cells, [](const training::TrainedCell& cell) {
       return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
     });
     if (lost == 0) continue;
@@ -55,7 +55,7 @@ void Ledger::alike(const Words& words, const std::vector<std::string>& needed, c
 void Ledger::add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value) {
   add_judged(words, needed, [&](const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
     for (std::size_t seed = 0; seed < groups.front()->cells.size(); ++seed) {
-      std::vector<const train::TrainedCell*> twins;
+      std::vector<const training::TrainedCell*> twins;
       for (const GroupRuns* group : groups) twins.push_back(&group->cells[seed]);
       claim.values.push_back(value(twins));
     }
@@ -72,8 +72,8 @@ void Ledger::spreads(const Words& words, const std::string& first, const std::st
                      const Reading& reading) {
   add_judged(words, {first, second}, [&](const std::vector<const GroupRuns*>& groups, judge::SignClaim& claim) {
     std::vector<double> large, small;
-    for (const train::TrainedCell& cell : groups[0]->cells) large.push_back(reading(cell));
-    for (const train::TrainedCell& cell : groups[1]->cells) small.push_back(factor * reading(cell));
+    for (const training::TrainedCell& cell : groups[0]->cells) large.push_back(reading(cell));
+    for (const training::TrainedCell& cell : groups[1]->cells) small.push_back(factor * reading(cell));
     judge::test_spreads_more(claim, large, small);
   });
 }

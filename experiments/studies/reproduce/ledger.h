@@ -13,9 +13,9 @@ namespace periscope::reproduce {
 /// Writes the list of claims, each from the groups that it needs. A claim whose groups did not all run stays `not_run`.
 class Ledger {
  public:
-  using Reading = std::function<double(const train::TrainedCell&)>;
+  using Reading = std::function<double(const training::TrainedCell&)>;
   /// Of the runs of one seed, in the order of the groups needed.
-  using TwinReading = std::function<double(const std::vector<const train::TrainedCell*>&)>;
+  using TwinReading = std::function<double(const std::vector<const training::TrainedCell*>&)>;
   /// Two differences by seed, of which a claim says that one is small beside the other.
   struct Differences {
     std::vector<double> large, small;

@@ -60,7 +60,7 @@ std::string identity_of(const Group& group) {
 
 std::vector<std::string_view> keys_set_by(std::string_view study) { return keys_of(study).set; }
 
-void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const train::TrainConfig& shared) {
+void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared) {
   const Group given{.name = {}, .study = "base", .spec = shared.stacks().front(), .train = shared.train};
   for (const Exhibit* exhibit : exhibits) {
     for (const std::string_view study : exhibit->studies) {

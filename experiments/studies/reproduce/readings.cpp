@@ -11,8 +11,8 @@
 namespace periscope::reproduce {
 namespace {
 
-const train::RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
-const train::RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
+const training::RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
+const training::RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const std::vector<double>& at_start(const TrainedCell& run, const std::string& n
 const std::vector<double>& at_end(const TrainedCell& run, const std::string& name) { return last_record(run).at(name); }
 
 double final_loss(const TrainedCell& run) {
-  const double loss = train::mean_of_last_tenth(run.history, run.cell.train.steps);
+  const double loss = training::mean_of_last_tenth(run.history, run.cell.train.steps);
   return std::isfinite(loss) ? loss : std::log(run.cell.spec.model.vocab);
 }
 
@@ -67,7 +67,7 @@ double last_layer_gradient(const TrainedCell& run) {
   return sum / static_cast<double>(norms.size() - norms.size() / 2);
 }
 
-std::vector<double> layer_gradients(const train::RecordedValues& record) {
+std::vector<double> layer_gradients(const training::RecordedValues& record) {
   std::vector<double> sums;
   for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
     const auto it = record.find("grad_sq.weight." + std::string(weight_names[w]));
@@ -110,7 +110,7 @@ double steps_to_loss(const TrainedCell& run, double target) {
   return static_cast<double>(run.cell.train.steps) + 1.0;
 }
 
-std::vector<double> without_cosine(const train::RecordedValues& record) {
+std::vector<double> without_cosine(const training::RecordedValues& record) {
   const std::vector<double>& q = record.at("second_moment.x_out");
   const std::vector<double>& stream = record.at("growth_stream");
   const std::vector<double>& branch = record.at("growth_branch");
@@ -140,7 +140,7 @@ double beyond_signs(const TrainedCell& run) {
   return std::log(at_end(run, "second_moment.x_out").back()) - at_end(run, "signs_log_moment").back();
 }
 
-double cosine_share(const train::RecordedValues& record) {
+double cosine_share(const training::RecordedValues& record) {
   return std::log(record.at("second_moment.x_out").back() / without_cosine(record).back());
 }
 

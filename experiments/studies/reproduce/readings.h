@@ -8,7 +8,7 @@
 /// Numbers that claims are about, each of one run.
 namespace periscope::reproduce {
 
-using train::TrainedCell;
+using training::TrainedCell;
 
 /// What was recorded before training, and last: at the end, unless the run diverged. Throws std::out_of_range for a
 /// name that no record has.
@@ -35,7 +35,7 @@ using train::TrainedCell;
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
 /// ‖∂loss/∂W‖² of all matrices of each layer, from a record.
-[[nodiscard]] std::vector<double> layer_gradients(const train::RecordedValues& record);
+[[nodiscard]] std::vector<double> layer_gradients(const training::RecordedValues& record);
 /// The slope of ln of these over the layer, by least squares, times the number of layers.
 [[nodiscard]] double slope_over_layers(const std::vector<double>& positive);
 /// The slope over sublayers, by least squares, of values that may be missing.
@@ -43,9 +43,9 @@ using train::TrainedCell;
 /// The first step such that the mean loss of the 16 up to it is at most `target`; steps + 1 if there is none.
 [[nodiscard]] double steps_to_loss(const TrainedCell& run, double target);
 /// Eq. 4's second moment by depth: q₀ plus the branches, T15 without its cosine; norm C scales as it did.
-[[nodiscard]] std::vector<double> without_cosine(const train::RecordedValues& record);
+[[nodiscard]] std::vector<double> without_cosine(const training::RecordedValues& record);
 /// ln of the second moment at the top over Eq. 4's.
-[[nodiscard]] double cosine_share(const train::RecordedValues& record);
+[[nodiscard]] double cosine_share(const training::RecordedValues& record);
 
 /// The stream's growth in training at the top of the stack, in logarithms, in its three parts (T29): what random
 /// weights of the trained matrices' root mean squares have beyond the stack before training, what the sizes of their

@@ -12,11 +12,11 @@
 namespace periscope::reproduce {
 namespace {
 
-std::vector<train::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
-  std::vector<train::TrainCell> cells;
+std::vector<training::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
+  std::vector<training::TrainCell> cells;
   for (const Group& group : groups) {
     std::ranges::move(
-        train::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        training::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
         std::back_inserter(cells));
   }
   return cells;
@@ -38,12 +38,12 @@ constexpr int null_draws = 16;
 /// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
 /// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. The same
 /// of models that keep every |W_ij| (RandomSigns), about their own mean: `signs_log_moment` and `signs_deviation`.
-void add_scaled(const Backend& ops, const train::TrainCell& cell, const Corpus& corpus, const ResidentWeights& weights,
-                train::RecordedValues& values) {
+void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
+                const ResidentWeights& weights, training::RecordedValues& values) {
   const std::vector<std::vector<int>> ids = recorded_ids(corpus, cell.spec, cell.train);
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
-  train::RecordedValues added;
+  training::RecordedValues added;
   const auto predict = [&](stacks::SizesKept kept, const std::string& name) {
     const theory::Prediction prediction =
         theory::predict(stacks::at_sizes(ops, cell.spec, weights, all, kept), ids,
@@ -96,7 +96,7 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
   const StackSpec spec = config.stacks().front();
-  stacks::Need need = train::train_need(config, cells, 0.0, threads);
+  stacks::Need need = training::train_need(config, cells, 0.0, threads);
   const stacks::Need at_scales =
       stacks::profiled_limit_need(spec, threads);  // beside the runs that are not at their end
   need.add(at_scales.bytes, "input.tokens");
@@ -110,22 +110,21 @@ stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   return need;
 }
 
-ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states,
+ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::KeptStates states,
                     stacks::Progress& progress) {
   const std::vector<Group> groups = groups_of(config);
-  const std::vector<train::TrainCell> cells = cells_of(config, groups);
+  const std::vector<training::TrainCell> cells = cells_of(config, groups);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
   for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
   progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
   states.forgets_weights = true;
-  states.at_end = [&](const train::TrainCell& cell, const ResidentWeights& weights, train::RecordedValues& values) {
-    add_scaled(*ops, cell, corpus, weights, values);
-  };
+  states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,
+                      training::RecordedValues& values) { add_scaled(*ops, cell, corpus, weights, values); };
   std::size_t next = 0;
   result.stopped_early = stacks::until_stopped([&] {
-    train::train_cells(*ops, cells, corpus, states, progress, [&](train::TrainedCell cell) {
+    training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
       result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
     });
     for (const Group& group : groups) {

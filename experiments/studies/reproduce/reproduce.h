@@ -14,7 +14,7 @@
 namespace periscope::reproduce {
 
 /// What `reproduce` runs: training, and which exhibits.
-struct ReproduceConfig : train::TrainConfig {
+struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs
 };
@@ -32,7 +32,7 @@ struct ReproduceResult {
 
 /// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
 /// that needs them.
-[[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, train::KeptStates states,
+[[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::KeptStates states,
                                   stacks::Progress& progress);
 
 /// Time and memory of all runs.

@@ -29,8 +29,8 @@ const std::vector<study::Flag<ReproduceFlags>>& flags() {
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
-  static_cast<train::TrainConfig&>(config) =
-      train::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
+  static_cast<training::TrainConfig&>(config) =
+      training::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.was_given("model.placement"))
@@ -49,7 +49,7 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
 }
 
 config::Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
-  config::Resolved all = train::resolved(config, corpus);
+  config::Resolved all = training::resolved(config, corpus);
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
   }
@@ -67,8 +67,8 @@ study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, c
                           std::shared_ptr<const void>& resumable, stacks::Progress& progress) {
   if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
-  const train::KeptStates kept{
-      .folder = folder, .identity = identity_of_runs(config, all), .on_first = [&] {
+  const training::KeptStates kept{
+      .folder = folder, .identity = training::identity_of_runs(config, all), .on_first = [&] {
         resumable = progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
       }};
   const ReproduceResult result = run(config, corpus, kept, progress);
@@ -84,7 +84,7 @@ study::Job resolve(const study::Request& request) {
     std::shared_ptr<const void> resumable = {};  // as long as the job lives
   };
   ReproduceConfig config = load(request, study::read_flags(flags(), request.flags));
-  Corpus corpus = train::corpus_of(config);
+  Corpus corpus = training::corpus_of(config);
   config::Resolved all = resolved_of(config, corpus);
   const auto work = std::make_shared<Work>(Work{std::move(config), std::move(corpus), std::move(all)});
   return {.file = "reproduce",

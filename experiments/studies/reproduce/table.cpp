@@ -76,7 +76,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       variance.add(final_variance(cell));
       spike.add(spikes(cell));
       growth.add(judge::fit_growth(at_end(cell, "variance.x_out")));
-      if (train::divergence_step(cell.history)) ++diverged;
+      if (training::divergence_step(cell.history)) ++diverged;
     }
     groups.add({runs.group.name, fmt::format("{:.4f} ± {:.4f}", loss.mean(), loss.standard_error()),
                 fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),

@@ -71,7 +71,7 @@ std::vector<Weight> layer_matrices() {
   return all;
 }
 
-const Values* find(const RecordedValues& values, const std::string& name) {
+const Values* find(const training::RecordedValues& values, const std::string& name) {
   const auto it = values.find(name);
   return it == values.end() || it->second.empty() ? nullptr : &it->second;
 }
@@ -97,7 +97,7 @@ std::vector<ColumnSpec> value_columns() {
   return all;
 }
 
-void put_values(const RecordedValues& values, const Row& row) {
+void put_values(const training::RecordedValues& values, const Row& row) {
   for (const RecordColumn& c : record_columns()) {
     if (const Values* found = find(values, c.name)) row.put(column_name(c.name), *found);
   }
@@ -119,7 +119,7 @@ std::vector<ColumnSpec> curves() {
                                 {{"measured", "on the held-out windows, mean over their tokens"}});
 }
 
-void put_curves(const RecordedValues& values, const Row& row) {
+void put_curves(const training::RecordedValues& values, const Row& row) {
   for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
     const auto statistic = static_cast<Statistic>(s);
     for (const Signal signal : stream_signals) {
@@ -135,9 +135,9 @@ void put_curves(const RecordedValues& values, const Row& row) {
 }
 
 /// What was recorded after one step.
-const dataset::Table<RecordedValues>& record_table() {
-  static const dataset::Table<RecordedValues> all = [] {
-    dataset::Table<RecordedValues> table;
+const dataset::Table<training::RecordedValues>& record_table() {
+  static const dataset::Table<training::RecordedValues> all = [] {
+    dataset::Table<training::RecordedValues> table;
     table.family(value_columns(), put_values).family(curves(), put_curves);
     return table;
   }();
@@ -146,9 +146,9 @@ const dataset::Table<RecordedValues>& record_table() {
 
 /// A run, and the steps of which there are records of any run.
 struct Run {
-  const TrainedCell& trained;
+  const training::TrainedCell& trained;
   const std::vector<int>& record_steps;
-  [[nodiscard]] const CellHistory& history() const { return trained.history; }
+  [[nodiscard]] const training::CellHistory& history() const { return trained.history; }
 };
 
 Values rates_of(const Run& run) {
@@ -159,8 +159,8 @@ Values rates_of(const Run& run) {
   return rates;
 }
 
-std::vector<std::pair<std::size_t, const RecordedValues&>> records_of(const Run& run) {
-  std::vector<std::pair<std::size_t, const RecordedValues&>> all;
+std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(const Run& run) {
+  std::vector<std::pair<std::size_t, const training::RecordedValues&>> all;
   for (const auto& [step, values] : run.history().records) {
     const auto place = std::ranges::find(run.record_steps, step) - run.record_steps.begin();
     all.emplace_back(static_cast<std::size_t>(place), values);
@@ -169,7 +169,7 @@ std::vector<std::pair<std::size_t, const RecordedValues&>> records_of(const Run&
 }
 
 void add_spikes(dataset::Table<Run>& table, const std::string& series, const std::string& words,
-                std::vector<double> CellHistory::*values) {
+                std::vector<double> training::CellHistory::*values) {
   const Place at = at_cell / "spikes" / series;
   table
       .column({series + "_spikes_olmo", on_cell, "1",
@@ -200,23 +200,23 @@ const dataset::Table<Run>& run_table() {
                  "below that of step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last "
                  "loss of ten times it",
                  at_cell / "diverged_at"},
-                [](const Run& run) { return divergence_step(run.history()); })
+                [](const Run& run) { return training::divergence_step(run.history()); })
         .column(
             {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps", at_cell / "final_loss"},
-            [](const Run& run) { return mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
-    add_spikes(table, "loss", "the training loss", &CellHistory::loss);
-    add_spikes(table, "grad_norm", "the gradient norm", &CellHistory::grad_norm);
+            [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
+    add_spikes(table, "loss", "the training loss", &training::CellHistory::loss);
+    add_spikes(table, "grad_norm", "the gradient norm", &training::CellHistory::grad_norm);
     table.rows_at("record", record_table(), records_of);
     return table;
   }();
   return all;
 }
 
-const dataset::Table<TrainResult>& result_table() {
-  static const dataset::Table<TrainResult> all = [] {
-    dataset::Table<TrainResult> table;
+const dataset::Table<training::TrainResult>& result_table() {
+  static const dataset::Table<training::TrainResult> all = [] {
+    dataset::Table<training::TrainResult> table;
     table.column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
-                        [](const TrainResult& result) { return result.loss_floor; });
+                        [](const training::TrainResult& result) { return result.loss_floor; });
     return table;
   }();
   return all;
@@ -240,11 +240,11 @@ const dataset::Schema& schema() {
   return schema;
 }
 
-dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result) {
+dataset::Dataset dataset_of(const training::TrainConfig& config, const training::TrainResult& result) {
   Builder builder(schema());
   std::set<int> recorded;
   std::size_t steps = 0;
-  for (const TrainedCell& cell : result.cells) {
+  for (const training::TrainedCell& cell : result.cells) {
     steps = std::max(steps, cell.history.loss.size());
     for (const auto& [step, values] : cell.history.records) recorded.insert(step);
   }
@@ -256,7 +256,7 @@ dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
-    const TrainedCell& trained = result.cells[i];
+    const training::TrainedCell& trained = result.cells[i];
     builder.at("placement", i / seeds).put("placement", config::placement_label(trained.cell.spec));
     builder.at("seed", i % seeds).put("seed", trained.cell.seed);
     run_table().put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));

@@ -14,7 +14,7 @@ enum File : std::size_t { initial, final_weights, batches, steps, configuration 
 const std::vector<std::string> file_names{"initial.safetensors", "final.safetensors", "batches.safetensors",
                                           "steps.safetensors", "config.json"};
 
-std::string checked(const TrainConfig& config, const std::string& folder) {
+std::string checked(const training::TrainConfig& config, const std::string& folder) {
   const std::size_t stacks = config.stacks().size();
   if (stacks != 1 || config.run.seeds != 1) {
     throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
@@ -23,7 +23,7 @@ std::string checked(const TrainConfig& config, const std::string& folder) {
   return folder;
 }
 
-void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
+void write_batches(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus, OutputFile& output) {
   const TrainSpec& train = cell.train;
   const int length = cell.spec.input.tokens + 1;
   stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
@@ -38,7 +38,7 @@ void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corp
   file.close();
 }
 
-void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
+void write_steps(const Backend& ops, const training::CellHistory& history, OutputFile& output) {
   const auto count = static_cast<std::int64_t>(history.loss.size());
   stacks::TensorFile file(ops, output,
                           {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
@@ -49,14 +49,14 @@ void write_steps(const Backend& ops, const CellHistory& history, OutputFile& out
 
 }  // namespace
 
-Dump::Dump(const TrainConfig& config, const std::string& folder, bool overwrite)
+Dump::Dump(const training::TrainConfig& config, const std::string& folder, bool overwrite)
     : files_(checked(config, folder), file_names, overwrite) {}
 
-void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
-  const TrainCell& cell = trained.cell;
+void Dump::write(const Backend& ops, const training::TrainedCell& trained, const Corpus& corpus) {
+  const training::TrainCell& cell = trained.cell;
   const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, master_dtype(cell.dtype), cell.seed));
-  write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
-  write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
+  training::write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
+  training::write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
   write_batches(ops, cell, corpus, files_.file(batches));
   write_steps(ops, trained.history, files_.file(steps));
   nlohmann::ordered_json resolved = config::resolved_json(cell.spec);

@@ -14,9 +14,9 @@ namespace periscope::train {
 class Dump {
  public:
   /// Throws ConfigError if `config` is of several stacks or seeds, and as OutputFolder does.
-  Dump(const TrainConfig& config, const std::string& folder, bool overwrite);
+  Dump(const training::TrainConfig& config, const std::string& folder, bool overwrite);
   /// Writes the files of the run.
-  void write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus);
+  void write(const Backend& ops, const training::TrainedCell& trained, const Corpus& corpus);
 
  private:
   OutputFolder files_;

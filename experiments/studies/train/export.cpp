@@ -54,9 +54,9 @@ std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const M
   return std::nullopt;
 }
 
-void write_plain(const std::string& folder, const Backend& ops, const TrainedCell& trained, bool overwrite) {
+void write_plain(const std::string& folder, const Backend& ops, const training::TrainedCell& trained, bool overwrite) {
   OutputFolder files(folder, {"model.safetensors", "config.json"}, overwrite);
-  write_weights(ops, trained.parameters, written_type(trained.cell.dtype), files.file(0));
+  training::write_weights(ops, trained.parameters, written_type(trained.cell.dtype), files.file(0));
   nlohmann::ordered_json json{{"model_type", "periscope"}};
   json.update(config::resolved_json(trained.cell.spec));
   json["train"] = config::section_json(train_section, trained.cell.train);
@@ -66,7 +66,8 @@ void write_plain(const std::string& folder, const Backend& ops, const TrainedCel
 
 }  // namespace
 
-std::string export_model(const std::string& folder, const Backend& ops, const TrainedCell& trained, bool overwrite) {
+std::string export_model(const std::string& folder, const Backend& ops, const training::TrainedCell& trained,
+                         bool overwrite) {
   const auto layout = layout_of_family(trained.cell.spec.model);
   if (!layout) {
     write_plain(folder, ops, trained, overwrite);

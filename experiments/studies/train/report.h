@@ -9,9 +9,9 @@ namespace periscope::train {
 
 /// The result of `train`, on the dimensions (placement, seed, …).
 [[nodiscard]] const dataset::Schema& schema();
-[[nodiscard]] dataset::Dataset dataset_of(const TrainConfig& config, const TrainResult& result);
+[[nodiscard]] dataset::Dataset dataset_of(const training::TrainConfig& config, const training::TrainResult& result);
 
 /// The same in short, for people.
-[[nodiscard]] std::string table(const TrainResult& result);
+[[nodiscard]] std::string table(const training::TrainResult& result);
 
 }  // namespace periscope::train

@@ -40,10 +40,11 @@ const std::vector<study::Flag<TrainFlags>>& flags() {
 class Extras {
  public:
   /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as FolderLock does.
-  Extras(const TrainFlags& own, const TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
+  Extras(const TrainFlags& own, const training::TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
     if (!own.dump.empty()) dump_.emplace(config, own.dump, overwrite_);
     if (!own.export_to.empty()) models_.emplace(own.export_to);
-    for (const TrainCell& cell : models_ && !overwrite_ ? cells_of(config) : std::vector<TrainCell>()) {
+    for (const training::TrainCell& cell :
+         models_ && !overwrite_ ? training::cells_of(config) : std::vector<training::TrainCell>()) {
       const std::string model = path_of(cell);
       if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
         throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
@@ -52,7 +53,8 @@ class Extras {
   }
   [[nodiscard]] bool empty() const { return !dump_ && !models_; }
 
-  void write(const Backend& ops, const TrainResult& result, const Corpus& corpus, stacks::Progress& progress) {
+  void write(const Backend& ops, const training::TrainResult& result, const Corpus& corpus,
+             stacks::Progress& progress) {
     if (dump_) dump_->write(ops, result.cells.front(), corpus);
     for (std::size_t i = 0; models_ && i < result.cells.size(); ++i) {
       const std::string model = path_of(result.cells[i].cell);
@@ -62,7 +64,9 @@ class Extras {
   }
 
  private:
-  [[nodiscard]] std::string path_of(const TrainCell& cell) const { return models_->folder() + "/" + cell.name; }
+  [[nodiscard]] std::string path_of(const training::TrainCell& cell) const {
+    return models_->folder() + "/" + cell.name;
+  }
 
   bool overwrite_;
   std::optional<Dump> dump_;
@@ -99,20 +103,20 @@ void remove_states(const std::string& folder) {
 /// A run of `train`, from its request to its files.
 class Training {
  public:
-  Training(TrainConfig config, TrainFlags own, bool force)
+  Training(training::TrainConfig config, TrainFlags own, bool force)
       : config_(std::move(config)),
         own_(std::move(own)),
         force_(force),
-        corpus_(corpus_of(config_)),
-        resolved_(train::resolved(config_, corpus_)),
+        corpus_(training::corpus_of(config_)),
+        resolved_(training::resolved(config_, corpus_)),
         ops_(make_backend(config_.run.device)) {}
 
-  [[nodiscard]] const TrainConfig& config() const { return config_; }
+  [[nodiscard]] const training::TrainConfig& config() const { return config_; }
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
   [[nodiscard]] stacks::Need need() const {
     const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
     // The weights of finished cells stay until all are written.
-    stacks::Need need = train_need(config_, cells, cells, study::threads_of(config_.run));
+    stacks::Need need = training::train_need(config_, cells, cells, study::threads_of(config_.run));
     if (!own_.dump.empty()) {  // all batches are written at once
       const double tokens = static_cast<double>(config_.train.batch) * (config_.base.input.tokens + 1);
       need.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
@@ -121,26 +125,27 @@ class Training {
   }
 
   study::Outcome run(stacks::Progress& progress) {
-    const std::vector<TrainCell> cells = cells_of(config_);
+    const std::vector<training::TrainCell> cells = training::cells_of(config_);
     stacks::CellJournal* journal = progress.journal();
     if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
     // What this very run was writing when it ended may be there.
     extras_.emplace(own_, config_, force_ || (journal != nullptr && journal->find(writing()).has_value()));
     std::shared_ptr<const void> resumable;
-    const KeptStates kept{.folder = states_, .identity = identity_of_runs(config_, resolved_), .on_first = [&] {
-                            resumable = progress.resumable(
-                                fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
-                          }};
+    const training::KeptStates kept{
+        .folder = states_, .identity = training::identity_of_runs(config_, resolved_), .on_first = [&] {
+          resumable =
+              progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
+        }};
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
     result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
     result_.stopped_early = stacks::until_stopped([&] {
-      train_cells(*ops_, cells, corpus_, kept, progress,
-                  [&](TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
+      training::train_cells(*ops_, cells, corpus_, kept, progress,
+                            [&](training::TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
     });
     resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
-    const bool diverged =
-        std::ranges::any_of(result_.cells, [](const TrainedCell& c) { return divergence_step(c.history).has_value(); });
+    const bool diverged = std::ranges::any_of(
+        result_.cells, [](const training::TrainedCell& c) { return training::divergence_step(c.history).has_value(); });
     return {.data = dataset_of(config_, result_),
             .table = table(result_),
             .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
@@ -160,7 +165,7 @@ class Training {
                        absolute_or_none(own_.export_to));
   }
 
-  TrainConfig config_;
+  training::TrainConfig config_;
   TrainFlags own_;
   bool force_;
   Corpus corpus_;
@@ -168,14 +173,14 @@ class Training {
   std::unique_ptr<Backend> ops_;
   std::string states_;
   std::optional<Extras> extras_;
-  TrainResult result_;
+  training::TrainResult result_;
   std::shared_ptr<const void> resumable_;  // as long as the files are not written
 };
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
-  TrainConfig config =
-      train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
+  training::TrainConfig config =
+      training::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   check_apart("--dump", own.dump, config.run.out);
   check_apart("--export", own.export_to, config.run.out);

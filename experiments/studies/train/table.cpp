@@ -8,20 +8,20 @@
 
 namespace periscope::train {
 
-std::string table(const TrainResult& result) {
+std::string table(const training::TrainResult& result) {
   TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance at init", ">variance at end",
                    ">spikes", "diverged"});
-  for (const TrainedCell& trained : result.cells) {
-    const CellHistory& h = trained.history;
-    const auto last = [](const RecordedValues& values, const std::string& name) {
+  for (const training::TrainedCell& trained : result.cells) {
+    const training::CellHistory& h = trained.history;
+    const auto last = [](const training::RecordedValues& values, const std::string& name) {
       const auto it = values.find(name);
       return it == values.end() ? std::numeric_limits<double>::quiet_NaN() : it->second.back();
     };
-    const RecordedValues& first_record = h.records.begin()->second;
-    const RecordedValues& last_record = h.records.rbegin()->second;
-    const std::optional<int> diverged = divergence_step(h);
+    const training::RecordedValues& first_record = h.records.begin()->second;
+    const training::RecordedValues& last_record = h.records.rbegin()->second;
+    const std::optional<int> diverged = training::divergence_step(h);
     table.add({config::placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
-               fmt::format("{:.4f}", mean_of_last_tenth(h, trained.cell.train.steps)),
+               fmt::format("{:.4f}", training::mean_of_last_tenth(h, trained.cell.train.steps)),
                fmt::format("{:.4f}", last(last_record, "validation_loss")),
                fmt::format("{:.4g}", last(first_record, "variance.x_out")),
                fmt::format("{:.4g}", last(last_record, "variance.x_out")),
