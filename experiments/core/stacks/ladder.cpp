@@ -29,25 +29,25 @@ constexpr int fewest_widths = 4;
 /// never less than `fewest_times`: what is left of 1/D is then an eighth of what the widest stacks have.
 constexpr int infinite = 1 << 10;
 constexpr int fewest_times = 8;
-constexpr int widest = 1 << 20;
+constexpr int widest_width = 1 << 20;
 
 StackSpec at_infinite_width(const StackSpec& told, int largest) {
   const double hidden = static_cast<double>(told.model.mlp_width) / told.model.width;
   int times = infinite;
-  while (times > 1 && largest * std::max(1.0, hidden) * times > widest) times /= 2;
+  while (times > 1 && largest * std::max(1.0, hidden) * times > widest_width) times /= 2;
   if (times < fewest_times) {
     throw ConfigError(
         fmt::format("ladder.widths: the limit needs theory at {} times the width {}, where {} would be {}; "
                     "expected at most {}",
                     fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
-                    static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest));
+                    static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest_width));
   }
   return config::at_width(told, largest * times, "ladder.widths");
 }
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "at least four widths, as in converge.widths"},
     {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "seeds per width"},
 };
 // clang-format on
