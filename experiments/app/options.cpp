@@ -62,9 +62,8 @@ void CommonOptions::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
   command.add_option_function<std::string>(
       "--memory", [this](const std::string& word) { memory = parse_memory(word); },
-      "Memory that gradients of propagate, converge and ladder, or the converted weights of generate, may use, as in "
-      "8G "
-      "(K, M, G: powers of 1024): what is kept need not be computed again; results do not depend on it. Default: for "
+      "Memory that a run may keep gradients' signals or converted weights in, as in 8G (K, M, G: powers of 1024): what "
+      "is kept need not be computed again; results do not depend on it. Default: for "
       "gradients with dense weights up to 2.8 GB, of what there is at most half");
   command.add_option("--out", out, "Folder for result files");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");

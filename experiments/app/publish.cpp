@@ -54,7 +54,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   if (outcome.data && !out.empty()) {
-    seal(*outcome.data, outcome.code, without_colours(outcome.table));
+    seal(*outcome.data, outcome.code, dataset::without_colours(outcome.table));
     write_netcdf(result_file(out, job.file, "nc"), *outcome.data);
     wrote(result_file(out, job.file, "nc"));
     if (study.json_file) {
@@ -63,7 +63,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
     }
   }
   if (outcome.write_files) outcome.write_files(progress);
-  progress.say(use_colour() ? outcome.table : without_colours(outcome.table));
+  progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;
 }

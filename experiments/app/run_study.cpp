@@ -11,6 +11,7 @@
 #include "experiments/app/finished_run.h"
 #include "experiments/app/options.h"
 #include "experiments/app/publish.h"
+#include "experiments/app/shipped_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/study_flags.h"
@@ -62,7 +63,9 @@ ExitCode run_with_journal(const study::Study& study, const study::Job& job, cons
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
-  const study::Job job = study.resolve(options.request(flags));
+  study::Request request = options.request(flags);
+  if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
+  const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {
     throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable));
   }

@@ -180,15 +180,15 @@ TEST_CASE("every result has a schema whose units are known ones, and no two colu
 }
 
 TEST_CASE("a table's columns are as wide as their widest cell; colours and UTF-8 do not count as more") {
-  TextTable table({"name", ">value", ""});
+  dataset::TextTable table({"name", ">value", ""});
   table.add({"E[x²]", "1", "\x1b[32mgood\x1b[0m"});
   table.add({"a", "-12.5"});
   table.add_note("b", "refused: words that are as long as they like");
   CHECK(table.text() ==
         "name   value\nE[x²]      1  \x1b[32mgood\x1b[0m\na      -12.5\nb      refused: words that are as long as they "
         "like\n");
-  CHECK(without_colours(table.text()).find("good") != std::string::npos);
-  CHECK(without_colours(table.text()).find('\x1b') == std::string::npos);
+  CHECK(dataset::without_colours(table.text()).find("good") != std::string::npos);
+  CHECK(dataset::without_colours(table.text()).find('\x1b') == std::string::npos);
 }
 
 }  // namespace periscope

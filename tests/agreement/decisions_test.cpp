@@ -43,7 +43,7 @@ converge::Convergence planted(double exponent, double slope, double error = 0.02
 
 converge::Convergence judged(converge::Convergence c, bool disagrees) {
   converge::ConvergeResult result{.fits = {std::move(c)}};
-  converge::judge(result, 64, 0.01);
+  converge::judge_exponents(result, 64, 0.01);
   // Two tests at 1 − √0.99 = 0.50126 % each, two-sided.
   CHECK(result.critical == Approx(2.8062).epsilon(1e-4));
   CHECK(any_disagrees(result) == disagrees);
@@ -192,7 +192,7 @@ TEST_CASE("converge: what says nothing of an exponent is not checked, and says w
   refused.bias_reason = "because";
   CHECK(judged(refused, false).bias_reason == "because");
   converge::ConvergeResult nothing;
-  converge::judge(nothing, 64, 0.01);
+  converge::judge_exponents(nothing, 64, 0.01);
   CHECK_FALSE(any_disagrees(nothing));
 }
 

@@ -193,7 +193,7 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
     CHECK(result.configs[c].runs == master_seeds);
     CHECK(result.configs[c].rejected == rejected);
     CHECK(result.configs[c].inconclusive == inconclusive);
-    CHECK(result.configs[c].allowed == power::allowed_rejections(master_seeds, 0.01));
+    CHECK(result.configs[c].allowed == judge::allowed_rejections(master_seeds, 0.01));
   }
   const auto distinct = [](const nlohmann::ordered_json& records) {
     std::set<double> all;
@@ -207,9 +207,9 @@ TEST_CASE("power: how many rejections a familywise error allows") {
   // Binomial: of 64 runs at 1 % four or more come with 0.39 %, three or more with 2.6 %; of 10 at 5 % four or more with
   // 0.10 %, three or more with 1.2 %; of 20 at
   // 1 % three or more with 0.10 %, two or more with 1.7 %.
-  CHECK(power::allowed_rejections(64, 0.01) == 3);
-  CHECK(power::allowed_rejections(10, 0.05) == 3);
-  CHECK(power::allowed_rejections(20, 0.01) == 2);
+  CHECK(judge::allowed_rejections(64, 0.01) == 3);
+  CHECK(judge::allowed_rejections(10, 0.05) == 3);
+  CHECK(judge::allowed_rejections(20, 0.01) == 2);
 }
 
 }  // namespace periscope::testing::power_columns

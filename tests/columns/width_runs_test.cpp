@@ -233,7 +233,7 @@ TEST_CASE("converge: both families of tests share the familywise error") {
   converge::ConvergeResult result;
   result.fits.resize(6);
   for (auto& c : result.fits) c.bias_reason = "nothing to fit";
-  converge::judge(result, 64, 0.01);
+  converge::judge_exponents(result, 64, 0.01);
   CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
 }
 

@@ -98,8 +98,8 @@ TEST_CASE("seeds that run at one time share it") {
 TEST_CASE("an estimate for passes that keep no more than they always do does not count --memory") {
   config::RunOptions run = backward();
   run.memory = 1e12;
-  const stacks::Need plain = stacks::paths_need(large_stack(), backward(), 1, 2);
-  CHECK(stacks::paths_need(large_stack(), run, 1, 2).bytes == plain.bytes);
+  const stacks::Need plain = stacks::kept_reading_need(large_stack(), backward(), 1, 2);
+  CHECK(stacks::kept_reading_need(large_stack(), run, 1, 2).bytes == plain.bytes);
 }
 
 }  // namespace

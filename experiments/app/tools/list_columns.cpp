@@ -20,7 +20,7 @@ std::string columns_text() {
   std::string text;
   for (const dataset::Schema* schema : result_schemas()) {
     text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", schema->kind(), schema->version());
-    TextTable table({"column", "dimensions", "type", "units", "in JSON", "meaning"});
+    dataset::TextTable table({"column", "dimensions", "type", "units", "in JSON", "meaning"});
     for (const dataset::ColumnSpec& c : schema->columns()) {
       table.add({c.name, c.dimensions, std::string(name_of(c.type)), c.units, dataset::place_text(c), c.meaning});
     }

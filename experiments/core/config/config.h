@@ -92,7 +92,7 @@ struct Config {
   [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
 };
 
-/// `known` are the sections that a configuration may have, one within another behind it (known_sections).
+/// `known` are the sections that a configuration may have, one within another behind it.
 /// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
 /// A relative input.path in a file is relative to that file; in a setting to the working directory.
 /// `theory_settings` (--theory-set) are read like settings, on top of them, and say what theory is told instead: keys
@@ -100,6 +100,9 @@ struct Config {
 /// the same stacks one by one, layers, tokens and inputs. One placement is told of all.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
+
+/// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
+void require_different(std::string_view key, std::vector<std::string> entries);
 
 /// Reads one more section out of a configuration that load_config has accepted.
 template <class Own>

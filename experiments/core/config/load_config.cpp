@@ -129,14 +129,6 @@ void require_known(Known known, const std::string& setting, std::string_view fla
                                 is_known ? "" : "unknown key ", shortened(key), expected, nearest_key(key, keys)));
 }
 
-/// Throws ConfigError if two entries of a list are the same: results are found by them.
-void require_different(std::string_view key, std::vector<std::string> entries) {
-  std::ranges::sort(entries);
-  const auto twice = std::ranges::adjacent_find(entries);
-  if (twice == entries.end()) return;
-  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
-}
-
 /// Throws ConfigError for anything in `table` that no section knows or takes.
 void check_sections(Known known, const toml::table& table, const std::string& file) {
   std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
@@ -231,6 +223,13 @@ void tell_theory(Config& config, Config told) {
 }
 
 }  // namespace
+
+void require_different(std::string_view key, std::vector<std::string> entries) {
+  std::ranges::sort(entries);
+  const auto twice = std::ranges::adjacent_find(entries);
+  if (twice == entries.end()) return;
+  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
+}
 
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {

@@ -107,6 +107,4 @@ std::string sha256_of(const MappedFile& file) {
   return hash.hex();
 }
 
-std::string sha256_of_file(const std::string& path) { return sha256_of(MappedFile(path)); }
-
 }  // namespace periscope::config

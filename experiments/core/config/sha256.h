@@ -34,6 +34,5 @@ class Sha256 {
 /// file that changes meanwhile.
 std::string sha256_hex(const std::string& text);
 std::string sha256_of(const MappedFile& file);
-std::string sha256_of_file(const std::string& path);
 
 }  // namespace periscope::config

@@ -10,10 +10,10 @@ if(GIT_FOUND)
   endif()
 endif()
 
-# What computes: the sources of the program, the compiler and its flags.
+# What computes: the sources of the program, how they are built, the compiler, its flags and the machine's instructions.
 set(all "${COMPILER}\n${FLAGS}\n")
 file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
-  ${SOURCE_DIR}/cmake/*)
+  ${SOURCE_DIR}/cmake/* ${SOURCE_DIR}/CMakeLists.txt)
 list(FILTER sources INCLUDE REGEX "\\.(h|cpp|cu|cuh|cmake|in)$|CMakeLists\\.txt$")
 list(FILTER sources EXCLUDE REGEX "^experiments/bench/")
 list(SORT sources)

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace periscope {
+namespace periscope::dataset {
 
 std::size_t printed_width(std::string_view text) {
   std::size_t width = 0;
@@ -69,4 +69,4 @@ std::string without_colours(const std::string& text) {
   return plain;
 }
 
-}  // namespace periscope
+}  // namespace periscope::dataset

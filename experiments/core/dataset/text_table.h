@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace periscope {
+namespace periscope::dataset {
 
 /// A table for people: every column is as wide as its widest cell. A title that begins with ">" makes a column of
 /// numbers, right-aligned.
@@ -34,4 +34,4 @@ std::size_t printed_width(std::string_view text);
 /// `text` without the terminal's escape sequences for colours: ESC [ digits and semicolons m.
 std::string without_colours(const std::string& text);
 
-}  // namespace periscope
+}  // namespace periscope::dataset

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
@@ -106,6 +107,18 @@ double critical_excess(double degrees, double level) { return quantile(degrees, 
 
 double sidak_level(double familywise_error, std::size_t tests) {
   return -std::expm1(std::log1p(-familywise_error) / static_cast<double>(std::max<std::size_t>(tests, 1)));
+}
+
+int allowed_rejections(int runs, double error) {
+  const boost::math::binomial law(runs, error);
+  int most = 0;
+  while (most < runs && boost::math::cdf(boost::math::complement(law, most)) >= 0.01) ++most;
+  return most;
+}
+
+int clear_sign(double mean, double standard_error, double seeds, double level) {
+  const double limit = critical_excess(seeds - 1.0, level) * standard_error;
+  return mean > limit ? 1 : mean < -limit ? -1 : 0;
 }
 
 }  // namespace periscope::judge

@@ -79,5 +79,11 @@ std::string number_words(double x);
 double critical_excess(double degrees, double level);
 /// Šidák: the level of each of `tests` tests that together err with probability `familywise_error`.
 double sidak_level(double familywise_error, std::size_t tests);
+/// The largest number of rejections in `runs` runs, each with a chance of `error`, such that more have a chance below
+/// 1 %: 3 of 64 at 1 %.
+int allowed_rejections(int runs, double error);
+/// +1 or −1, the sign of a mean over `seeds` seeds with this standard error, where Student's two-sided test shows one
+/// at `level`; else 0.
+int clear_sign(double mean, double standard_error, double seeds, double level);
 
 }  // namespace periscope::judge

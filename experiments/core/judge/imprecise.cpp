@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "experiments/core/judge/cell.h"
+
 namespace periscope::judge {
 namespace {
 
@@ -38,10 +40,8 @@ void add_names(const theory::Prediction& prediction, const Curves& curves, const
 
 std::vector<std::size_t> imprecise_entries(const theory::Prediction& prediction, Statistic statistic,
                                            const Curve* curve) {
-  const bool gradient =
-      statistic == Statistic::grad_sq || statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
   std::vector<std::size_t> entries;
-  if (!gradient || curve == nullptr) return entries;
+  if (!is_gradient(statistic) || curve == nullptr) return entries;
   for (std::size_t i = 0; i < curve->value.size(); ++i) {
     if (std::isnan(curve->value[i]) || theory::is_precise(prediction, statistic, *curve, i)) continue;
     entries.push_back(i);

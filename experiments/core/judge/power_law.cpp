@@ -1,6 +1,7 @@
 #include "experiments/core/judge/power_law.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/math/tools/minima.hpp>
 #include <boost/math/tools/roots.hpp>
 #include <cmath>
@@ -88,6 +89,24 @@ PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& 
   };
   best.exponent_error = (end(1.0) - end(-1.0)) / 2.0;
   return best;
+}
+
+Verdict verdict_on_exponent(const std::vector<double>& x, const std::vector<double>& y,
+                            const std::vector<double>& error, const PowerLaw& fit, double exponent, double next,
+                            double critical) {
+  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
+  if (!agrees(exponent)) return Verdict::disagrees;
+  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
+}
+
+bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                   double exponent, double next, double limit) {
+  const double amplitude = amplitude_of(x, y, error, exponent);
+  std::vector<double> law;
+  law.reserve(x.size());
+  for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
+  return std::ranges::all_of(std::array{exponent - next, exponent + next},
+                             [&](double other) { return chi_squared_of(x, law, error, other) >= limit * limit; });
 }
 
 }  // namespace periscope::judge

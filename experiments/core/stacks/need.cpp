@@ -21,7 +21,7 @@ void Need::then(const Need& next) {
   operations = all;
 }
 
-Need certify_need(const ModelSpec& m) {
+Need gram_need(const ModelSpec& m) {
   const double width = m.width;
   const double query = static_cast<double>(m.heads) * m.head_dim;
   const double hidden = m.mlp_width;

@@ -46,8 +46,8 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
 /// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
-/// propagate --dump: one pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
-Need dump_need(const StackSpec& spec, const config::RunOptions& run, int threads);
+/// One pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
+Need completed_pass_need(const StackSpec& spec, const config::RunOptions& run, int threads);
 
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
@@ -59,21 +59,22 @@ Need scaled_limit_need(const StackSpec& spec, int threads);
 /// theory::predict_at_width: the Gram chains T25 that run at one time, and the readings of all.
 Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);
 
-/// certify: the matrices of a sublayer in f64 and their Gram matrices.
-Need certify_need(const ModelSpec& model);
+/// The matrices of a sublayer in f64 and their Gram matrices.
+Need gram_need(const ModelSpec& model);
 
-/// gradients identity-path: a reading that keeps every signal and its gradient.
-Need paths_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
+/// A reading that keeps every signal and its gradient, and goes back through every branch alone, too.
+Need kept_reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
-/// formats: passes of every stack that keep every compared signal of one of them in f64, `passes` a seed.
-Need formats_need(const config::Config& config, double passes, int threads);
+/// Predictions at the stack's widths, passes of every stack that keep every compared signal of one of them in f64,
+/// `passes` a seed, and certificates.
+Need compared_passes_need(const config::Config& config, double passes, int threads);
 
 /// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
 /// for a width at which heads would not be whole numbers.
 Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
                  int threads);
 
-/// propagate, theory, power: the predictions of all stacks of `config`, and their readings if it `measures`.
+/// The predictions of all stacks of `config`, and their readings if it `measures`.
 Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads);
 
 }  // namespace periscope::stacks

@@ -118,7 +118,7 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   return need;
 }
 
-Need paths_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
+Need kept_reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
   const Sizes z(spec.model);
   Need all = reading_need(spec, run, seeds, threads, least_budget);
   const double at_once = one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
@@ -138,7 +138,7 @@ Need one_need(const StackSpec& spec, const config::RunOptions& run, int seeds, i
 
 }  // namespace
 
-Need dump_need(const StackSpec& spec, const config::RunOptions& run, int threads) {
+Need completed_pass_need(const StackSpec& spec, const config::RunOptions& run, int threads) {
   Need need = pass_need(spec.model, spec.input.tokens, run.dtype, run.backward, threads);
   if (!config::draws_matrix_free(spec, run)) return need;
   const Sizes z(spec.model);
@@ -167,7 +167,7 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
   return static_cast<std::size_t>(std::clamp(left, least_budget, 0x1p62));
 }
 
-Need formats_need(const config::Config& config, double passes, int threads) {
+Need compared_passes_need(const config::Config& config, double passes, int threads) {
   config::Config forward = config;
   forward.run.backward = false;  // what is predicted
   Need all = stacks_need(forward, true, false, threads);
@@ -182,7 +182,7 @@ Need formats_need(const config::Config& config, double passes, int threads) {
     reading.add(at_once * 8.0 * ways * spec.input.tokens * kept, "input.tokens");
     reading.operations *= passes * 1.5;  // with rounding and comparing
     all.then(reading);
-    all.then(certify_need(spec.model));
+    all.then(gram_need(spec.model));
   }
   return all;
 }

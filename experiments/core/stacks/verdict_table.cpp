@@ -70,9 +70,9 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
                           bool colour) {
   const bool measured = results.front().measurement.has_value();
-  TextTable rows(measured ? std::vector<std::string>{"placement", "input", "E[x²] predicted", "E[x²] measured",
-                                                     "worst cell: excess / limit", "could be off", "verdict"}
-                          : std::vector<std::string>{"placement", "input", "E[x²] predicted", ""});
+  dataset::TextTable rows(measured ? std::vector<std::string>{"placement", "input", "E[x²] predicted", "E[x²] measured",
+                                                              "worst cell: excess / limit", "could be off", "verdict"}
+                                   : std::vector<std::string>{"placement", "input", "E[x²] predicted", ""});
   std::size_t cells = 0;
   for (const StackResult& r : results) {
     const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);

@@ -44,8 +44,8 @@ config::Config Request::load(Matrices matrices) const {
   if (matrices == Matrices::dense) {
     if (c.run.weights == config::WeightsChoice::matrix_free) {
       throw ConfigError(
-          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\" for all commands but propagate, "
-          "theory, converge and ladder, which read every matrix once");
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\": this command reads matrices more than once, "
+          "or by their entries");
     }
     c.run.weights = config::WeightsChoice::dense;
   }

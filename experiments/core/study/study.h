@@ -47,9 +47,12 @@ struct Job {
 
 /// An experiment as a value. Commands, their help, lists, result schemas and documentation are made from it.
 struct Study {
-  std::string name;                               ///< the command: "propagate", "gradients depth"
-  std::string question;                           ///< what it answers, in a line
-  std::string example;                            ///< a command that shows it, for lists
+  std::string name;      ///< the command: "propagate", "gradients depth"
+  std::string question;  ///< what it answers, in a line
+  std::string example;   ///< a command that shows it, for lists
+  /// Stands in where a caller names no configuration: a file of the project, by its path from the project's folder. "":
+  /// the defaults of all keys do.
+  std::string configuration = {};
   std::string group = {};                         ///< of a name of two words: what the first one stands for
   std::vector<config::AnySection> sections = {};  ///< of the configuration, besides those that all have
   std::vector<FlagText> flags = {};               ///< besides the common ones
@@ -57,7 +60,7 @@ struct Study {
   bool compares = false;                          ///< holds a prediction against a measurement: takes --theory-set
   bool skips = false;                             ///< a result file can stand for a run: takes --skip-finished
   bool json_file = false;                         ///< writes its JSON into a file too
-  /// Throws ConfigError and InputError for what it cannot do.
+  /// Throws ConfigError and InputError for what can be seen without computing that it cannot be done.
   std::function<Job(const Request&)> resolve;
 };
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <chrono>
 #include <cmath>
@@ -220,10 +221,10 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
   if (!config.headroom.empty() && !result.domain.tokens) {
     throw ConfigError("--headroom: expected token input, to run both stacks on");
   }
-  stacks::Need need = stacks::certify_need(s.spec.model);
+  stacks::Need need = stacks::gram_need(s.spec.model);
   need.operations *= 1.0 + static_cast<double>(config.formats.size());
   if (config.measures()) {
-    need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, study::threads_of(config.run)));
+    need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }
   stacks::within_memory(need, config.force, progress, [&] {
     result.stopped_early = stacks::until_stopped([&] {

@@ -55,7 +55,7 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
   std::vector<std::string> titles{"", ">exact bound", "largest at"};
   for (const NumberFormat& f : formats) titles.push_back(fmt::format(">{}", f.name));
   if (r.measured) titles.emplace_back(">measured");
-  TextTable table(titles);
+  dataset::TextTable table(titles);
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const auto kind = static_cast<SignalClass>(k);
     const SignalBound* exact = r.certificate.worst(kind);

@@ -41,13 +41,6 @@ bool covers(const FormatsConfig& config, const TensorFormat& format, std::string
   return std::ranges::find(standard, part) != standard.end();
 }
 
-void require_once(std::string_view key, std::vector<std::string> words) {
-  std::ranges::sort(words);
-  const auto twice = std::ranges::adjacent_find(words);
-  if (twice == words.end()) return;
-  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
-}
-
 }  // namespace
 
 const Section<FormatsConfig> section{"formats", keys};
@@ -65,8 +58,8 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
     throw ConfigError(fmt::format("run.dtype = \"{}\": expected formats.format instead", name_of(config.run.dtype)));
   }
   if (config.format.empty()) throw ConfigError("formats.format = []: expected at least one format");
-  require_once("formats.format", config.format);
-  require_once("formats.covers", config.covers);
+  config::require_different("formats.format", config.format);
+  config::require_different("formats.covers", config.covers);
   for (const std::string& part : config.covers) {
     if (std::ranges::find(part_names, part) == part_names.end()) {
       throw ConfigError(fmt::format("formats.covers: {}: expected {}", shortened(part), fmt::join(part_names, ", ")));

@@ -89,12 +89,13 @@ std::size_t massive_tests(const FormatsResult& result) {
 
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error) {
   if (effect.count() < 2) return "";
-  const double t = effect.mean() / effect.standard_error();
-  if (!std::isfinite(t)) return "not finite";
-  const double limit =
-      judge::critical_excess(static_cast<double>(effect.count() - 1), judge::sidak_level(familywise_error, tests));
-  if (std::abs(t) < limit) return "no difference seen";
-  return t > 0.0 ? "hurts" : "helps";
+  if (!std::isfinite(effect.mean() / effect.standard_error())) return "not finite";
+  switch (judge::clear_sign(effect.mean(), effect.standard_error(), static_cast<double>(effect.count()),
+                            judge::sidak_level(familywise_error, tests))) {
+    case 1: return "hurts";
+    case -1: return "helps";
+    default: return "no difference seen";
+  }
 }
 
 bool check_failed(const FormatsResult& result) {

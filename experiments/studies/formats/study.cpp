@@ -19,18 +19,17 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
-  config::Config forward =
-      config;  // theory predicts no gradient here: noise is predicted from those that are measured (T27)
-  forward.run.backward = false;
-  stacks::require_told_is_seen(forward, "formats", true, stacks::verdict_numbers);
   const std::size_t passes = variants_of(config) * (checked_formats(config).size() + 1);
   return {.file = "formats",
           .run_options = config.run,
           .resolved = config::resolved(config),
           .told = config::told_json(config),
-          .need = stacks::formats_need(config, static_cast<double>(passes), study::threads_of(config.run)),
+          .need = stacks::compared_passes_need(config, static_cast<double>(passes), study::threads_of(config.run)),
           .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> study::Outcome {
+            config::Config forward = config;
+            forward.run.backward = false;  // theory predicts no gradient: noise follows from measured ones (T27)
+            stacks::require_told_is_seen(forward, "formats", true, stacks::verdict_numbers);
             const FormatsResult result = formats::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),

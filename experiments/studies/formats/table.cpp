@@ -32,9 +32,9 @@ std::string certificate_words(const std::optional<FormatCertificate>& certificat
 }  // namespace
 
 std::string table(const FormatsResult& result, const FormatsConfig& config) {
-  TextTable table({"placement", "format", "law", "against f64", ">drift of E[x²]", ">stream dB", ">predicted",
-                   ">branch dB", ">gradient dB", "overflow", "on the way back", "could overflow",
-                   ">massive: branch dB lost"});
+  dataset::TextTable table({"placement", "format", "law", "against f64", ">drift of E[x²]", ">stream dB", ">predicted",
+                            ">branch dB", ">gradient dB", "overflow", "on the way back", "could overflow",
+                            ">massive: branch dB lost"});
   const std::size_t tests = massive_tests(result);
   for (const FormatsStack& stack : result.stacks) {
     const std::size_t places = places_of(stack.spec.model);

@@ -149,14 +149,14 @@ void judge_order(CrossoverResult& result, double error) {
   const auto post = find("post");
   if (peri == result.placements.end() || post == result.placements.end()) return;
   const int seeds = peri->log_ratio.seeds();
-  if (seeds < 4) return;
+  if (seeds < judge::fewest_seeds) return;
   const Curve low = peri->log_ratio.curve();
   const Curve high = post->log_ratio.curve();
-  const double limit = judge::critical_excess(seeds - 1, judge::sidak_level(error, 2 * low.value.size()));
+  const double level = judge::sidak_level(error, 2 * low.value.size());
   std::size_t holds = 0;
   for (std::size_t i = 0; i < low.value.size(); ++i) {
-    const bool peri_lowest = low.value[i] + limit * low.standard_error[i] < 0.0;
-    const bool post_highest = high.value[i] - limit * high.standard_error[i] > 0.0;
+    const bool peri_lowest = judge::clear_sign(low.value[i], low.standard_error[i], seeds, level) < 0;
+    const bool post_highest = judge::clear_sign(high.value[i], high.standard_error[i], seeds, level) > 0;
     holds += peri_lowest && post_highest ? 1 : 0;
   }
   result.order.verdict = holds == low.value.size() ? judge::ClaimVerdict::holds

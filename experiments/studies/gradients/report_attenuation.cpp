@@ -10,7 +10,7 @@ namespace periscope::gradients {
 namespace {
 
 std::string table_of(const std::vector<Attenuation>& results) {
-  TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
+  dataset::TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
   for (const Attenuation& a : results) {
     const auto row = [&](const char* what, const judge::Finding& rate, const judge::Claim& claim) {
       table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,

@@ -32,8 +32,8 @@ double law_error(const Crossover& c) {
 }
 
 std::string table_of(const CrossoverResult& result) {
-  TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a", "predicted",
-                   "theory", "T14 off by at most"});
+  dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
+                            "predicted", "theory", "T14 off by at most"});
   for (const Crossover& c : result.placements) {
     const Curve ratio = c.log_ratio.curve();
     const auto at = [&](std::size_t i) { return plus_minus(exponential({ratio.value[i], ratio.standard_error[i]})); };

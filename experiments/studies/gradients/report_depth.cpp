@@ -11,9 +11,9 @@ namespace {
 
 std::string table_of(const DepthResult& result) {
   const auto& layers = result.layers;
-  TextTable table({"placement", fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted", "theory",
-                   fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()), "predicted", "theory",
-                   "deepest", "claim"});
+  dataset::TextTable table({"placement", fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted",
+                            "theory", fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()),
+                            "predicted", "theory", "deepest", "claim"});
   for (const DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) {
       table.add_note(std::string(law.spec.model.placement.name), law.refusal);

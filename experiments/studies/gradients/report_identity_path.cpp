@@ -10,8 +10,8 @@ namespace periscope::gradients {
 namespace {
 
 std::string table_of(const std::vector<IdentityPath>& results) {
-  TextTable table({"placement", "identity: error", "share at depth 0", "predicted", "theory", "log ‖s₀‖/‖g_L‖",
-                   "predicted", "claim"});
+  dataset::TextTable table({"placement", "identity: error", "share at depth 0", "predicted", "theory", "log ‖s₀‖/‖g_L‖",
+                            "predicted", "claim"});
   for (const IdentityPath& path : results) {
     const bool predicted = path.refusal.empty();
     const Curve share = path.share.curve();

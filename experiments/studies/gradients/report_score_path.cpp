@@ -11,8 +11,8 @@ namespace periscope::gradients {
 namespace {
 
 std::string table_of(const std::vector<ScorePath>& results) {
-  TextTable table({"placement", "largest share: measured", "predicted, verdict", "gradient without it, at the input",
-                   "theory, with and without"});
+  dataset::TextTable table({"placement", "largest share: measured", "predicted, verdict",
+                            "gradient without it, at the input", "theory, with and without"});
   for (const ScorePath& path : results) {
     if (!path.refusal.empty()) {
       table.add_note(std::string(path.spec.model.placement.name), path.refusal);

@@ -44,7 +44,7 @@ stacks::Need need_of(const Experiment& experiment, const GradientConfig& config)
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
-    all.then(experiment.decomposes ? stacks::paths_need(spec, config.run, config.run.seeds, threads)
+    all.then(experiment.decomposes ? stacks::kept_reading_need(spec, config.run, config.run.seeds, threads)
                                    : stacks::reading_need(spec, config.run, config.run.seeds, threads));
   }
   if (experiment.swept != nullptr) all.operations *= static_cast<double>((config.*experiment.swept).size());
@@ -144,15 +144,15 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
   config::require_fault_acts(config);
-  stacks::require_told_is_seen(config, experiment.name, false, experiment.compared);
   return {.file = experiment.file,
           .run_options = config.run,
           .resolved = config::resolved(config),
           .told = config::told_json(config),
           .need = need_of(experiment, config),
           .keeps_cells = true,
-          .run = [config, run = experiment.run](stacks::Progress& progress) {
-            Outcome outcome = run(config, progress);
+          .run = [config, experiment](stacks::Progress& progress) {
+            stacks::require_told_is_seen(config, experiment.name, false, experiment.compared);
+            Outcome outcome = experiment.run(config, progress);
             if (!outcome.stopped_early) outcome.table += config::told_lines(config);
             return outcome;
           }};

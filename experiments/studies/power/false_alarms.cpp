@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/math/distributions/binomial.hpp>
 #include <limits>
 #include <map>
 #include <utility>
@@ -110,24 +109,19 @@ Alarms alarms_of(const stacks::Journal& journal) {
   return alarms;
 }
 
-std::string journal_path(const PowerRun& run) {
-  const std::string out = run.configs[marked(run).front()].run.out;
-  return (out.empty() ? std::string("results") : out) + "/power_master_seeds.journal";
+/// Nothing without run.out.
+std::optional<stacks::Journal> journal_of(const PowerRun& run) {
+  const std::string& out = run.configs[marked(run).front()].run.out;
+  if (out.empty()) return std::nullopt;
+  return std::optional<stacks::Journal>(std::in_place, out + "/power_master_seeds.journal", header_of(run));
 }
 
 }  // namespace
 
-int allowed_rejections(int runs, double error) {
-  const boost::math::binomial law(runs, error);
-  int most = 0;
-  while (most < runs && boost::math::cdf(boost::math::complement(law, most)) >= 0.01) ++most;
-  return most;
-}
-
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress) {
-  stacks::Journal journal(journal_path(run), header_of(run));
-  Alarms alarms_kept = alarms_of(journal);
-  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal.path()};
+  std::optional<stacks::Journal> journal = journal_of(run);
+  Alarms alarms_kept = journal ? alarms_of(*journal) : Alarms();
+  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal ? journal->path() : ""};
   progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
   const auto count = [&](const std::string& name, const config::Config& config, FalseAlarms& alarms) {
     for (int m = 0; m < master_seeds; ++m) {
@@ -135,11 +129,11 @@ FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stack
       if (kept == alarms_kept.end()) {
         progress.throw_if_stop_requested();
         const Json record = run_once(config, name, m, progress);
-        journal.append(record);
+        if (journal) journal->append(record);
         kept = alarms_kept.try_emplace({name, m}, Alarm{record, record["rejected"], record["inconclusive"]}).first;
       }
-      if (result.resumable == nullptr) {
-        const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal.path());
+      if (journal && result.resumable == nullptr) {
+        const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal->path());
         result.resumable = progress.resumable(note);
       }
       const Alarm& alarm = kept->second;
@@ -153,7 +147,7 @@ FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stack
   for (const std::size_t i : marked(run)) {
     FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
     if (stacks::until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
-    alarms.allowed = allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
+    alarms.allowed = judge::allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
   }
   return result;
 }
@@ -163,13 +157,13 @@ bool too_many(const FalseAlarmResult& result) {
 }
 
 std::string false_alarm_table(const FalseAlarmResult& result) {
-  TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
+  dataset::TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
   for (const FalseAlarms& a : result.configs) {
     table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
                fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
   }
-  return table.text() +
-         fmt::format("Rejections of the right theory, one chance per run; journal: {}\n", result.journal);
+  const std::string kept = result.journal.empty() ? "" : "; journal: " + result.journal;
+  return table.text() + fmt::format("Rejections of the right theory, one chance per run{}\n", kept);
 }
 
 Json false_alarm_json(const FalseAlarmResult& result) {

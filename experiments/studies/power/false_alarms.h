@@ -20,19 +20,15 @@ struct FalseAlarms {
 struct FalseAlarmResult {
   std::vector<FalseAlarms> configs;
   nlohmann::ordered_json records;              ///< one per run, in the order of configurations and master seeds
-  std::string journal;                         ///< its path
+  std::string journal;                         ///< its path; "" without one
   std::shared_ptr<const void> resumable = {};  ///< once a run is in the journal
   bool stopped_early = false;                  ///< runs are those that were finished
 };
 
-/// The largest number of rejections in `runs` runs, each with a chance of `error`, such that more have a chance below
-/// 1 %: 3 of 64 at 1 %.
-int allowed_rejections(int runs, double error);
-
 /// Runs every configuration of the list that is marked for it with `master_seeds` master seeds, the right theory told.
 /// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
-/// Every finished run is appended to the journal in run.out (default "results"); runs that are there already are not
-/// repeated.
+/// Every finished run is appended to the journal in run.out (without it there is none); runs that are there already are
+/// not repeated.
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress);
 
 /// The right theory was rejected more often than it may be.

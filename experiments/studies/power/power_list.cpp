@@ -77,17 +77,4 @@ PowerList read_power_list(const std::string& file) {
   return list;
 }
 
-std::string shipped_power_list() {
-  const std::filesystem::path relative = "experiments/configs/power.toml";
-  if (std::filesystem::is_regular_file(relative)) return relative.string();
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path beside = program.parent_path().parent_path() / relative;
-  if (!error && std::filesystem::is_regular_file(beside)) return beside.string();
-  throw ConfigError(
-      fmt::format("--config: {} is neither in the working directory nor beside the program's folder; "
-                  "expected the list of wrong theories",
-                  relative.string()));
-}
-
 }  // namespace periscope::power

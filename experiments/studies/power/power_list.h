@@ -33,8 +33,4 @@ struct PowerList {
 /// Reads a list (TOML: [[config]] and [[theory]]). Files are relative to the list. Throws ConfigError.
 PowerList read_power_list(const std::string& file);
 
-/// Where the shipped list is: experiments/configs/power.toml in the working directory, or beside the folder that the
-/// program was built in. Throws ConfigError if in neither.
-std::string shipped_power_list();
-
 }  // namespace periscope::power

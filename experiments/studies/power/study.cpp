@@ -11,6 +11,8 @@
 namespace periscope::power {
 namespace {
 
+const std::string shipped_list = "experiments/configs/power.toml";
+
 struct PowerFlags {
   std::optional<int> master_seeds;
 };
@@ -90,11 +92,11 @@ study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int maste
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
-  const auto run =
-      std::make_shared<const PowerRun>(load_power(request.file.empty() ? shipped_power_list() : request.file,
-                                                  [&](const PowerConfig& config, const std::vector<std::string>& told) {
-                                                    return load_listed(request, config, told);
-                                                  }));
+  if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
+  const auto run = std::make_shared<const PowerRun>(
+      load_power(request.file, [&](const PowerConfig& config, const std::vector<std::string>& told) {
+        return load_listed(request, config, told);
+      }));
   return own.master_seeds ? false_alarm_job(run, *own.master_seeds) : power_job(run);
 }
 
@@ -104,6 +106,7 @@ std::vector<study::Study> studies() {
   return {{.name = "power",
            .question = "Wrong theories against measurements: which configuration rejects which?",
            .example = "power",
+           .configuration = shipped_list,
            .sections = {config::any_section(stacks::ladder_section)},
            .flags = flag_texts(flags()),
            .schema = &schema(),

@@ -16,7 +16,7 @@ std::string outcome(const PowerRow& row) {
 }  // namespace
 
 std::string table(const PowerResult& result) {
-  TextTable table({"theory", "configuration", "verdict", ">excess / limit", "clearest stack and cell"});
+  dataset::TextTable table({"theory", "configuration", "verdict", ">excess / limit", "clearest stack and cell"});
   int wrong = 0;
   int rejected = 0;
   for (const PowerRow& row : result.rows) {

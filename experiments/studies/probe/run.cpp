@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <filesystem>
 #include <memory>
@@ -162,7 +163,7 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
                      .notes = {}};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
-  const int threads = study::threads_of(config.run);
+  const int threads = omp_get_max_threads();
   stacks::Need need =
       stacks::pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {

@@ -32,8 +32,8 @@ std::string heading(const ProbeResult& r) {
 /// A row per sublayer: the stream, the identity T15, and the branch's size.
 std::string growth_rows(const ProbeResult& r) {
   const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
-  TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]", ">+ cross",
-                   ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
+  dataset::TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]",
+                            ">+ cross", ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
   table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",

@@ -188,7 +188,7 @@ const dataset::Table<Stack>& table() {
 }
 
 /// The curves that some stack has are there in all versions, with NaN where theory refuses, or where what was measured
-/// has none; and so is what a verdict rests on_stack, where none is given.
+/// has none; and so is what a verdict rests on, where none is given.
 void mention_all(Builder& builder, const std::vector<stacks::StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {

@@ -1,6 +1,7 @@
 #include "experiments/core/study/study.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 
@@ -52,7 +53,7 @@ Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks&
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  const stacks::Need need = stacks::dump_need(config.base, dumped, study::threads_of(dumped));
+  const stacks::Need need = stacks::completed_pass_need(config.base, dumped, omp_get_max_threads());
   stacks::within_memory(need, force, progress, [&] { dump(config, folder, force); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }

@@ -66,7 +66,7 @@ std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
 }  // namespace
 
 std::string table(const ReproduceConfig& config, const ReproduceResult& result) {
-  TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
+  dataset::TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
   for (const GroupRuns& runs : result.groups) {
     RunningMoments loss, variance, spike;
     GrowthCounts growth;
@@ -82,7 +82,8 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
                 fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),
                 fmt::format("{} of {}", diverged, runs.cells.size())});
   }
-  TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
+  dataset::TextTable claims(
+      {"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
   std::size_t not_run = 0;
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::SignVerdict::not_run) {

@@ -9,8 +9,8 @@
 namespace periscope::train {
 
 std::string table(const training::TrainResult& result) {
-  TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance at init", ">variance at end",
-                   ">spikes", "diverged"});
+  dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance at init", ">variance at end",
+                            ">spikes", "diverged"});
   for (const training::TrainedCell& trained : result.cells) {
     const training::CellHistory& h = trained.history;
     const auto last = [](const training::RecordedValues& values, const std::string& name) {

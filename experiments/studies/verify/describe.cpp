@@ -77,7 +77,7 @@ std::string describe(const Counterexample& found, double scale) {
 
 std::string describe(const Replay& replay, double scale) {
   std::string text = fmt::format("case {}\n{}", replay.origin, describe(replay.found));
-  TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
+  dataset::TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
   for (std::size_t k = 0; k < replay.checked.size(); ++k) {
     const Statement& s = statements()[replay.checked[k]];
     const StatementOutcome& o = replay.outcomes[k];

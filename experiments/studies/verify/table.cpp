@@ -17,7 +17,8 @@ std::string coloured(const std::string& word, bool good) {
 std::string number(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
 
 std::string statement_rows(const VerifyResult& r) {
-  TextTable table({"statement", ">cases", ">trivial", ">median", ">99 %", ">largest", ">violations", "verdict", ""});
+  dataset::TextTable table(
+      {"statement", ">cases", ">trivial", ">median", ">99 %", ">largest", ">violations", "verdict", ""});
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];
     const Tally& t = r.tallies[k];
@@ -33,7 +34,7 @@ std::string statement_rows(const VerifyResult& r) {
 }
 
 std::string attack_rows(const VerifyResult& r) {
-  TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
+  dataset::TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
   for (const BoundAttackResult& a : r.attacks) {
     const bool good = a.within(r.config.scale) && a.close_enough();
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";

@@ -155,7 +155,7 @@ ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress) {
       result.fits.insert(result.fits.end(), fits.begin(), fits.end());
     }
   });
-  if (!result.stopped_early) judge(result, config.width_seeds, config.agreement.familywise_error);
+  if (!result.stopped_early) judge_exponents(result, config.width_seeds, config.agreement.familywise_error);
   return result;
 }
 

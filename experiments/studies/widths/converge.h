@@ -57,7 +57,7 @@ ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
 /// checked: a fit that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a
 /// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen. Inconclusive verdicts get
 /// a remedy from the numbers of `seeds` per width.
-void judge(ConvergeResult& result, int seeds, double familywise_error);
+void judge_exponents(ConvergeResult& result, int seeds, double familywise_error);
 
 bool any_disagrees(const ConvergeResult& result);
 std::string table(const ConvergeResult& result);

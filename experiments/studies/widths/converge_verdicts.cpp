@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
@@ -20,29 +19,6 @@ constexpr double clearly_seen = 5.0;
 constexpr double next_bias = 1.0;
 constexpr double next_noise = 0.5;
 
-/// The verdict on an exponent. It is inconclusive where the exponents `next` beside it would not be rejected either.
-judge::Verdict verdict_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                          const judge::PowerLaw& fit, double exponent, double next, double critical) {
-  const auto agrees = [&](double p) {
-    return judge::chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical;
-  };
-  if (!agrees(exponent)) return judge::Verdict::disagrees;
-  return agrees(exponent - next) || agrees(exponent + next) ? judge::Verdict::inconclusive : judge::Verdict::agrees;
-}
-
-/// √Δχ² by which `next` beside `exponent` is to be told from it, for values a·x^exponent with the best a of (x, y) and
-/// errors of `error`: what a test of 95 % power needs is `limit`.
-bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                   double exponent, double next, double limit) {
-  const double amplitude = judge::amplitude_of(x, y, error, exponent);
-  std::vector<double> law;
-  law.reserve(x.size());
-  for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
-  return std::ranges::all_of(std::array{exponent - next, exponent + next}, [&](double other) {
-    return judge::chi_squared_of(x, law, error, other) >= limit * limit;
-  });
-}
-
 /// True if `n` seeds of a width, instead of `seeds`, would tell the bias's exponent from the next ones, with
 /// predictions of `sharper` times their error.
 bool bias_decides(const Convergence& c, int seeds, int n, double sharper, double limit) {
@@ -52,7 +28,7 @@ bool bias_decides(const Convergence& c, int seeds, int n, double sharper, double
     const double of_seeds = std::sqrt(std::max(0.0, c.bias_error[i] * c.bias_error[i] - of_theory * of_theory));
     error.push_back(std::hypot(of_seeds * std::sqrt(static_cast<double>(seeds) / n), sharper * of_theory));
   }
-  return is_told_apart(c.width, c.bias, error, -1.0, next_bias, limit);
+  return judge::is_told_apart(c.width, c.bias, error, -1.0, next_bias, limit);
 }
 
 /// The same of the noise: its error at means of g seeds follows from the number of groups alone.
@@ -63,7 +39,7 @@ bool noise_decides(int n, double limit) {
     spread.push_back(1.0 / std::sqrt(g));
     error.push_back(spread_error(spread.back(), n / g));
   }
-  return is_told_apart(group, spread, error, -0.5, next_noise, limit);
+  return judge::is_told_apart(group, spread, error, -0.5, next_noise, limit);
 }
 
 /// What would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are T20's; at least
@@ -103,18 +79,19 @@ void judge_fit(Convergence& c, double critical) {
     return;
   }
   c.noise_fit = judge::fit_power_law(c.seeds, c.noise, c.noise_error);
-  c.noise_verdict = verdict_of(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
+  c.noise_verdict =
+      judge::verdict_on_exponent(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
   c.bias_fit = judge::fit_power_law(c.width, c.bias, c.bias_error);
   if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
     return;
   }
-  c.bias_verdict = verdict_of(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
+  c.bias_verdict = judge::verdict_on_exponent(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
 }
 
 }  // namespace
 
-void judge(ConvergeResult& result, int seeds, double familywise_error) {
+void judge_exponents(ConvergeResult& result, int seeds, double familywise_error) {
   const double each = judge::sidak_level(familywise_error, 2 * result.fits.size());
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
   for (Convergence& c : result.fits) {

@@ -17,7 +17,8 @@ std::string exponent(const judge::PowerLaw& fit, bool fitted) {
 }  // namespace
 
 std::string table(const ConvergeResult& result) {
-  TextTable table({"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
+  dataset::TextTable table(
+      {"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
   for (const Convergence& c : result.fits) {
     table.add({std::string(c.spec.model.placement.name), std::string(name_of(c.statistic)),
                exponent(c.bias_fit, c.bias_reason.empty()), std::string(judge::name_of(c.bias_verdict)),

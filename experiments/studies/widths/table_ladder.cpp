@@ -46,8 +46,8 @@ std::vector<std::pair<std::string, Family>> families(const stacks::LadderStack& 
 }  // namespace
 
 std::string table(const stacks::LadderResult& result, const config::Config& config) {
-  TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b", ">excess / limit",
-                   ">power", "verdict"});
+  dataset::TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b",
+                            ">excess / limit", ">power", "verdict"});
   for (const stacks::LadderStack& stack : result.stacks) {
     const std::string placement = config::placement_label(stack.spec);
     if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);

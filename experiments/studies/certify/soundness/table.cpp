@@ -42,7 +42,7 @@ std::string emulation_text(const Emulation& e) {
 }
 
 std::string table(const SoundnessResult& r) {
-  TextTable rows(
+  dataset::TextTable rows(
       {"", "format", ">checkpoints", ">stream ok", ">all ok", ">runs", ">violated", "tightness: median / largest of"});
   for (const ArithmeticSummary& s : r.summaries) {
     std::vector<std::string> classes;
