@@ -6,7 +6,7 @@ set(precompiled_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <fstr
   <numbers> <numeric> <optional> <random> <set> <span> <stdexcept> <string> <string_view> <utility> <vector>
   <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
-# With sanitizers the tests spend their time in the backends, which therefore are optimized a little where nothing else
+# With sanitizers the tests spend their time in backends and theory, which therefore are optimized a little where nothing else
 # is: that costs half a minute, and saves four. clang warns of loops that then are no vector instructions although
 # `omp simd` asks for them.
 set(periscope_numeric_options "$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O1>"
@@ -35,7 +35,7 @@ if(PERISCOPE_PCH)
 endif()
 
 # periscope_compile_as(<cold_plain, cold_openmp, openmp, numeric_plain or numeric_openmp> <targets>): openmp is for targets
-# that link OpenMP, numeric for the backends.
+# that link OpenMP, numeric for the backends and theory.
 function(periscope_compile_as kind)
   foreach(target ${ARGN})
     if(kind MATCHES numeric)

@@ -44,6 +44,10 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
 OF_A_PROCESS = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ALL_CORE, "experiments/studies"):
     FORBIDDEN[name] = OF_A_PROCESS
+PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\(|\bstd::(cout|cerr|clog|signal)\b"
+                           r"|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
+# A cell of training records on one thread where its stack is small, and puts its thread's number back.
+PUTS_BACK = {"experiments/core/training/run_cell.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
 # the memory behind tensors, which only backends touch
@@ -81,8 +85,14 @@ def violations(files):
             for library in FORBIDDEN.get(room, ()):
                 if library in angled:
                     found.append(f"{path}: {room} may not see {angled}")
+            if STUDY.match(path) and quoted == "experiments/studies/studies.h":
+                found.append(f"{path}: no study may include {quoted}, which knows them all")
             if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
                 found.append(f"{path}: only sim/cuda/on_host may see {angled}: nvcc compiles the rest")
+        if room in ALL_CORE or room == "experiments/studies":
+            for word in PROCESS_WORDS.finditer(text):
+                if PUTS_BACK.get(path) != word[0]:
+                    found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")
         if room != "sim/cuda" and re.search(r"^\s*#\s*if.*(CUDA|HIP|GPU)", text, re.M):
             found.append(f"{path}: backend #if outside sim/cuda")
     return found
@@ -113,8 +123,11 @@ class IncludeRules(unittest.TestCase):
                    "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
                    "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
                    "experiments/studies/verify/study.cpp": '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n',
-                   "experiments/core/stacks/fits.cpp": "#include <csignal>\n"}
-        self.assertEqual(len(violations(planted)), 16)
+                   "experiments/core/stacks/fits.cpp": "#include <csignal>\n",
+                   "experiments/studies/probe/run.cpp": '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n',
+                   "experiments/core/training/run_cell.cpp": "omp_set_num_threads(1);\n",
+                   "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n"}
+        self.assertEqual(len(violations(planted)), 19)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,9 @@ TEST_CASE("gradients identity-path: every column from raw numbers") {
   Variables v(identity_path_schema(), identity_path_outcome(config, cases));
   v.coordinate("depth", {0, 1, 2, 3, 4});
   v.coordinate("sublayer", {0, 1, 2, 3});
+  v.coordinate("sublayer_layer", {0, 0, 1, 1});
+  v.expected.words("sublayer_kind", {"attention", "mlp", "attention", "mlp"}, "coordinates/sublayer_kind");
+  v.coordinate("sublayer_branch", {0, 0, 0, 0});
   v.words("placement", {"pre", "post"});
   v.words("refusal", {"", "because"});
   const auto both = [&](const judge::SeedRows IdentityPath::*rows) {

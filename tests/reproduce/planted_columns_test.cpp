@@ -304,9 +304,10 @@ TEST_CASE("reproduce's columns: each has the planted numbers that its name says"
     check_values(found, padded);
   };
   for (const dataset::ColumnSpec& column : reproduce::schema().columns()) {
-    // Claims and fits of laws over depth have tests of their own, beside what they are made of.
+    // Claims, fits of laws over depth and labels have tests of their own, beside what they are made of.
     const bool elsewhere = column.name.starts_with("claim") || column.dimensions.ends_with("law") ||
-                           column.name == "growth_law" || column.name == "growth_effective_points";
+                           column.name.starts_with("sublayer_") || column.name == "growth_law" ||
+                           column.name == "growth_effective_points";
     if (elsewhere || column.dimensions == column.name) continue;
     CAPTURE(column.name);
     if (!column.dimensions.starts_with("group")) {
@@ -365,6 +366,11 @@ TEST_CASE("reproduce's file: groups, seeds, steps and records have their places"
     CHECK(found.size() == length);
     CHECK(found.front() == first);
     CHECK(found.back() == first + static_cast<double>(length) - 1.0);
+  }
+  for (std::size_t l = 0; l < sublayers; ++l) {
+    CHECK(texts_of(file, "sublayer_kind")[l] == (l % 2 == 0 ? "attention" : "mlp"));
+    CHECK(numbers_of(file, "sublayer_layer")[l] == std::floor(static_cast<double>(l) / 2.0));
+    CHECK(numbers_of(file, "sublayer_branch")[l] == 0.0);
   }
   Values loss;
   for (const reproduce::GroupRuns& runs : result.groups) {

@@ -19,16 +19,16 @@ namespace {
 
 /// A command and what it answers.
 struct Example {
-  std::string command, question;
+  std::string name, command, question;
 };
 
 /// Of every study, then of the other commands.
 std::vector<Example> examples() {
   std::vector<Example> all;
-  for (const study::Study& one : studies()) all.push_back({one.example, one.question});
-  all.push_back({"info DIR", "the placement and the names of the norms of a checkpoint"});
-  all.push_back({"generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
-  all.push_back({"toy", "the reviews' toy vector, step by step"});
+  for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
+  all.push_back({"info", "info DIR", "the placement and the names of the norms of a checkpoint"});
+  all.push_back({"generate", "generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
+  all.push_back({"toy", "toy", "the reviews' toy vector, step by step"});
   return all;
 }
 
@@ -99,7 +99,7 @@ nlohmann::ordered_json list_json() {
                            {"shapes", op.shapes}});
   }
   for (const Example& e : examples()) {
-    json["experiments"].push_back({{"command", e.command}, {"question", e.question}});
+    json["experiments"].push_back({{"name", e.name}, {"command", e.command}, {"question", e.question}});
   }
   return json;
 }

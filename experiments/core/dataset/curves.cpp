@@ -12,6 +12,8 @@ namespace {
 constexpr auto layer_weights = static_cast<std::size_t>(Weight::embedding);
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
+}  // namespace
+
 std::vector<ColumnSpec> sublayer_labels() {
   const Place at("coordinates");
   return {{"sublayer_layer", "sublayer", Type::integer, "1", "layer of a sublayer", at / "sublayer_layer"},
@@ -20,7 +22,16 @@ std::vector<ColumnSpec> sublayer_labels() {
            at / "sublayer_branch"}};
 }
 
-}  // namespace
+void put_sublayers(Builder& result, const ModelSpec& model) {
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  result.count("sublayer", sublayers);
+  for (std::size_t s = 0; s < sublayers; ++s) {
+    const Builder::Row row = result.at("sublayer", s);
+    row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
+    row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
+    row.put("sublayer_branch", 0);
+  }
+}
 
 std::size_t site_of(Signal signal) {
   return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
@@ -43,13 +54,7 @@ void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t 
   std::vector<std::string_view> sites;
   for (const Signal signal : stream_signals) sites.push_back(name_of(signal));
   result.put("site", sites);
-  result.count("sublayer", sublayers);
-  for (std::size_t s = 0; s < sublayers; ++s) {
-    const Builder::Row row = result.at("sublayer", s);
-    row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
-    row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
-    row.put("sublayer_branch", 0);
-  }
+  put_sublayers(result, model);
   result.count("rank", ranks, 1);
   if (!weights) return;
   result.put("weight", std::vector(weight_names.begin(), weight_names.begin() + layer_weights));

@@ -25,6 +25,10 @@ struct CurveVersion {
 /// dimensions in front ("input placement"), `place` what is above in JSON.
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
                                       const std::vector<CurveVersion>& versions);
+/// What the positions on the dimension `sublayer` are, for every result that has it.
+std::vector<ColumnSpec> sublayer_labels();
+/// The coordinates of `sublayer` and its labels.
+void put_sublayers(Builder& result, const ModelSpec& model);
 /// The word "site" beside the curves of the stream, in JSON.
 std::vector<Remark> curve_remarks(const Place& place);
 /// The dimensions behind `leading`, with their coordinates.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "experiments/core/dataset/curves.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/gradients/identity_path.h"
 #include "experiments/studies/gradients/report_columns.h"
@@ -82,10 +83,14 @@ bool rejects(const IdentityPath& path) {
 
 const dataset::Schema& identity_path_schema() {
   using dataset::Type;
-  static const dataset::Schema schema(
-      "identity_path", 2,
-      {{"case"}, {"depth", Type::integer, "1", "sublayers passed"}, {"sublayer", Type::integer, "1", "sublayer"}},
-      identity_path_table().specs());
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::ColumnSpec> columns = identity_path_table().specs();
+    std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
+    return dataset::Schema(
+        "identity_path", 2,
+        {{"case"}, {"depth", Type::integer, "1", "sublayers passed"}, {"sublayer", Type::integer, "1", "sublayer"}},
+        std::move(columns));
+  }();
   return schema;
 }
 
@@ -93,7 +98,7 @@ study::Outcome identity_path_outcome(const config::Config& config, const std::ve
   dataset::Builder builder(identity_path_schema());
   const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
   builder.count("depth", sublayers + 1);
-  builder.count("sublayer", sublayers);
+  dataset::put_sublayers(builder, config.base.model);
   put_rows(builder, identity_path_table(), "case", results);
   const bool rejected = std::ranges::any_of(results, rejects);
   return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};

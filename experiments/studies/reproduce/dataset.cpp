@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "experiments/core/dataset/curves.h"
 #include "experiments/core/judge/depth_fit.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
@@ -179,6 +180,7 @@ const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
+    std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
     return dataset::Schema("reproduce", 3,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
@@ -206,7 +208,7 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
   builder.count("step", static_cast<std::size_t>(config.train.steps), 1);
   builder.count("depth", sublayers + 1);
   builder.count("other_depth", sublayers + 1);
-  builder.count("sublayer", sublayers);
+  dataset::put_sublayers(builder, config.base.model);
   builder.count("layer", static_cast<std::size_t>(config.base.model.layers));
   builder.put("law", std::vector(judge::growth_law_names.begin(), judge::growth_law_names.end()));
   whole_table().put({config, result}, builder.row());

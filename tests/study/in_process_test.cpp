@@ -1,0 +1,189 @@
+#include <fcntl.h>
+#include <omp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "experiments/core/dataset/dataset.h"
+#include "experiments/studies/studies.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+/// A study is a value that any program can call: what that program has of its own must be as it was.
+namespace periscope::testing {
+namespace {
+
+/// Small enough for every study.
+const std::vector<std::string> small_stack{"model.layers=2", "model.width=16",     "model.heads=2",    "model.vocab=40",
+                                           "input.tokens=6", "model.mlp_width=24", "init.scheme=lecun"};
+
+/// What a study has to be told besides, by name.
+struct Told {
+  std::vector<std::string> settings = {};
+  study::FlagValues flags = {};
+  std::string file = {};
+};
+
+std::map<std::string, Told> told(const TemporaryFolder& folder) {
+  const std::string list = folder.write("list.toml",
+                                        "[[config]]\nname = \"small\"\nfile = \"small.toml\"\n"
+                                        "[[theory]]\nname = \"strong W_down\"\nset = [\"init.down_factor=4\"]\n"
+                                        "config = \"small\"\n");
+  folder.write("small.toml", "");
+  return {
+      {"converge", {{"converge.widths=[16,32,64]", "converge.seeds=16"}}},
+      {"ladder", {{"ladder.widths=[16,32,48,64]", "ladder.seeds=8"}}},
+      {"gradients depth", {{"gradients.layers=[2,3,4]"}}},
+      {"gradients crossover", {{R"(model.placement=["post","pre","peri"])"}}},
+      {"formats", {{R"(formats.format=["bf16"])", "theory.replicates=8"}}},
+      {"power", {{}, {}, list}},
+      {"verify", {{}, {{"cases", {"60"}}}}},
+      {"soundness", {{}, {{"checkpoints", {"3"}}}}},
+      {"certify", {{"input.kind=tokens"}}},
+      {"probe", {{}, {{"checkpoint", {std::string(FIXTURES) + "/llama"}}, {"tokens", {"1,2,3"}}, {"draws", {"0"}}}}},
+      {"train", {{"train.steps=2", "train.batch=1", R"(model.placement=["pre","peri"])"}, {{"corpus", {"synthetic"}}}}},
+      {"reproduce", {{"train.steps=10"}, {{"quick", {}}, {"figure", {"4"}}, {"corpus", {"synthetic"}}}}}};
+}
+
+study::Request request_of(const study::Study& study, const std::map<std::string, Told>& told) {
+  study::Request request{.known = sections(), .seeds = 4};
+  // A checkpoint answers the keys of its model itself, and `verify` and `soundness` draw theirs.
+  if (study.name != "probe" && study.name != "verify" && study.name != "soundness") request.settings = small_stack;
+  if (const auto found = told.find(study.name); found != told.end()) {
+    const Told& own = found->second;
+    request.settings.insert(request.settings.end(), own.settings.begin(), own.settings.end());
+    request.flags = own.flags;
+    request.file = own.file;
+  }
+  if (study.name == "verify" || study.name == "soundness" || study.name == "probe") request.seeds.reset();
+  return request;
+}
+
+/// What a process has once, as it is now.
+struct OfTheProcess {
+  std::array<void (*)(int), 4> handlers{};
+  int threads = omp_get_max_threads();
+  std::string folder = std::filesystem::current_path();
+  mode_t mask = 0;
+
+  OfTheProcess() {
+    constexpr std::array numbers{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      struct sigaction action {};
+      ::sigaction(numbers[i], nullptr, &action);
+      handlers[i] = action.sa_handler;
+    }
+    mask = ::umask(0);
+    ::umask(mask);
+  }
+  bool operator==(const OfTheProcess&) const = default;
+};
+
+/// While this lives, standard output and standard error go to a file.
+class Overheard {
+ public:
+  explicit Overheard(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600)) {
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      kept_[i] = ::dup(static_cast<int>(i) + 1);
+      ::dup2(file_, static_cast<int>(i) + 1);
+    }
+  }
+  Overheard(const Overheard&) = delete;
+  Overheard& operator=(const Overheard&) = delete;
+  ~Overheard() {
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      ::dup2(kept_[i], static_cast<int>(i) + 1);
+      ::close(kept_[i]);
+    }
+    ::close(file_);
+  }
+  [[nodiscard]] long bytes() const { return static_cast<long>(::lseek(file_, 0, SEEK_END)); }
+
+ private:
+  int file_;
+  std::array<int, 2> kept_{};
+};
+
+std::size_t files_in(const std::string& folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+class Stopping final : public stacks::Progress {
+ public:
+  [[nodiscard]] bool stop_requested() const override { return true; }
+};
+
+TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no file, and changes no setting") {
+  const TemporaryFolder folder;
+  const TemporaryFolder elsewhere;
+  const std::map<std::string, Told> all_told = told(folder);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(elsewhere.path());
+  omp_set_num_threads(2);
+  for (const study::Study& study : studies()) {
+    CAPTURE(study.name);
+    const OfTheProcess kept;
+    long printed = 0;
+    study::Outcome outcome;
+    std::string failure;
+    {
+      const Overheard streams(folder.path("printed"));
+      try {
+        const study::Job job = study.resolve(request_of(study, all_told));
+        stacks::Progress progress;
+        outcome = job.run(progress);
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+      printed = streams.bytes();
+    }
+    CHECK(failure == "");
+    CHECK(printed == 0);
+    CHECK(kept == OfTheProcess());
+    CHECK(files_in(elsewhere.path()) == 0);
+    CHECK_FALSE(outcome.stopped_early);
+    CHECK(outcome.data.has_value() == (study.schema != nullptr));
+    if (outcome.data) CHECK_FALSE(outcome.data->columns.empty());
+    CHECK_FALSE(outcome.table.empty());
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_CASE("a study that is asked to stop says so, and gives no result") {
+  const TemporaryFolder folder;
+  const std::map<std::string, Told> all_told = told(folder);
+  for (const study::Study& study : studies()) {
+    CAPTURE(study.name);
+    Stopping progress;
+    try {
+      const study::Outcome outcome = study.resolve(request_of(study, all_told)).run(progress);
+      CHECK(outcome.stopped_early);
+      CHECK_FALSE(outcome.data.has_value());
+    } catch (const stacks::Stopped&) {
+      CHECK(true);  // likewise
+    }
+  }
+}
+
+TEST_CASE("what a study would compute is known before it runs, and the same for every number of threads") {
+  const TemporaryFolder folder;
+  const std::map<std::string, Told> all_told = told(folder);
+  for (const study::Study& study : studies()) {
+    CAPTURE(study.name);
+    study::Request one = request_of(study, all_told);
+    study::Request other = one;
+    one.threads = 1;
+    other.threads = 2;
+    const study::Job a = study.resolve(one);
+    const study::Job b = study.resolve(other);
+    CHECK(config::config_sha256(a.resolved) == config::config_sha256(b.resolved));
+    CHECK(a.file == b.file);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing
