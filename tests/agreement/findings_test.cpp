@@ -1,4 +1,4 @@
-#include "experiments/core/judge/findings.h"
+#include "experiments/core/judge/finding_words.h"
 
 #include <cmath>
 
@@ -64,7 +64,7 @@ TEST_CASE("a finding says why it is inconclusive: no number, too little power, a
   const auto words = [](judge::Finding f) {
     judge::Finding* all[] = {&f};
     judge::decide(all, 0.01);
-    return gradients::verdict_words(f);
+    return judge::verdict_words(f);
   };
   CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted no number)");
   judge::Finding weak = finding(1.2);

@@ -92,7 +92,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     CAPTURE(name);
     const config::Config config = config::load_config(sections(), "", all);
     stacks::Progress progress;
-    const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
+    const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress).stacks;
     for (const stacks::StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const judge::Agreement& a = r.agreement;
@@ -117,7 +117,7 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
   const config::Config config = config::load_config(sections(), "", all);
   stacks::Progress progress;
-  const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
+  const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress).stacks;
   const stacks::Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {

@@ -171,7 +171,7 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
       config::Config config = run.configs[c];
       config.run.seed = record["seed"];
       stacks::Progress own;
-      const stacks::ConfrontedStacks same = stacks::confront(config, own);
+      const stacks::ConfrontedStacks same = stacks::confront(config, "power", own);
       // Of the stacks the one that disagrees counts, else the one nearest to its limit.
       const stacks::StackResult* worst = nullptr;
       bool any_inconclusive = false;

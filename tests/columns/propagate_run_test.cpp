@@ -73,7 +73,7 @@ void check_same(const std::string& what, const Profile& found, const Profile& ex
 TEST_CASE("propagate: measurements from readings, predictions of what each stack's theory is told, verdicts of both") {
   const config::Config config = tiny();
   stacks::Progress progress;
-  const std::vector<stacks::StackResult> results = stacks::confront(config, progress).stacks;
+  const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress).stacks;
   REQUIRE(results.size() == 4);
   const auto backend = make_backend("cpu");
   std::vector<judge::SeedCurves> per_seed(4);

@@ -13,15 +13,15 @@ ConfrontedStacks predict_alone(const config::Config& config, Progress& progress)
   return result;
 }
 
-ConfrontedStacks confront(const config::Config& config, Progress& progress) {
+ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress) {
   ConfrontedStacks result;
   MeasuredStacks measured;
   const bool at_width = config.theory.finite_width.value_or(true);
   config::require_fault_acts(config);
-  require_told_is_seen(config, "propagate", at_width, verdict_numbers);
+  require_told_is_seen(config, what, at_width, verdict_numbers);
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);
-    measured = measure_stacks(config, "propagate", progress);
+    measured = measure_stacks(config, what, progress);
   });
   if (result.stopped_early) return result;
   std::vector<const theory::Prediction*> predictions;
@@ -31,6 +31,7 @@ ConfrontedStacks confront(const config::Config& config, Progress& progress) {
     result.stacks[i].measurement = measured.measurements[i];
     result.stacks[i].agreement = agreements[i];
   }
+  result.per_seed = std::move(measured.per_seed);
   return result;
 }
 

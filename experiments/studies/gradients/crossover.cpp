@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "experiments/core/config/told.h"
+#include "experiments/core/judge/finding_words.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"
@@ -166,7 +167,7 @@ void judge_order(CrossoverResult& result, double error) {
   if (std::isfinite(peri->crossing.measured.value)) {
     const double at = std::exp(peri->crossing.measured.value);
     result.condition +=
-        fmt::format("; Peri < Pre needs rms a > {}", plus_minus({at, at * peri->crossing.measured.error}));
+        fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus({at, at * peri->crossing.measured.error}));
   }
 }
 

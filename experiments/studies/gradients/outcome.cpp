@@ -1,10 +1,5 @@
 #include "experiments/studies/gradients/outcome.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_allowance.h"
 #include "experiments/core/stacks/token_ids.h"
@@ -32,25 +27,6 @@ double log_norm_bias(const config::Config& config, const StackSpec& spec, const 
   const double term = judge::gradient_width_term(spec, prediction.finite_width, depth, of_attention);
   return 0.5 * config.agreement.finite_width_gradient * term + variance +
          way_back_allowance(format_of(config.run.dtype));
-}
-
-std::string plus_minus(const judge::Estimate& estimate) {
-  if (!std::isfinite(estimate.value)) return "-";
-  const double error = estimate.error;
-  if (!(error > 0.0) || std::isinf(error)) return fmt::format("{:.4g}", estimate.value);
-  if (error >= 1e6) return fmt::format("{:.4g} ± {:.2g}", estimate.value, error);
-  const int digits = std::clamp(1 + static_cast<int>(std::ceil(-std::log10(error))), 0, 9);
-  return fmt::format("{:.{}f} ± {:.{}f}", estimate.value, digits, error, digits);
-}
-
-std::string shown(double x, const char* format) { return std::isnan(x) ? "-" : fmt::format(fmt::runtime(format), x); }
-
-std::string verdict_words(const judge::Finding& finding) {
-  if (finding.verdict != judge::Verdict::disagrees && !finding.reason.empty()) {
-    return fmt::format("{} ({})", judge::name_of(finding.verdict), finding.reason);
-  }
-  if (finding.verdict != judge::Verdict::disagrees) return std::string(judge::name_of(finding.verdict));
-  return fmt::format("disagrees ({:.1f} / {:.1f})", finding.cell().excess(), finding.critical);
 }
 
 }  // namespace periscope::gradients

@@ -40,12 +40,4 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention = false);
 
-/// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.
-std::string plus_minus(const judge::Estimate& estimate);
-/// x in a format such as "{:.3f}"; "-" for what is no number.
-std::string shown(double x, const char* format);
-/// "agrees", or "disagrees (5.1 / 3.9)" with the excess and its limit, or "inconclusive (could be off by 0.3; limit
-/// 0.25)" with the reason.
-std::string verdict_words(const judge::Finding& finding);
-
 }  // namespace periscope::gradients

@@ -14,8 +14,8 @@ std::string table_of(const std::vector<Attenuation>& results) {
   for (const Attenuation& a : results) {
     const auto row = [&](const char* what, const judge::Finding& rate, const judge::Claim& claim) {
       table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
-                 plus_minus(rate.measured), shown(rate.predicted.value, "{:.4f}"),
-                 a.refusal.empty() ? verdict_words(rate) : a.refusal,
+                 judge::plus_minus(rate.measured), judge::shown(rate.predicted.value, "{:.4f}"),
+                 a.refusal.empty() ? judge::verdict_words(rate) : a.refusal,
                  a.is_claimed() ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, judge::name_of(claim.verdict))
                                 : "-"});
     };
@@ -79,7 +79,7 @@ study::Outcome attenuation_outcome(const config::Config& config, const std::vect
   builder.count("layer", layers);
   put_rows(builder, attenuation_table(), "case", results);
   const bool rejected = std::ranges::any_of(
-      results, [](const Attenuation& a) { return disagrees(a.stream_rate) || disagrees(a.down_rate); });
+      results, [](const Attenuation& a) { return judge::disagrees(a.stream_rate) || judge::disagrees(a.down_rate); });
   return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};
 }
 

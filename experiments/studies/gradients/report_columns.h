@@ -7,7 +7,7 @@
 
 #include "experiments/core/config/config.h"
 #include "experiments/core/dataset/table.h"
-#include "experiments/core/judge/findings.h"
+#include "experiments/core/judge/finding_words.h"
 #include "sim/base/error.h"
 
 /// The columns of which results of gradient experiments consist. JSON has each as a key of "variables". Where several
@@ -82,7 +82,5 @@ template <class S>
 void put_rows(dataset::Builder& builder, const Table<S>& table, const std::string& row, const std::vector<S>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) table.put(rows[i], builder.at(row, i));
 }
-
-inline bool disagrees(const judge::Finding& finding) { return finding.verdict == judge::Verdict::disagrees; }
 
 }  // namespace periscope::gradients

@@ -36,13 +36,15 @@ std::string table_of(const CrossoverResult& result) {
                             "predicted", "theory", "T14 off by at most"});
   for (const Crossover& c : result.placements) {
     const Curve ratio = c.log_ratio.curve();
-    const auto at = [&](std::size_t i) { return plus_minus(exponential({ratio.value[i], ratio.standard_error[i]})); };
+    const auto at = [&](std::size_t i) {
+      return judge::plus_minus(exponential({ratio.value[i], ratio.standard_error[i]}));
+    };
     const judge::Finding* worst = judge::telling(c.ratios);
     table.add({std::string(c.spec.model.placement.name), at(0), at(ratio.value.size() - 1),
-               worst != nullptr ? verdict_words(*worst) : c.refusal,
-               c.crosses ? plus_minus(exponential(c.crossing.measured)) : "none",
-               c.crosses ? shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",
-               c.crosses ? verdict_words(c.crossing) : "-", percent(std::expm1(law_error(c)))});
+               worst != nullptr ? judge::verdict_words(*worst) : c.refusal,
+               c.crosses ? judge::plus_minus(exponential(c.crossing.measured)) : "none",
+               c.crosses ? judge::shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",
+               c.crosses ? judge::verdict_words(c.crossing) : "-", percent(std::expm1(law_error(c)))});
   }
   return table.text() +
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
@@ -106,7 +108,7 @@ study::Outcome crossover_outcome(const CrossoverResult& result) {
   builder.put("down_factor", result.factors);
   result_table().put(result, builder.row());
   const bool rejected = std::ranges::any_of(result.placements, [](const Crossover& c) {
-    return disagrees(c.crossing) || std::ranges::any_of(c.ratios, disagrees);
+    return judge::disagrees(c.crossing) || std::ranges::any_of(c.ratios, judge::disagrees);
   });
   return {.data = builder.finish(), .table = table_of(result), .code = study::code_of(!rejected)};
 }

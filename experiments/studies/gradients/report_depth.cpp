@@ -22,10 +22,10 @@ std::string table_of(const DepthResult& result) {
     const std::string claim =
         law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, judge::name_of(law.claim->verdict))
                   : "-";
-    table.add({std::string(law.spec.model.placement.name), plus_minus(law.exponent.measured),
-               shown(law.exponent.predicted.value, "{:.3f}"), verdict_words(law.exponent),
-               plus_minus(law.late_exponent.measured), shown(law.late_exponent.predicted.value, "{:.3f}"),
-               verdict_words(law.late_exponent), shown(law.limit, "{:.3f}"), claim});
+    table.add({std::string(law.spec.model.placement.name), judge::plus_minus(law.exponent.measured),
+               judge::shown(law.exponent.predicted.value, "{:.3f}"), judge::verdict_words(law.exponent),
+               judge::plus_minus(law.late_exponent.measured), judge::shown(law.late_exponent.predicted.value, "{:.3f}"),
+               judge::verdict_words(law.late_exponent), judge::shown(law.limit, "{:.3f}"), claim});
   }
   return table.text() +
          fmt::format(
@@ -89,7 +89,7 @@ study::Outcome depth_outcome(const DepthResult& result) {
   builder.put("theory_layers", whole(result.theory_layers));
   put_rows(builder, law_table(), "law", result.laws);
   const bool rejected = std::ranges::any_of(
-      result.laws, [](const DepthLaw& l) { return disagrees(l.exponent) || disagrees(l.late_exponent); });
+      result.laws, [](const DepthLaw& l) { return judge::disagrees(l.exponent) || judge::disagrees(l.late_exponent); });
   return {.data = builder.finish(), .table = table_of(result), .code = study::code_of(!rejected)};
 }
 

@@ -18,17 +18,17 @@ std::string table_of(const std::vector<IdentityPath>& results) {
     const Curve share = path.share.curve();
     const Curve skip = path.log_skip.curve();
     const auto number = [&](const Curve& curve) {
-      return predicted ? shown(curve.value.front(), "{:.3g}") : std::string("-");
+      return predicted ? judge::shown(curve.value.front(), "{:.3g}") : std::string("-");
     };
     table.add({std::string(path.spec.model.placement.name),
-               fmt::format("{} {} {:.0e}", shown(path.error, "{:.1e}"),
+               fmt::format("{} {} {:.0e}", judge::shown(path.error, "{:.1e}"),
                            path.error <= path.error_bound  ? "≤"
                            : path.error > path.error_bound ? ">"
                                                            : "?",
                            path.error_bound),
-               plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
-               path.worst >= 0 ? verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
-               plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
+               judge::plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
+               path.worst >= 0 ? judge::verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
+               judge::plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
                fmt::format("{}: {}", path.claim.id, judge::name_of(path.claim.verdict))});
   }
   return table.text() +
@@ -76,7 +76,7 @@ const Table<IdentityPath>& identity_path_table() {
 
 bool rejects(const IdentityPath& path) {
   const bool broken = path.has_gradient && !(path.error <= path.error_bound);
-  return broken || std::ranges::any_of(path.shares, disagrees);
+  return broken || std::ranges::any_of(path.shares, judge::disagrees);
 }
 
 }  // namespace

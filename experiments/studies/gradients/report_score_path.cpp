@@ -23,13 +23,14 @@ std::string table_of(const std::vector<ScorePath>& results) {
     const auto size = [](double share) { return std::isnan(share) ? HUGE_VAL : share; };
     const auto top = static_cast<std::size_t>(std::ranges::max_element(shares, {}, size) - shares.begin());
     const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
-    table.add({std::string(path.spec.model.placement.name),
-               fmt::format("{} (layer {})", plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
-               fmt::format("{}, {}", shown(path.share_predicted.value[top], "{:.3f}"),
-                           judge::name_of(judge::telling(path.shares)->verdict)),
-               fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", shown(100.0 * missing, "{:+.0f}")),
-               fmt::format("{}, {}", verdict_words(*judge::telling(path.with)),
-                           verdict_words(*judge::telling(path.without)))});
+    table.add(
+        {std::string(path.spec.model.placement.name),
+         fmt::format("{} (layer {})", judge::plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
+         fmt::format("{}, {}", judge::shown(path.share_predicted.value[top], "{:.3f}"),
+                     judge::name_of(judge::telling(path.shares)->verdict)),
+         fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", judge::shown(100.0 * missing, "{:+.0f}")),
+         fmt::format("{}, {}", judge::verdict_words(*judge::telling(path.with)),
+                     judge::verdict_words(*judge::telling(path.without)))});
   }
   return table.text() +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
@@ -68,7 +69,7 @@ const Table<ScorePath>& score_path_table() {
 }
 
 bool share_rejects(const ScorePath& path) {
-  return std::ranges::any_of(path.shares, disagrees) || std::ranges::any_of(path.with, disagrees);
+  return std::ranges::any_of(path.shares, judge::disagrees) || std::ranges::any_of(path.with, judge::disagrees);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ Json run_once(const config::Config& base, const std::string& name, int master_se
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
   bool inconclusive = false;
   Hidden own(progress);
-  const stacks::ConfrontedStacks run = stacks::confront(config, own);
+  const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
   if (run.stopped_early) throw stacks::Stopped();
   for (const stacks::StackResult& result : run.stacks) {
     row.stacks.push_back(confrontation_of(result.spec, result.agreement));

@@ -76,7 +76,7 @@ Job resolve_propagate(const Request& request) {
   if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
   job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
-    const stacks::ConfrontedStacks result = stacks::confront(config, progress);
+    const stacks::ConfrontedStacks result = stacks::confront(config, "propagate", progress);
     Outcome outcome = outcome_of(config, result);
     if (outcome.stopped_early) return outcome;
     const bool diverged =
