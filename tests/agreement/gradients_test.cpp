@@ -147,6 +147,7 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
 TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
   gradients::GradientConfig config = small({"pre"});
   config.base.model.layers = 2;
+  config.base.model.vocab = 16;
   config.base.input.tokens = 3;
   config.theory.gradient_tolerance = 1e-9;  // no sampled pattern gives that
   // Too little power would outrank it.

@@ -13,11 +13,11 @@
 namespace periscope::testing {
 namespace {
 
-const std::vector<int> ids{3, 9, 4, 4, 10};
+const std::vector<int> input_ids{3, 9, 4, 4, 10};
 
 std::vector<double> logits_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights) {
   const StackContext context{.ops = ops, .model = model, .weights = weights};
-  return ops.to_host(logits_forward(context, stack_forward(context, embedding_forward(context, ids)).output));
+  return ops.to_host(logits_forward(context, stack_forward(context, embedding_forward(context, input_ids)).output));
 }
 
 /// A stack that the family has, without what it adds by itself.

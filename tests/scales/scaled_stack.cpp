@@ -27,7 +27,7 @@ void add_branches(std::vector<judge::Cell>& cells, const Measured& measured, con
                      .predicted_error = p.standard_error[i],
                      .allowance = config::AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
                      .scale = p.value[i],
-                     .seeds = measured_seeds,
+                     .seeds = measured.seeds,
                      .replicates = prediction.replicates});
   }
 }
@@ -84,24 +84,24 @@ StackSpec with(StackSpec spec, WeightScales scales) {
   return spec;
 }
 
-Measured measure(const StackSpec& spec, config::WeightsChoice weights) {
+Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds) {
   config::RunOptions run;
   run.dtype = DType::f64;
   run.weights = weights;
   stacks::Progress progress;
   const auto backend = make_backend("cpu");
-  return {spec, stacks::measure_stack(*backend, spec, run, measured_seeds, progress, [](const Reading&) {}).profile()};
+  return {spec, stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile(), seeds};
 }
 
 judge::Agreement agreement_of(const Measured& measured, const StackSpec& told) {
   const theory::Prediction prediction = theory::predict(
-      told, stacks::distinct_token_ids(told, config::RunOptions{}.seed, measured_seeds), {.tolerance = 0.005});
+      told, stacks::distinct_token_ids(told, config::RunOptions{}.seed, measured.seeds), {.tolerance = 0.005});
   REQUIRE(prediction.refusal == "");
   const config::AgreementOptions options;
   judge::Agreement agreement;
   agreement.cells = judge::compared_cells({.spec = told,
                                            .measured = measured.profile,
-                                           .seeds = measured_seeds,
+                                           .seeds = measured.seeds,
                                            .diverged_seeds = 0,
                                            .dtype = DType::f64,
                                            .prediction = prediction},
