@@ -6,9 +6,12 @@
 #include <bit>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "experiments/app/netcdf_reader.h"
+#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
@@ -71,7 +74,8 @@ std::optional<int> exit_code_in(const Dataset& data) {
 }
 
 /// Why the result in a file does not count; "" if it does.
-std::string objection(const Dataset& data, const config::Resolved& resolved) {
+std::string objection(const Dataset& data, const std::string& kind, const config::Resolved& resolved) {
+  if (text_of(data, "result") != kind) return fmt::format("it is a result of {}", text_of(data, "result"));
   if (text_of(data, "config_sha256") != config::config_sha256(resolved)) return "it has another configuration";
   if (text_of(data, content_seal).empty()) return "it does not say how its run ended";
   if (text_of(data, content_seal) != content_hash(data)) return "it was changed after it was written";
@@ -79,6 +83,22 @@ std::string objection(const Dataset& data, const config::Resolved& resolved) {
   const std::optional<int> code = exit_code_in(data);
   const bool kept = code == static_cast<int>(ExitCode::ok) || code == static_cast<int>(ExitCode::check_failed);
   return kept ? "" : "its exit code depends on the flags of its run";
+}
+
+/// Why the JSON file beside a result does not count; "" if it does: it has to be of the same program and configuration,
+/// and whole.
+std::string objection_to_json(const std::string& path, const Dataset& result) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(path, unreadable)) return fmt::format("{} is missing", path);
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  for (const char* name : {"config_sha256", "program_sha256"}) {
+    const auto found = json.find("provenance");
+    if (!json.is_object() || found == json.end() || found->value(name, "") != text_of(result, name)) {
+      return fmt::format("{} is not of this result", path);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -89,22 +109,20 @@ void seal(Dataset& result, ExitCode code, const std::string& table) {
   dataset::set(result.facts, content_seal, content_hash(result));
 }
 
-std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
-                                     const config::Resolved& resolved, bool json_file) {
+std::optional<ExitCode> finished_run(const CommonOptions& options, const study::Study& study, const study::Job& job) {
   if (!options.skip_finished) return std::nullopt;
-  if (out.empty()) throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
+  if (job.run_options.out.empty())
+    throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
   if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
-  const std::string path = fmt::format("{}/{}.nc", out, name);
+  const std::string path = result_file(job, "nc");
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
   std::string reason;
   Dataset data;
   try {
     data = read_netcdf(path);
-    reason = objection(data, resolved);
-    if (reason.empty() && json_file && !std::filesystem::exists(fmt::format("{}/{}.json", out, name), unreadable)) {
-      reason = fmt::format("{}.json is missing", name);
-    }
+    reason = objection(data, study.schema->kind(), job.resolved);
+    if (reason.empty() && study.json_file) reason = objection_to_json(result_file(job, "json"), data);
   } catch (const InputError& error) {
     reason = error.what();
   }

@@ -5,7 +5,7 @@
 
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/options.h"
-#include "experiments/core/config/resolved.h"
+#include "experiments/core/study/study.h"
 #include "sim/base/error.h"
 
 namespace periscope::app {
@@ -15,11 +15,10 @@ namespace periscope::app {
 /// circumstances, by which a damaged file is known and which is the same for every run with this result.
 void seal(dataset::Dataset& result, ExitCode code, const std::string& table);
 
-/// With --skip-finished, the exit code of the run whose complete result is NAME.nc in the folder `out`, made by this
-/// very program from the same configuration; its table is printed, unless --quiet. Nothing if there is none: standard
-/// error says why a file that is there does not count. Throws ConfigError for --skip-finished without `out`, or with
-/// --json, which a file does not keep. `json_file`: NAME.json must be there too.
-std::optional<ExitCode> finished_run(const CommonOptions& options, const std::string& name, const std::string& out,
-                                     const config::Resolved& resolved, bool json_file = false);
+/// With --skip-finished, the exit code of the run whose complete result is in the file that the job would write, made
+/// by this very program from the same configuration; its table is printed, unless --quiet. Nothing if there is none:
+/// standard error says why a file that is there does not count. Throws ConfigError for --skip-finished without a folder
+/// for results, or with --json, which a file does not keep.
+std::optional<ExitCode> finished_run(const CommonOptions& options, const study::Study& study, const study::Job& job);
 
 }  // namespace periscope::app

@@ -16,10 +16,6 @@
 namespace periscope::app {
 namespace {
 
-std::string result_file(const std::string& out, const std::string& name, const std::string& extension) {
-  return fmt::format("{}/{}.{}", out, name, extension);
-}
-
 /// A result with --theory-set says so at the top level too, not only in its provenance.
 nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcome& outcome) {
   if (!outcome.data) return outcome.document;
@@ -32,16 +28,20 @@ nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcom
 
 }  // namespace
 
-void require_place_for_results(const std::string& name, const std::string& out) {
-  if (out.empty()) return;
-  for (const char* extension : {"nc", "json"}) const OutputFile trial(result_file(out, name, extension));
+std::string result_file(const study::Job& job, const std::string& extension) {
+  return fmt::format("{}/{}.{}", job.run_options.out, job.file, extension);
+}
+
+void require_place_for_results(const study::Study& study, const study::Job& job) {
+  if (job.file.empty() || job.run_options.out.empty()) return;
+  const OutputFile trial(result_file(job, "nc"));
+  if (study.json_file) const OutputFile of_json(result_file(job, "json"));
 }
 
 void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
 
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress) {
-  const std::string& out = job.run_options.out;
   if (outcome.data) {
     dataset::Facts facts = study::origin(job, outcome.resolved.value_or(job.resolved));
     facts.emplace_back("result", study.schema->kind());
@@ -53,13 +53,13 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   nlohmann::ordered_json json;
   if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
-  if (outcome.data && !out.empty()) {
+  if (outcome.data && !job.run_options.out.empty()) {
     seal(*outcome.data, outcome.code, dataset::without_colours(outcome.table));
-    write_netcdf(result_file(out, job.file, "nc"), *outcome.data);
-    wrote(result_file(out, job.file, "nc"));
+    write_netcdf(result_file(job, "nc"), *outcome.data);
+    wrote(result_file(job, "nc"));
     if (study.json_file) {
-      write_file(result_file(out, job.file, "json"), config::json_text(json, 1) + "\n");
-      wrote(result_file(out, job.file, "json"));
+      write_file(result_file(job, "json"), config::json_text(json, 1) + "\n");
+      wrote(result_file(job, "json"));
     }
   }
   if (outcome.write_files) outcome.write_files(progress);

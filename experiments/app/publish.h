@@ -8,9 +8,12 @@
 
 namespace periscope::app {
 
-/// Does nothing if `out` is "". Otherwise throws, before anything is computed, what publishing NAME.nc and NAME.json in
-/// that folder would throw after it, the disk's room aside.
-void require_place_for_results(const std::string& name, const std::string& out);
+/// The file of a job's result with that extension, in its folder for results.
+std::string result_file(const study::Job& job, const std::string& extension);
+
+/// Does nothing if a job has no files. Otherwise throws, before anything is computed, what writing its results would
+/// throw after it, the disk's room aside.
+void require_place_for_results(const study::Study& study, const study::Job& job);
 
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
 /// print_result does.

@@ -32,7 +32,7 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   forget_stop_signal();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
-  if (journal != nullptr) journal->remove();
+  if (journal != nullptr) journal->remove();  // what could not be shown can be had again without computing it
   return code;
 }
 
@@ -70,10 +70,8 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
     throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable));
   }
   omp_set_num_threads(study::threads_of(job.run_options));
-  if (const auto code = finished_run(options, job.file, job.run_options.out, job.resolved, study.json_file)) {
-    return *code;
-  }
-  if (!job.file.empty()) require_place_for_results(job.file, job.run_options.out);
+  if (const auto code = finished_run(options, study, job)) return *code;
+  require_place_for_results(study, job);
   const auto run = [&] { return run_with_journal(study, job, options); };
   if (!job.need) return run();
   TerminalProgress progress(options.quiet);

@@ -10,11 +10,11 @@
 namespace periscope::app {
 
 std::string shipped_file(const std::string& path) {
-  if (std::filesystem::is_regular_file(path)) return path;
   std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return path;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path beside = program.parent_path().parent_path() / path;
-  if (!error && std::filesystem::is_regular_file(beside)) return beside.string();
+  if (!error && std::filesystem::is_regular_file(beside, error)) return beside.string();
   throw ConfigError(fmt::format(
       "--config: {} is neither in the working directory nor beside the program's folder; expected a configuration",
       path));

@@ -29,10 +29,10 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
         flag.meaning);
     option->type_name(type_name(flag))->expected(1);
     if (!flag.positional) option->allow_extra_args(false);
-    if (!flag.list) {
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    } else {
+    if (flag.list) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else if (!flag.positional) {  // one place has one word: a second is refused as what nobody asked for
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
     if (!flag.standard.empty()) option->default_str(flag.standard);
     if (flag.required) option->required();

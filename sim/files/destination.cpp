@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "sim/base/printable.h"
+
 namespace periscope {
 namespace {
 
@@ -67,6 +69,9 @@ std::string folder_of(const std::string& path) {
 
 Destination destination_of(const std::string& path) {
   if (path.empty()) throw ConfigError("cannot write to \"\": expected the name of a file");
+  if (path.find('\0') != std::string::npos) {
+    throw ConfigError(fmt::format("cannot write to {}: expected a name without the character U+0000", printable(path)));
+  }
   fs::path at = path;
   // Beyond these, stat says that they go in a circle.
   for (int links = 0; links < most_links; ++links) {

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
+import subprocess
 import unittest
 
-from periscope_process import SMALL, FolderTest, run
+from periscope_process import BINARY, SMALL, FolderTest, run
 
 # (what is appended to or replaces the configuration, flags, exit code, words of the message)
 SETTINGS = [
@@ -15,6 +17,8 @@ SETTINGS = [
     ("model.placement.alhpa=3", 2, ["nearest is model.placement.alpha"]),
     ("model=3", 2, ["unknown key model:"]),
     ("model={}", 2, ["unknown key model:"]),
+    ('run.out="a\\u0000b"', 2, ['run.out = "a\\u0000b"', "without the character U+0000"]),
+    ('formats.format=["fp16\\u0000"]', 2, ["formats.format", "without the character U+0000"]),
     ("model.={}", 2, ["--set model.={}", "empty part"]),
     (".=1", 2, ["--set .=1", "empty part"]),
     ("model..width=1", 2, ["--set model..width=1", "empty part"]),
@@ -164,6 +168,22 @@ class ConfigErrors(FolderTest):
                 self.assertEqual(message.count("\n"), 1, "one line")
         for command in ("toy", "list"):
             self.check(run(command, "--set", "modle.x=1"), 2, ["unknown key modle.x"])
+
+    def test_one_place_takes_one_word(self):
+        for command in ("probe", "generate", "info"):
+            with self.subTest(command=command):
+                self.check(run(command, "one", "two"), 2, ["checkpoint" if command != "info" else "two"])
+
+    def test_a_list_of_the_project_that_cannot_be_read(self):
+        """power looks for its own list in the working folder first: one that leads nowhere is none."""
+        place = self.folder / "experiments" / "configs"
+        place.mkdir(parents=True)
+        (place / "power.toml").symlink_to("power.toml")
+        copy = self.folder / "bin" / "periscope"
+        copy.parent.mkdir()
+        shutil.copy2(BINARY, copy)
+        done = subprocess.run([str(copy), "power"], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.check(done, 2, ["--config", "power.toml", "neither in the working directory nor beside"])
 
     def test_numbers_of_flags(self):
         """CLI11 writes the limits of its own checks with 300 digits."""

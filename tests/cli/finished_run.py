@@ -1,5 +1,6 @@
 """--skip-finished: what is there is not computed again, and only that. Usage: finished_run.py BINARY"""
 
+import json
 import os
 import pathlib
 import re
@@ -163,8 +164,29 @@ class FinishedRun(FolderTest):
                 first, again = run(*words), run(*words, "--skip-finished")
                 self.assertEqual(again.returncode, first.returncode)
                 self.assertTrue(again.stderr.startswith(SKIPPED), again.stderr)
-        (self.folder / "all" / "verify.json").unlink()
-        self.assertIn("verify.json is missing", run(*words, "--skip-finished").stderr)
+        beside = self.folder / "all" / "verify.json"
+        whole = beside.read_text()
+
+        def cases(text):
+            return {key: value for key, value in json.loads(text).items() if key != "circumstances"}
+
+        older = whole.replace('"program_sha256": "', '"program_sha256": "0')
+        for content, reason in ((None, "is missing"), ("", "is not of this result"), (whole[:-9], "is not of this result"),
+                                ("[]", "is not of this result"), (older, "is not of this result")):
+            with self.subTest(reason=reason, content=content and content[-20:]):
+                beside.unlink()
+                if content is not None:
+                    beside.write_text(content)
+                self.assertIn(f"verify.json {reason}", run(*words, "--skip-finished").stderr)
+                self.assertEqual(cases(beside.read_text()), cases(whole), "it was made again")
+
+    def test_the_result_of_another_study_is_not_trusted(self):
+        words = ["--config", self.config, "--out", self.folder / "out"]
+        self.assertEqual(run("gradients", "identity-path", *words).returncode, 0)
+        (self.folder / "out" / "identity_path.nc").rename(self.folder / "out" / "score_path.nc")
+        done = run("gradients", "score-path", *words, "--skip-finished")
+        self.assertNotIn(SKIPPED, done.stderr)
+        self.assertIn("it is a result of", done.stderr)
 
     def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
         (self.folder / "build").mkdir()

@@ -104,6 +104,19 @@ class Interruption(FolderTest):
                 self.assertGreater(kept, 20, "three runs kept what they had")
                 self.assertEqual(list(out.glob("*.journal")), [], "what is finished needs no journal")
 
+    def test_a_dump_of_a_run_that_was_stopped_is_no_obstacle(self):
+        out, dump = self.folder / "out", self.folder / "dump"
+        flags = [*COMMANDS["propagate"], "--set", "model.placement=pre", "--dump", dump, "--out", out]
+        command = [BINARY, "propagate", "--config", self.folder / "small.toml", "--json", *flags]
+        command = [str(word) for word in command]
+        code, errors, _ = self.interrupted(command, out, signal.SIGTERM, 8)
+        self.assertEqual(code, 75, errors)
+        again = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        another = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(another.returncode, 2, "what another run wrote stays")
+        self.assertIn("is there already", another.stderr)
+
     def test_another_configuration_reads_nothing_of_it(self):
         out = self.folder / "out"
         self.interrupted(self.command("converge", "--out", out), out, signal.SIGTERM, 8)

@@ -218,6 +218,13 @@ class Dumps(TrainTest):
                     self.refused(2, [flag, place, "the result file has that name"], *ONE, *long, flag, place, "--out", out)
             (self.folder / "file").touch()
             self.refused(2, [self.folder / "file", "expected a folder"], *ONE, *long, flag, self.folder / "file")
+        models = self.folder / "models"
+        models.mkdir()
+        model = models / "peri-seed0"
+        model.touch()
+        self.refused(2, [model, "expected a folder"], *ONE, *long, "--export", models, "--force")
+        for dump in (models, models / "dump"):
+            self.refused(2, ["--dump", dump, "one is in the other"], *ONE, *long, "--dump", dump, "--export", models)
         self.refused(2, ["model.unembedding = false", "expected true"], *ONE, *long, *sets("model.unembedding=false"))
         self.assertFalse(out.exists())
 

@@ -67,6 +67,28 @@ TEST_CASE("a table counts with the rows that the tokens use, as often as they do
   CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
 
+TEST_CASE("sizes of rows and columns do not depend on the unit, where squares are beyond the dtype's range too") {
+  StackSpec spec = with_everything();
+  spec.init.scheme = InitScheme::normal;
+  const auto ops = make_backend("cpu");
+  const auto profiles = [&](double stddev) {
+    spec.init.std = stddev;
+    return stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f32, 3), std::vector<int>{1, 2},
+                             stacks::SizesKept::rows_and_columns)
+        .profiles;
+  };
+  const auto of_one = profiles(1.0);
+  REQUIRE_FALSE(of_one.empty());
+  for (const int exponent : {-80, 70}) {
+    const auto scaled = profiles(std::ldexp(1.0, exponent));
+    for (const auto& [id, profile] : of_one) {
+      CAPTURE(name_of(id));
+      CHECK(scaled.at(id).rows == profile.rows);
+      CHECK(scaled.at(id).columns == profile.columns);
+    }
+  }
+}
+
 TEST_CASE("weights that are drawn with scales have them") {
   StackSpec spec = with_everything();
   spec.model.width = 64;

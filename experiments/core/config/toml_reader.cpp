@@ -27,6 +27,12 @@ std::string text_of(const toml::node& node) {
   return shortened(line);
 }
 
+/// A string that can also be the name of a file: the system takes U+0000 for a name's end.
+bool is_text(const toml::node& node) {
+  const auto* value = node.as_string();
+  return value != nullptr && value->get().find('\0') == std::string::npos;
+}
+
 /// The first line with far more dots between its keys than any key has parts, or 0. Texts in quotes are not told from
 /// keys: none has a thousand dots and no comma.
 int line_with_deep_keys(std::string_view text) {
@@ -128,7 +134,7 @@ bool TomlReader::read(std::string_view key, bool& target) {
 bool TomlReader::read(std::string_view key, std::string& target) {
   const toml::node* node = find(key);
   if (node == nullptr) return false;
-  if (!node->is_string()) fail(key, *node, "a string");
+  if (!is_text(*node)) fail(key, *node, "a string without the character U+0000");
   target = *node->value<std::string>();
   return true;
 }
@@ -167,7 +173,7 @@ bool TomlReader::read(std::string_view key, std::vector<std::string>& target) {
   if (list == nullptr) fail(key, *node, "a list of strings");
   target.clear();
   for (const toml::node& item : *list) {
-    if (!item.is_string()) fail(key, *node, "a list of strings");
+    if (!is_text(item)) fail(key, *node, "a list of strings without the character U+0000");
     target.push_back(*item.value<std::string>());
   }
   return true;

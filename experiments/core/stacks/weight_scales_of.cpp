@@ -18,18 +18,29 @@ double root_mean_square(const Backend& ops, const Tensor& x) {
   return std::sqrt(mean_of(ops.row_moments(x).second_moment));
 }
 
-/// √ of `squares` at mean 1; nothing where all are 0.
+/// √ of `squares` at mean 1; nothing where all are 0, or some are beyond all numbers.
 std::vector<double> sizes_of(std::vector<double> squares) {
   const double mean = mean_of(squares);
-  if (!(mean > 0.0)) return {};
+  if (!(mean > 0.0) || !std::isfinite(mean)) return {};
   for (double& square : squares) square = std::sqrt(square / mean);
   return squares;
+}
+
+/// The matrix itself, or one whose squares are in its dtype's range: times a power of two, which rounds nothing.
+Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
+  constexpr int far = 30;  // f32 has the squares of 2^-63 to 2^63
+  const double size = root_mean_square(ops, w);
+  if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;
+  return ops.scale(std::ldexp(1.0, -std::ilogb(size)), w);
 }
 
 VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) {
   VarianceProfile profile;
   if (kept != SizesKept::matrices) profile.rows = sizes_of(ops.row_moments(w).second_moment);
-  if (kept == SizesKept::rows_and_columns) profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(w, w))));
+  if (kept == SizesKept::rows_and_columns) {
+    const Tensor near_one = scaled_to_one(ops, w);
+    profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(near_one, near_one))));
+  }
   return profile;
 }
 

@@ -91,7 +91,8 @@ void write_activations(const StackContext& c, const StackSpec& spec, const confi
 
 }  // namespace
 
-void dump(const config::Config& config, const std::string& folder, bool overwrite) {
+void dump(const config::Config& config, const std::string& folder, bool overwrite,
+          const std::function<void()>& before_commit) {
   const std::vector<StackSpec> stacks = config.stacks();
   if (stacks.size() != 1) {
     throw ConfigError(
@@ -109,6 +110,7 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
   write_activations(context, spec, run, files.file(1));
   write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass
   files.file(2).write_at(0, config::json_text(config::resolved_json(spec), 2) + "\n");
+  before_commit();
   files.commit();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,10 @@ namespace periscope::propagate {
 /// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
 /// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
 /// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
-/// Throws ConfigError if the configuration has more than one stack, and for files that are there already unless
-/// `overwrite`.
-void dump(const config::Config& config, const std::string& folder, bool overwrite);
+/// `before_commit` is called when all files are whole, before they get their names. Throws ConfigError if the
+/// configuration has more than one stack, and for files that are there already unless `overwrite`.
+void dump(const config::Config& config, const std::string& folder, bool overwrite,
+          const std::function<void()>& before_commit);
 
 /// The result of propagate and theory, on the dimensions (input, placement, …).
 const dataset::Schema& schema();

@@ -4,8 +4,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "experiments/core/config/told.h"
+#include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/confront.h"
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/verdict_table.h"
@@ -49,12 +51,20 @@ Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks&
           .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::told_lines(config)};
 }
 
-/// Weights and activations of the first seed, in f64 and in memory of their own.
+/// Weights and activations of the first seed, in f64 and in memory of their own. A run that goes on where it was
+/// stopped writes over what it wrote then.
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
+  stacks::CellJournal* journal = progress.journal();
+  const std::string key =
+      fmt::format("writing of dump {} has begun", std::filesystem::absolute(folder).lexically_normal().string());
+  const bool is_own = journal != nullptr && journal->find(key).has_value();
+  const auto begins = [&] {
+    if (journal != nullptr && !is_own) journal->keep(key, true);
+  };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
   const stacks::Need need = stacks::completed_pass_need(config.base, dumped, omp_get_max_threads());
-  stacks::within_memory(need, force, progress, [&] { dump(config, folder, force); });
+  stacks::within_memory(need, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }
 

@@ -13,6 +13,7 @@
 #include "sim/backends.h"
 #include "sim/base/printable.h"
 #include "sim/files/folder_lock.h"
+#include "sim/files/output_folder.h"
 
 namespace periscope::train {
 namespace {
@@ -39,16 +40,17 @@ const std::vector<study::Flag<TrainFlags>>& flags() {
 /// What a run writes besides its result: --dump and --export. Both places are tried before anything is trained.
 class Extras {
  public:
-  /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as FolderLock does.
+  /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as OutputFolder does.
   Extras(const TrainFlags& own, const training::TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
     if (!own.dump.empty()) dump_.emplace(config, own.dump, overwrite_);
-    if (!own.export_to.empty()) models_.emplace(own.export_to);
-    for (const training::TrainCell& cell :
-         models_ && !overwrite_ ? training::cells_of(config) : std::vector<training::TrainCell>()) {
+    if (own.export_to.empty()) return;
+    models_.emplace(own.export_to);
+    for (const training::TrainCell& cell : training::cells_of(config)) {
       const std::string model = path_of(cell);
-      if (std::filesystem::exists(std::filesystem::symlink_status(model))) {
+      if (!overwrite_ && std::filesystem::exists(std::filesystem::symlink_status(model))) {
         throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
       }
+      const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
     }
   }
   [[nodiscard]] bool empty() const { return !dump_ && !models_; }
@@ -84,6 +86,18 @@ void check_apart(const char* flag, const std::string& folder, const std::string&
           fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
     }
   }
+}
+
+/// Throws ConfigError if one folder is in the other, or is the other.
+void check_not_nested(const std::string& dump, const std::string& models) {
+  if (dump.empty() || models.empty()) return;
+  const std::filesystem::path a = std::filesystem::weakly_canonical(dump);
+  const std::filesystem::path b = std::filesystem::weakly_canonical(models);
+  const auto [of_a, of_b] = std::ranges::mismatch(a, b);
+  if (of_a != a.end() && of_b != b.end()) return;
+  throw ConfigError(
+      fmt::format("--dump {} and --export {}: one is in the other; expected two folders beside each other",
+                  printable(dump), printable(models)));
 }
 
 /// So that another place is another key of the journal, whatever the working folder.
@@ -184,6 +198,7 @@ study::Job resolve(const study::Request& request) {
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   check_apart("--dump", own.dump, config.run.out);
   check_apart("--export", own.export_to, config.run.out);
+  check_not_nested(own.dump, own.export_to);
   const auto training = std::make_shared<Training>(std::move(config), own, request.force);
   study::Job job{.file = "train",
                  .run_options = training->config().run,
