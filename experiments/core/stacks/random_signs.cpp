@@ -36,7 +36,7 @@ SublayerWeights RandomSigns::fetch(int sublayer) const {
     bias = with_signs(backend_, bias, key, same_row);
   };
   for (auto& [weight, linear] : all.linear) {
-    const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
+    const int layer = is_of_layer(weight) ? ModelSpec::layer_of(sublayer) : 0;
     const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
     linear.map = dense_map(
         [&ops = backend_, map = linear.map, key, same_row] { return with_signs(ops, map->dense(), key, same_row); });

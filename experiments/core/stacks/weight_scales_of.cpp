@@ -86,7 +86,7 @@ WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightS
         add_bias(id, norm.bias);
       } else {
         const LinearWeights& linear = all.matrix(weight);
-        const ParameterId id = matrix_id(l / 2, weight);
+        const ParameterId id = matrix_id(ModelSpec::layer_of(l), weight);
         const Tensor w = linear.map->dense();
         scales.stddev[id] = root_mean_square(ops, w);
         add_profile(id, profile_in(ops, w, kept));

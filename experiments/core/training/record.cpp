@@ -84,6 +84,7 @@ void add_parameters(const Backend& ops, const ResidentWeights& weights, const Mo
     all[static_cast<std::size_t>(index)] = value;
   };
   const auto layers = static_cast<std::size_t>(model.layers);
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
   for (const auto& [id, x] : weights.parameters()) {
     const std::string_view name = name_of(id.weight);
     if (id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight)) {
@@ -92,8 +93,8 @@ void add_parameters(const Backend& ops, const ResidentWeights& weights, const Mo
     const bool of_sublayer = id.weight == Weight::norm_a || id.weight == Weight::norm_b || id.weight == Weight::norm_c;
     if (id.part == ParameterId::Part::gain && of_sublayer) {
       const Sizes sizes = sizes_of(ops, x);
-      put(fmt::format("gain_mean.{}", name), 2 * layers, id.sublayer, sizes.mean);
-      put(fmt::format("gain_rms.{}", name), 2 * layers, id.sublayer, sizes.root_mean_square);
+      put(fmt::format("gain_mean.{}", name), sublayers, id.sublayer, sizes.mean);
+      put(fmt::format("gain_rms.{}", name), sublayers, id.sublayer, sizes.root_mean_square);
     }
   }
 }

@@ -66,14 +66,14 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
     if (place.sublayer < 0 || place.sublayer >= model.sublayers()) {
       return fmt::format("{}, {}", name, place.sublayer < 0 ? "input" : "head");
     }
-    return fmt::format("{}, layer {} {}", name, place.sublayer / 2, where);
+    return fmt::format("{}, layer {} {}", name, ModelSpec::layer_of(place.sublayer), where);
   }
   if (place.sublayer < 0) {
     const std::string_view where = place.signal == Signal::x_out ? "stack's input" : name;
     return fmt::format("{}, {} {}", where, what, place.channel);
   }
   if (place.sublayer >= model.sublayers()) return fmt::format("{}, {} {}", name, what, place.channel);
-  return fmt::format("{}, layer {} {}, {} {}", name, place.sublayer / 2,
+  return fmt::format("{}, layer {} {}, {} {}", name, ModelSpec::layer_of(place.sublayer),
                      ModelSpec::is_attention(place.sublayer) ? "attention" : "MLP", what, place.channel);
 }
 

@@ -43,7 +43,7 @@ class MaximaRecorder final : public SignalRecorder {
   /// What ops told on the way to the signal that arises now.
   void note_inner(int sublayer) {
     const bool in_layer = sublayer >= 0 && sublayer < c_.model.sublayers();
-    const bool capped = in_layer && c_.model.scores_at(sublayer / 2).soft_cap > 0.0;
+    const bool capped = in_layer && c_.model.scores_at(ModelSpec::layer_of(sublayer)).soft_cap > 0.0;
     for (const InnerLog::Record& r : log_->take()) {
       const auto one = [&](Signal signal) { maxima_.raise_to(signal, sublayer, r.magnitudes, true); };
       const auto each = [&](Signal signal) { maxima_.raise_to(signal, sublayer, r.magnitudes); };

@@ -127,8 +127,9 @@ class NoiseSum {
   void matrix(int l, Weight weight) {
     const Quantization& q = holding_.of(Part::weights);
     if (q.keeps_f32()) return;
-    const double sigma = stddev_of(spec_, l / 2, weight);
-    budget_.add(sigma * sigma * theory::weight_noise(spec_, l / 2, weight, q), weights_.of(matrix_id(l / 2, weight)));
+    const int layer = ModelSpec::layer_of(l);
+    const double sigma = stddev_of(spec_, layer, weight);
+    budget_.add(sigma * sigma * theory::weight_noise(spec_, layer, weight, q), weights_.of(matrix_id(layer, weight)));
   }
 
   const Backend& ops_;

@@ -85,9 +85,9 @@ const dataset::Schema& score_path_schema() {
 
 study::Outcome score_path_outcome(const config::Config& config, const std::vector<ScorePath>& results) {
   dataset::Builder builder(score_path_schema());
-  const auto layers = static_cast<std::size_t>(config.base.model.layers);
-  builder.count("depth", 2 * layers + 1);
-  builder.count("layer", layers);
+  const ModelSpec& model = config.base.model;
+  builder.count("depth", static_cast<std::size_t>(model.sublayers()) + 1);
+  builder.count("layer", static_cast<std::size_t>(model.layers));
   put_rows(builder, score_path_table(), "case", results);
   const bool rejected = std::ranges::any_of(results, share_rejects);
   return {.data = builder.finish(), .table = table_of(results), .code = study::code_of(!rejected)};
