@@ -169,6 +169,30 @@ TEST_CASE("a study that is asked to stop says so, and gives no result") {
   }
 }
 
+TEST_CASE("what can be seen to be impossible without computing is refused before anything runs") {
+  const TemporaryFolder folder;
+  const std::map<std::string, Told> all_told = told(folder);
+  const std::map<std::string, std::vector<std::string>> impossible{
+      {"converge", {"converge.widths=[32,64]"}},
+      {"ladder", {"init.scheme=normal"}},
+      {"gradients depth", {"gradients.layers=[4,2,1]"}},
+      {"gradients attenuation", {"model.layers=1"}},
+      {"gradients identity-path", {"model.placement=residual-dual"}},
+      {"gradients crossover", {"model.placement=peri"}},
+      {"certify", {"input.kind=gaussian"}}};
+  std::size_t refused = 0;
+  for (const study::Study& study : studies()) {
+    const auto found = impossible.find(study.name);
+    if (found == impossible.end()) continue;
+    CAPTURE(study.name);
+    study::Request request = request_of(study, all_told);
+    request.settings.insert(request.settings.end(), found->second.begin(), found->second.end());
+    CHECK_THROWS_AS(static_cast<void>(study.resolve(request)), ConfigError);
+    ++refused;
+  }
+  CHECK(refused == impossible.size());
+}
+
 TEST_CASE("what a study would compute is known before it runs, and the same for every number of threads") {
   const TemporaryFolder folder;
   const std::map<std::string, Told> all_told = told(folder);

@@ -195,7 +195,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   return stack;
 }
 
-void require_limit(const LadderConfig& config) {
+void require_growing(const LadderConfig& config) {
   if (config.widths.size() < fewest_widths) {
     throw ConfigError(
         fmt::format("ladder.widths: {} widths, expected at least {}", config.widths.size(), fewest_widths));
@@ -203,6 +203,12 @@ void require_limit(const LadderConfig& config) {
   if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
     throw ConfigError("ladder.widths: expected widths that grow from one to the next");
   }
+}
+
+}  // namespace
+
+void require_limit(const LadderConfig& config) {
+  require_growing(config);
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
         "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "
@@ -216,9 +222,14 @@ void require_limit(const LadderConfig& config) {
   if (config.run.backward && !config.base.model.unembedding) {
     throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
   }
+  config::require_fault_acts(config);
+  for (const auto& all : {config.stacks(), config.told_stacks()}) {
+    for (const StackSpec& spec : all) {
+      for (const int width : config.widths) config::at_width(spec, width, "ladder.widths");
+    }
+  }
+  for (const StackSpec& told : config.told_stacks()) static_cast<void>(at_infinite_width(told, config.widths.back()));
 }
-
-}  // namespace
 
 const Section<LadderConfig> ladder_section{"ladder", keys};
 
@@ -228,17 +239,10 @@ void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_h
 
 LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
-  config::require_fault_acts(config);
   require_told_is_seen(config, "ladder", false, verdict_numbers);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    for (const int width : config.widths) {
-      config::at_width(stacks[i], width, "ladder.widths");
-      config::at_width(told[i], width, "ladder.widths");
-    }
-  }
   progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   LadderResult result{.stacks = {}, .widths = config.widths};
   result.stopped_early = until_stopped([&] {

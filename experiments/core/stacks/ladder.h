@@ -63,14 +63,18 @@ struct LadderResult {
   bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
+/// Throws ConfigError for fewer than four widths, for widths that do not grow or at which heads would not be whole
+/// numbers, where theory would need too large ones, and where there is no limit: an initialisation of fixed standard
+/// deviation, or as many classes as features.
+void require_limit(const LadderConfig& config);
+
 /// T23 for every stack of `config`: measures it at every width of `config`, with heads, kv_heads and mlp_width in
 /// proportion, fits m_∞ + b/D + c/D² to every quantity (second moments and token cosines of the stream and of the
 /// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and
 /// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
 /// finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit,
-/// or an error that could not have been rejected above the statistic's limit. Throws ConfigError for fewer than four
-/// widths, 8 seeds, and where there is no limit: an initialisation of fixed standard deviation, or as many classes as
-/// features.
+/// or an error that could not have been rejected above the statistic's limit. Throws as
+/// require_limit.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are

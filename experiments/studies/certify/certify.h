@@ -94,8 +94,11 @@ struct CertifyConfig : config::Config {
 
 extern const Section<CertifyConfig> section;
 
+/// Throws ConfigError for what does not go together.
+void require_model(const CertifyConfig& config);
+
 /// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
-/// against the bounds. Throws ConfigError for what does not go together, InputError for a bad checkpoint.
+/// against the bounds. Throws as require_model, InputError for a bad checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

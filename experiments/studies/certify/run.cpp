@@ -35,13 +35,6 @@ struct ModelToCertify {
 };
 
 ModelToCertify open_checkpoint(const CertifyConfig& own) {
-  for (const std::string& key : own.given) {
-    if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
-  }
-  if (own.measure || own.input_maximum) {
-    throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
-                                  own.measure ? "--measure" : "--input-maximum"));
-  }
   ModelToCertify s{
       .backend = make_backend(own.run.device),
       .checkpoint = std::make_unique<Checkpoint>(own.checkpoint),
@@ -59,13 +52,6 @@ ModelToCertify open_checkpoint(const CertifyConfig& own) {
 
 ModelToCertify draw_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
-  if (stacks.size() != 1) {
-    throw ConfigError(
-        fmt::format("certify: expected one placement and one kind of input, not {} stacks", stacks.size()));
-  }
-  if (own.source.tokens || own.source.text) {
-    throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
-  }
   ModelToCertify s{.backend = make_backend(own.run.device),
                    .checkpoint = nullptr,
                    .weights = nullptr,
@@ -77,13 +63,37 @@ ModelToCertify draw_stack(const CertifyConfig& own) {
   return s;
 }
 
-theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own) {
-  if (s.spec.input.kind != InputKind::gaussian) return {};
-  if (!own.input_maximum && !s.spec.model.embedding_norm) {
+void require_checkpoint(const CertifyConfig& own) {
+  for (const std::string& key : own.given) {
+    if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
+  }
+  if (own.measure || own.input_maximum) {
+    throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
+                                  own.measure ? "--measure" : "--input-maximum"));
+  }
+}
+
+void require_random_stack(const CertifyConfig& own) {
+  const std::vector<StackSpec> stacks = own.stacks();
+  if (stacks.size() != 1) {
+    throw ConfigError(
+        fmt::format("certify: expected one placement and one kind of input, not {} stacks", stacks.size()));
+  }
+  if (own.source.tokens || own.source.text) {
+    throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
+  }
+  const StackSpec& spec = stacks.front();
+  if (spec.input.kind != InputKind::gaussian) return;
+  if (!own.input_maximum && !spec.model.embedding_norm) {
     throw ConfigError(
         "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
         "or input.kind = \"tokens\"");
   }
+  if (!own.headroom.empty()) throw ConfigError("--headroom: expected token input, to run both stacks on");
+}
+
+theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own) {
+  if (s.spec.input.kind != InputKind::gaussian) return {};
   return {.tokens = false, .largest = own.input_maximum.value_or(theory::infinity)};
 }
 
@@ -211,16 +221,18 @@ constexpr Key<CertifyConfig> keys[] = {
 
 const Section<CertifyConfig> section{"certify", keys};
 
+void require_model(const CertifyConfig& config) {
+  config.checkpoint.empty() ? require_random_stack(config) : require_checkpoint(config);
+}
+
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
+  require_model(config);
   const ModelToCertify s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
   CertifyResult result{.model = s.name,
                        .family = s.family,
                        .spec = s.spec,
                        .domain = domain_of(s, config),
                        .arithmetic = config.arithmetic};
-  if (!config.headroom.empty() && !result.domain.tokens) {
-    throw ConfigError("--headroom: expected token input, to run both stacks on");
-  }
   stacks::Need need = stacks::gram_need(s.spec.model);
   need.operations *= 1.0 + static_cast<double>(config.formats.size());
   if (config.measures()) {

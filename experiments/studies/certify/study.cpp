@@ -108,6 +108,7 @@ study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
   const std::vector<Requirement> requirements = requirements_of(own);
   const CertifyConfig config = config_of(request, own, requirements);
+  require_model(config);
   return {.file = "certify",
           .run_options = config.run,
           .resolved = {},

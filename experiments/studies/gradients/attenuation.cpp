@@ -94,11 +94,15 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
-AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress) {
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+void require_rate(const GradientConfig& config) {
   if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
   config::require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
                                     [](const StackSpec& spec) { return spec.init.qk_factor; });
+}
+
+AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress) {
+  require_rate(config);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const auto swept = [&](const std::vector<StackSpec>& specs) {
     std::vector<StackSpec> all;
     for (const double factor : config.qk_factors) {

@@ -30,7 +30,10 @@ struct AttenuationResult {
   bool stopped_early = false;  ///< cases are those that were finished, and not judged
 };
 
-/// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention.
+/// Throws ConfigError for one layer, which has no rate, and for a theory that is told another factor.
+void require_rate(const GradientConfig& config);
+
+/// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention. Throws as require_rate.
 AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress);
 
 const dataset::Schema& attenuation_schema();

@@ -171,6 +171,8 @@ void judge_order(CrossoverResult& result, double error) {
   }
 }
 
+bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
+
 }  // namespace
 
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y) {
@@ -181,24 +183,29 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  CrossoverResult result;
-  result.factors = config.down_factors;
-  const bool rising = std::ranges::is_sorted(result.factors, std::ranges::less_equal());
-  if (result.factors.size() < 2 || !rising || !(result.factors.front() > 0.0)) {
+void require_ratios(const GradientConfig& config) {
+  const std::vector<double>& factors = config.down_factors;
+  const bool rising = std::ranges::is_sorted(factors, std::ranges::less_equal());
+  if (factors.size() < 2 || !rising || !(factors.front() > 0.0)) {
     throw ConfigError("gradients.down_factors: expected at least 2 rising positive numbers");
   }
   const std::vector<StackSpec> stacks = config.stacks();
-  const auto is_pre = [](const StackSpec& s) { return s.model.placement.name == "pre"; };
-  const auto pre_stack = std::ranges::find_if(stacks, is_pre);
-  if (pre_stack == stacks.end())
+  if (std::ranges::none_of(stacks, is_pre))
     throw ConfigError("model.placement: expected \"pre\" among them, which others are compared with");
   if (std::ranges::all_of(stacks, is_pre)) {
     throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
   }
   config::require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
                                     [](const StackSpec& spec) { return spec.init.down_factor; });
+}
+
+CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
+  require_ratios(config);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  CrossoverResult result;
+  result.factors = config.down_factors;
+  const std::vector<StackSpec> stacks = config.stacks();
+  const auto pre_stack = std::ranges::find_if(stacks, is_pre);
   const std::vector<StackSpec> told = config.told_stacks();
   const auto told_pre = told[static_cast<std::size_t>(pre_stack - stacks.begin())];
   progress.begin("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds);

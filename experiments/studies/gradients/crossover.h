@@ -32,8 +32,11 @@ struct CrossoverResult {
   bool stopped_early = false;         ///< placements are those that were finished, and not judged
 };
 
-/// Needs "pre" among the placements, and rising factors. Placements share their random weights at equal seeds, so
-/// ratios are taken seed by seed.
+/// Throws ConfigError without "pre" and another one among the placements, for factors that do not rise, and for a
+/// theory that is told another factor.
+void require_ratios(const GradientConfig& config);
+
+/// Placements share their random weights at equal seeds, so ratios are taken seed by seed. Throws as require_ratios.
 CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress);
 
 /// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.

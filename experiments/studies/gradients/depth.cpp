@@ -109,13 +109,17 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
 
 }  // namespace
 
+void require_depths(const GradientConfig& config) {
+  if (config.layers.size() < late_points || !std::ranges::is_sorted(config.layers, std::ranges::less_equal())) {
+    throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
+  }
+}
+
 DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progress) {
+  require_depths(config);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   DepthResult result;
   result.layers.assign(config.layers.begin(), config.layers.end());
-  if (result.layers.size() < late_points || !std::ranges::is_sorted(result.layers, std::ranges::less_equal())) {
-    throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
-  }
   result.theory_layers = result.layers;
   for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
   const std::vector<StackSpec> stacks = config.stacks();

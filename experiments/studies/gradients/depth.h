@@ -35,8 +35,12 @@ struct DepthResult {
   bool stopped_early = false;  ///< laws are of the stacks that were finished, and not judged
 };
 
+/// Throws ConfigError for depths that give no law.
+void require_depths(const GradientConfig& config);
+
 /// Runs every stack of `config` at every depth of config.layers, with the same seeds at all depths: an
-/// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds.
+/// exponent is fitted to the logarithms of every seed, and its error is the spread over seeds. Throws as
+/// require_depths.
 DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progress);
 
 const dataset::Schema& depth_schema();

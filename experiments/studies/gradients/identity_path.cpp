@@ -109,17 +109,21 @@ void predict(const config::Config& config, const StackSpec& told, IdentityPath& 
 
 }  // namespace
 
-IdentityPathResult identity_path(const config::Config& config, stacks::Progress& progress) {
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
-  for (const auto* all : {&stacks, &told}) {
-    for (const StackSpec& spec : *all) {
+void require_one_stream(const config::Config& config) {
+  for (const auto& all : {config.stacks(), config.told_stacks()}) {
+    for (const StackSpec& spec : all) {
       if (!spec.model.placement.two_streams) continue;
       throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
                                     spec.model.placement.name));
     }
   }
+}
+
+IdentityPathResult identity_path(const config::Config& config, stacks::Progress& progress) {
+  require_one_stream(config);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
   progress.begin("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds);
   IdentityPathResult result;
   result.stopped_early = stacks::until_stopped([&] {

@@ -34,8 +34,10 @@ struct IdentityPathResult {
   bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
-/// Decomposes the gradient of every stack of `config` for every seed. Throws ConfigError for a placement with two
-/// streams.
+/// Throws ConfigError for a placement with two streams.
+void require_one_stream(const config::Config& config);
+
+/// Decomposes the gradient of every stack of `config` for every seed. Throws as require_one_stream.
 IdentityPathResult identity_path(const config::Config& config, stacks::Progress& progress);
 
 const dataset::Schema& identity_path_schema();

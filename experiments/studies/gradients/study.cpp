@@ -27,7 +27,8 @@ struct Experiment {
   stacks::Compared compared;  ///< the predicted numbers that it holds against what it measures
   bool over_depths = false;   ///< it runs through gradients.layers
   bool decomposes = false;    ///< it decomposes gradients by their paths
-  std::vector<double> GradientConfig::*swept = nullptr;  ///< the values that it runs through; null: none
+  std::vector<double> GradientConfig::*swept = nullptr;     ///< the values that it runs through; null: none
+  std::function<void(const GradientConfig&)> require = {};  ///< throws ConfigError for what it cannot do; none: nothing
   std::function<Outcome(const GradientConfig&, stacks::Progress&)> run;
 };
 
@@ -88,6 +89,7 @@ std::vector<Experiment> experiments() {
        .schema = &depth_schema(),
        .compared = [](const Profile& p) { return last_down(p, false); },
        .over_depths = true,
+       .require = require_depths,
        .run =
            [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(gradient_depth(config, progress), depth_outcome);
@@ -99,6 +101,7 @@ std::vector<Experiment> experiments() {
        .schema = &attenuation_schema(),
        .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
        .swept = &GradientConfig::qk_factors,
+       .require = require_rate,
        .run =
            [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(gradient_attenuation(config, progress),
@@ -111,6 +114,7 @@ std::vector<Experiment> experiments() {
        .schema = &identity_path_schema(),
        .compared = stream_and_shares,
        .decomposes = true,
+       .require = require_one_stream,
        .run =
            [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(identity_path(config, progress),
@@ -134,6 +138,7 @@ std::vector<Experiment> experiments() {
        .schema = &crossover_schema(),
        .compared = [](const Profile& p) { return last_down(p, true); },
        .swept = &GradientConfig::down_factors,
+       .require = require_ratios,
        .run =
            [](const GradientConfig& config, stacks::Progress& progress) {
              return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
@@ -144,6 +149,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
   config::require_fault_acts(config);
+  if (experiment.require) experiment.require(config);
   return {.file = experiment.file,
           .run_options = config.run,
           .resolved = config::resolved(config),

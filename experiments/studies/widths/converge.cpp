@@ -121,22 +121,25 @@ void ConvergeConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for
   resolved["converge"] = config::section_json(section, *this, for_hash);
 }
 
-ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress) {
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const std::vector<StackSpec> stacks = config.stacks();
+void require_widths(const ConvergeConfig& config) {
   if (config.widths.size() < 3) throw ConfigError("converge.widths: expected at least 3 widths");
   if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
     throw ConfigError("converge.widths: expected widths that grow from one to the next");
   }
-  const std::vector<StackSpec> told = config.told_stacks();
   config::require_fault_acts(config);
-  stacks::require_told_is_seen(config, "converge", false, stream_numbers);
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    for (const int width : config.widths) {
-      config::at_width(stacks[i], width, list);
-      config::at_width(told[i], width, list);
+  for (const auto& all : {config.stacks(), config.told_stacks()}) {
+    for (const StackSpec& spec : all) {
+      for (const int width : config.widths) config::at_width(spec, width, list);
     }
   }
+}
+
+ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress) {
+  require_widths(config);
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  stacks::require_told_is_seen(config, "converge", false, stream_numbers);
   progress.begin("converge", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
   ConvergeResult result;
   result.stopped_early = stacks::until_stopped([&] {

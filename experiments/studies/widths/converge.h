@@ -47,8 +47,12 @@ struct ConvergeResult {
   bool stopped_early = false;  ///< fits are of the stacks that were finished, and not judged
 };
 
+/// Throws ConfigError for widths that give no exponent or at which heads would not be whole numbers, and for a planted
+/// fault that changes nothing.
+void require_widths(const ConvergeConfig& config);
+
 /// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
-/// mlp_width in proportion. Throws ConfigError for widths at which heads would not be whole numbers.
+/// mlp_width in proportion. Throws as require_widths.
 ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that

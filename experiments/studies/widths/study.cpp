@@ -13,6 +13,7 @@ using study::Request;
 
 Job resolve_converge(const Request& request) {
   const auto config = request.load(converge::section, study::Matrices::any);
+  converge::require_widths(config);
   return {.file = "converge",
           .run_options = config.run,
           .resolved = config::resolved(config),
@@ -31,6 +32,7 @@ Job resolve_converge(const Request& request) {
 
 Job resolve_ladder(const Request& request) {
   const auto config = request.load(stacks::ladder_section, study::Matrices::any);
+  stacks::require_limit(config);
   return {.file = "ladder",
           .run_options = config.run,
           .resolved = config::resolved(config),
