@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include "experiments/app/netcdf_reader.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
@@ -93,8 +92,8 @@ std::string objection_to_json(const std::string& path, const Dataset& result) {
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   for (const char* name : {"config_sha256", "program_sha256"}) {
-    const auto found = json.find("provenance");
-    if (!json.is_object() || found == json.end() || found->value(name, "") != text_of(result, name)) {
+    const nlohmann::json::json_pointer place(fmt::format("/provenance/{}", name));
+    if (!json.contains(place) || json.at(place) != text_of(result, name)) {
       return fmt::format("{} is not of this result", path);
     }
   }
@@ -114,7 +113,7 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const study::
   if (job.run_options.out.empty())
     throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
   if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
-  const std::string path = result_file(job, "nc");
+  const std::string path = job.result_file("nc");
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
   std::string reason;
@@ -122,7 +121,7 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const study::
   try {
     data = read_netcdf(path);
     reason = objection(data, study.schema->kind(), job.resolved);
-    if (reason.empty() && study.json_file) reason = objection_to_json(result_file(job, "json"), data);
+    if (reason.empty() && study.json_file) reason = objection_to_json(job.result_file("json"), data);
   } catch (const InputError& error) {
     reason = error.what();
   }

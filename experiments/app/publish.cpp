@@ -28,14 +28,10 @@ nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcom
 
 }  // namespace
 
-std::string result_file(const study::Job& job, const std::string& extension) {
-  return fmt::format("{}/{}.{}", job.run_options.out, job.file, extension);
-}
-
 void require_place_for_results(const study::Study& study, const study::Job& job) {
   if (job.file.empty() || job.run_options.out.empty()) return;
-  const OutputFile trial(result_file(job, "nc"));
-  if (study.json_file) const OutputFile of_json(result_file(job, "json"));
+  const OutputFile trial(job.result_file("nc"));
+  if (study.json_file) const OutputFile of_json(job.result_file("json"));
 }
 
 void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
@@ -55,11 +51,11 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   if (outcome.data && !job.run_options.out.empty()) {
     seal(*outcome.data, outcome.code, dataset::without_colours(outcome.table));
-    write_netcdf(result_file(job, "nc"), *outcome.data);
-    wrote(result_file(job, "nc"));
+    write_netcdf(job.result_file("nc"), *outcome.data);
+    wrote(job.result_file("nc"));
     if (study.json_file) {
-      write_file(result_file(job, "json"), config::json_text(json, 1) + "\n");
-      wrote(result_file(job, "json"));
+      write_file(job.result_file("json"), config::json_text(json, 1) + "\n");
+      wrote(job.result_file("json"));
     }
   }
   if (outcome.write_files) outcome.write_files(progress);

@@ -8,9 +8,6 @@
 
 namespace periscope::app {
 
-/// The file of a job's result with that extension, in its folder for results.
-std::string result_file(const study::Job& job, const std::string& extension);
-
 /// Does nothing if a job has no files. Otherwise throws, before anything is computed, what writing its results would
 /// throw after it, the disk's room aside.
 void require_place_for_results(const study::Study& study, const study::Job& job);
