@@ -12,7 +12,7 @@ set(precompiled_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <fstr
 set(periscope_numeric_options "$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O1>"
   "$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANG_AND_ID:CXX,Clang>>:-Wno-pass-failed>")
 
-# Code that computes no number of a result: columns, tables, the command line, files. gcc compiles it faster with -O1. What
+# Code that computes no number of a result: columns, tables, the command line, files, tests. gcc compiles it faster with -O1. What
 # computes is not among it: -O1 and -O2 round the last bits of products and sums differently.
 set(periscope_cold_options "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 
