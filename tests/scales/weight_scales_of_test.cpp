@@ -81,10 +81,10 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
   REQUIRE_FALSE(of_one.empty());
   for (const int exponent : {-80, 70}) {
     const auto scaled = profiles(std::ldexp(1.0, exponent));
-    for (const auto& [id, profile] : of_one) {
-      CAPTURE(name_of(id));
-      CHECK(scaled.at(id).rows == profile.rows);
-      CHECK(scaled.at(id).columns == profile.columns);
+    for (const auto& entry : of_one) {
+      CAPTURE(name_of(entry.first));
+      CHECK(scaled.at(entry.first).rows == entry.second.rows);
+      CHECK(scaled.at(entry.first).columns == entry.second.columns);
     }
   }
 }
