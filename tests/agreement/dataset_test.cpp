@@ -168,6 +168,16 @@ TEST_CASE("every result has a schema whose units are known ones, and no two colu
       const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
       // log_ratio of `verify` is decimal, and z is in standard errors.
       if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.units == "nat");
+      if (c.type == Type::real && c.name.find("sqnr") != std::string::npos) CHECK(c.units == "dB");
+      // A number's prediction and errors have its units.
+      for (const char* suffix : {"_measured", "_predicted", "_stderr"}) {
+        if (!c.name.ends_with(suffix)) continue;
+        const std::string of = c.name.substr(0, c.name.size() - std::string_view(suffix).size());
+        for (const dataset::ColumnSpec& other : schema->columns()) {
+          const bool is_pair = other.name == of || other.name == of + "_measured" || other.name == of + "_predicted";
+          if (is_pair) CHECK_MESSAGE(other.units == c.units, other.name);
+        }
+      }
     }
     // Nor is one below another: a key is a value, or has keys.
     for (const std::string& place : places) {

@@ -62,7 +62,9 @@ TEST_CASE("weights that overflow a format when a run rounds them certify nothing
   for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
     const theory::Certificate c = certify(spec, huge, kind, fp16);
     CHECK_FALSE(certified(c));
-    CHECK(theory::verdict(c, SignalClass::stream).first->signal == Signal::weights);
+    const theory::Verdict stream = theory::verdict(c, SignalClass::stream);
+    REQUIRE(stream.first != nullptr);
+    CHECK(stream.first->signal == Signal::weights);
   }
 }
 
@@ -84,7 +86,9 @@ TEST_CASE("an eps that is 0 in the accumulators' format certifies nothing; squar
   for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
     const theory::Certificate c = certify(spec, plain, kind, bf16);
     CHECK_FALSE(certified(c));
-    CHECK(theory::verdict(c, SignalClass::stream).first->signal == Signal::reciprocals);
+    const theory::Verdict stream = theory::verdict(c, SignalClass::stream);
+    REQUIRE(stream.first != nullptr);
+    CHECK(stream.first->signal == Signal::reciprocals);
   }
   // x ≈ 1e-170: its squares underflow, x/√(x² + ε) is 1e-20 all the same.
   const theory::BoundedSet x = theory::ball(theory::Vector::Constant(4, 1e-170), 2e-170);
@@ -141,7 +145,9 @@ TEST_CASE("squares in a norm overflow the accumulators before its input overflow
   spec.model.embedding.scale = 1e25;
   const theory::Certificate c = certify(spec, plain, Arithmetic::mixed, bf16);
   CHECK(c.find(Signal::input, -1)->largest < bf16.largest);
-  CHECK(theory::verdict(c, SignalClass::stream).first->signal == Signal::squares);
+  const theory::Verdict stream = theory::verdict(c, SignalClass::stream);
+  REQUIRE(stream.first != nullptr);
+  CHECK(stream.first->signal == Signal::squares);
   // In pure FP16 that is at 256/√D already.
   spec.model.embedding.scale = 1e3;
   CHECK_FALSE(certified(certify(spec, plain, Arithmetic::pure, fp16)));
@@ -155,6 +161,7 @@ TEST_CASE("what overflows inside norm A is upstream of the attention behind it")
   spec.model.embedding.scale = 1e25;
   const theory::Certificate c = certify(spec, plain, Arithmetic::mixed, bf16);
   const theory::Verdict attention = theory::verdict(c, SignalClass::attention);
+  REQUIRE(attention.first != nullptr);
   CHECK_FALSE(attention.certified);
   CHECK(attention.first->signal == Signal::squares);
 }

@@ -1,9 +1,11 @@
 #include "experiments/studies/certify/scaled_weights.h"
+#include "experiments/studies/certify/headroom.h"
 
 #include "tests/support/doctest.h"
 
 #include <cmath>
 
+#include "experiments/core/config/parse_format.h"
 #include "experiments/core/config/theory_parameters.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -84,6 +86,32 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a format's headroom is that of the run that stores in it, or else of exact arithmetic") {
+  const ModelSpec model = placed(tiny_stack(), "peri").model;
+  const auto with_bounds = [](double stream, double branch) {
+    theory::Certificate c;
+    c.bounds = {{.signal = Signal::x_out, .sublayer = 0, .magnitude = {}, .largest = stream},
+                {.signal = Signal::f_out, .sublayer = 0, .magnitude = {}, .largest = branch}};
+    return c;
+  };
+  std::vector<theory::Certificate> runs{with_bounds(2.0, 32.0), with_bounds(4.0, 64.0)};
+  runs[0].arithmetic = run_arithmetic(Arithmetic::mixed, config::parse_format("fp16"));
+  runs[1].arithmetic = run_arithmetic(Arithmetic::mixed, config::parse_format("bf16"));
+  const certify::Headroom h = certify::headroom_of(model, with_bounds(1.0, 16.0), nullptr, runs);
+  REQUIRE(h.possible);
+  CHECK(h.stream_bound == 1.0);
+  CHECK(h.branch_bound == 16.0);
+  CHECK(std::isnan(h.stream_measured));
+  REQUIRE(h.formats.size() == number_formats.size());
+  for (const certify::FormatHeadroom& f : h.formats) {
+    CAPTURE(std::string(f.format.name));
+    const double times = f.format.name == "fp16" ? 2.0 : f.format.name == "bf16" ? 4.0 : 1.0;
+    CHECK(f.stream == f.format.largest / times);
+    CHECK(f.branch == f.format.largest / (16.0 * times));
+    CHECK(std::isnan(f.measured));
   }
 }
 

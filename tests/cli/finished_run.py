@@ -79,6 +79,25 @@ class FinishedRun(FolderTest):
         self.text.write_text("periscope looks below")
         self.check_again(self.propagate(), "it has another configuration")
 
+    def test_a_corpus_counts_by_its_bytes(self):
+        words = bytes((i * i + 3 * i) % 251 for i in range(1500))
+        corpus, copy = self.folder / "corpus", self.folder / "copy"
+        corpus.write_bytes(words)
+        copy.write_bytes(words)
+
+        def train(path):
+            flags = [word for key in ("model.vocab=256", "model.placement=pre", "train.steps=2", "train.batch=2")
+                     for word in ("--set", key)]
+            done = run("train", "--config", self.config, *flags, "--seeds", 1, "--corpus", path, "--out",
+                       self.folder / "out", "--skip-finished")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+
+        self.assertNotIn(SKIPPED, train(corpus))
+        self.assertIn(SKIPPED, train(copy), "the same bytes elsewhere")
+        corpus.write_bytes(words[::-1])
+        self.assertIn("it has another configuration", train(corpus))
+
     def test_another_program_runs(self):
         other = self.folder / "periscope"
         program = BINARY.read_bytes()

@@ -3,6 +3,8 @@
 #include <limits>
 #include <set>
 
+#include "experiments/core/config/sha256.h"
+#include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/confront.h"
 #include "experiments/studies/power/false_alarms.h"
 #include "tests/columns/expected_columns.h"
@@ -148,6 +150,53 @@ TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
   CHECK(c.excess == doctest::Approx((2.0 - 0.7) / 0.5));
   CHECK(c.critical == 3.25);
   CHECK(c.margin() == doctest::Approx(2.6 / 3.25));
+}
+
+TEST_CASE("power: the hash covers all that the list says of configurations and theories") {
+  const TemporaryFolder folder;
+  power::PowerRun run = tiny_run(folder);
+  run.list.theories.push_back(
+      {.name = "strong", .settings = {}, .config = "first", .placements = {"pre"}, .inputs = {"gaussian"}});
+  run.told.push_back(run.configs.front());
+  const std::string hash = config_sha256(power::resolved(run));
+  const auto changes = [&](const auto& edit) {
+    power::PowerRun other = run;
+    edit(other);
+    return config_sha256(power::resolved(other)) != hash;
+  };
+  CHECK_FALSE(changes([](power::PowerRun&) {}));
+  CHECK(changes([](power::PowerRun& r) { r.list.configs[1].name = "third"; }));
+  CHECK(changes([](power::PowerRun& r) { r.list.configs[1].ladder = true; }));
+  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].name = "weak"; }));
+  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].config = "second"; }));
+  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].placements = {"post"}; }));
+  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].inputs.clear(); }));
+  CHECK(changes([](power::PowerRun& r) { r.configs[1].base.model.width = 16; }));
+  CHECK(changes([](power::PowerRun& r) { r.told[0].base.init.down_factor = 2.0; }));
+}
+
+TEST_CASE("power: rows that come from a journal are those of their own configuration") {
+  const TemporaryFolder folder;
+  const power::PowerRun run = tiny_run(folder);
+  stacks::Progress alone;
+  const power::PowerResult expected = power::run(run, alone);
+  REQUIRE(expected.rows.size() == 2);
+  REQUIRE(expected.rows[0].stacks[0].excess != expected.rows[1].stacks[0].excess);
+  for (int time = 0; time < 2; ++time) {  // all rows are kept, then found
+    CAPTURE(time);
+    stacks::CellJournal journal(folder.path(), "power", power::resolved(run));
+    stacks::Progress progress(&journal);
+    CHECK(journal.has_kept() == (time > 0));
+    const power::PowerResult result = power::run(run, progress);
+    REQUIRE(result.rows.size() == 2);
+    for (std::size_t r = 0; r < 2; ++r) {
+      CHECK(result.rows[r].config == expected.rows[r].config);
+      for (std::size_t s = 0; s < 2; ++s) {
+        CHECK(result.rows[r].stacks[s].placement == expected.rows[r].stacks[s].placement);
+        CHECK(result.rows[r].stacks[s].excess == expected.rows[r].stacks[s].excess);
+      }
+    }
+  }
 }
 
 TEST_CASE("power: master seeds share no random number, and each run is the one that its record says") {

@@ -69,7 +69,8 @@ TEST_CASE("a value that cannot be is refused by a sentence with its key, its val
        [](StackSpec& s) { s.input.kind = InputKind::text, s.input.path = "text", s.model.vocab = 255; }},
   };
   for (const Bad& bad : table) {
-    const std::string sentence = complaint(bad.edit);
+    const std::string complained = complaint(bad.edit);
+    const std::string sentence = complained.empty() ? "nothing: it was accepted" : complained;
     CAPTURE(bad.key);
     CAPTURE(sentence);
     CHECK(sentence.starts_with(bad.key + " = " + bad.value + ": expected "));

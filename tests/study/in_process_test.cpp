@@ -3,9 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "experiments/core/dataset/dataset.h"
@@ -112,9 +115,16 @@ std::size_t files_in(const std::string& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
+/// Asks to stop from the n-th time on that it is asked.
 class Stopping final : public stacks::Progress {
  public:
-  [[nodiscard]] bool stop_requested() const override { return true; }
+  explicit Stopping(int from) : from_(from) {}
+  [[nodiscard]] bool stop_requested() const override { return ++asked_ >= from_; }
+  [[nodiscard]] int asked() const { return asked_; }
+
+ private:
+  int from_;
+  mutable std::atomic<int> asked_ = 0;
 };
 
 TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no file, and changes no setting") {
@@ -153,19 +163,46 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
   std::filesystem::current_path(before);
 }
 
+/// True if a run of that request, which is asked to stop from the n-th question on, is a stopped one without a result.
+bool stops(const study::Study& study, const study::Request& request, int from) {
+  Stopping progress(from);
+  try {
+    const study::Outcome outcome = study.resolve(request).run(progress);
+    return outcome.stopped_early && !outcome.data;
+  } catch (const stacks::Stopped&) {
+    return true;
+  }
+}
+
 TEST_CASE("a study that is asked to stop says so, and gives no result") {
   const TemporaryFolder folder;
   const std::map<std::string, Told> all_told = told(folder);
+  omp_set_num_threads(1);
   for (const study::Study& study : studies()) {
     CAPTURE(study.name);
-    Stopping progress;
-    try {
-      const study::Outcome outcome = study.resolve(request_of(study, all_told)).run(progress);
-      CHECK(outcome.stopped_early);
-      CHECK_FALSE(outcome.data.has_value());
-    } catch (const stacks::Stopped&) {
-      CHECK(true);  // likewise
-    }
+    const study::Request request = request_of(study, all_told);
+    Stopping patient(std::numeric_limits<int>::max());
+    static_cast<void>(study.resolve(request).run(patient));
+    const int all = patient.asked();
+    REQUIRE(all > 0);
+    for (const int from : {1, std::min(2, all), all / 2 + 1})
+      CHECK_MESSAGE(stops(study, request, from), from, " of ", all);
+  }
+  omp_set_num_threads(2);
+}
+
+TEST_CASE("a run with a master seed of its own stops in its midst") {
+  const TemporaryFolder folder;
+  std::map<std::string, Told> all_told = told(folder);
+  Told& power = all_told.at("power");
+  power.flags = {{"master-seeds", {"1"}}};
+  power.file =
+      folder.write("master.toml", "[[config]]\nname = \"small\"\nfile = \"small.toml\"\nmaster_seeds = true\n");
+  for (const study::Study& study : studies()) {
+    if (study.name != "power") continue;
+    const study::Request request = request_of(study, all_told);
+    CHECK(stops(study, request, 2));
+    CHECK(stops(study, request, 3));
   }
 }
 

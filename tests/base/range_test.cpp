@@ -1,0 +1,37 @@
+#include <limits>
+
+#include "sim/base/key.h"
+#include "tests/support/doctest.h"
+
+/// Which values a key's range holds.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("a closed range holds its ends, an open one does not; neither holds what is no number") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(at_least(2.0).holds(2.0));
+  CHECK_FALSE(at_least(2.0).holds(1.999));
+  CHECK_FALSE(above(2.0).holds(2.0));
+  CHECK(above(2.0).holds(2.001));
+  CHECK(from_to(0.0, 1.0).holds(0.0));
+  CHECK(from_to(0.0, 1.0).holds(1.0));
+  CHECK_FALSE(from_to(0.0, 1.0).holds(1.001));
+  CHECK_FALSE(between(0.0, 1.0).holds(0.0));
+  CHECK_FALSE(between(0.0, 1.0).holds(1.0));
+  CHECK(between(0.0, 1.0).holds(0.5));
+  for (const Range& range : {Range{}, at_least(2.0), above(2.0)}) {
+    for (const double value : {infinity, -infinity, nan}) CHECK_FALSE(range.holds(value));
+  }
+}
+
+TEST_CASE("0 for automatic is in a range that does not reach it, and nothing else is") {
+  constexpr Range range{.low = 4.0, .or_zero = true};
+  CHECK(range.holds(0.0));
+  CHECK(range.holds(4.0));
+  CHECK_FALSE(range.holds(1.0));
+  CHECK_FALSE(range.holds(-1.0));
+}
+
+}  // namespace
+}  // namespace periscope::testing
