@@ -49,16 +49,6 @@ function(periscope_compile_as kind)
   endforeach()
 endfunction()
 
-# Columns, tables and the tests themselves touch no memory but that of objects that they are given: what a null or a crooked
-# pointer would do there the address sanitizer sees too. Without these checks of every access they compile a quarter faster.
-function(periscope_fewer_checks)
-  if(PERISCOPE_SANITIZE)
-    foreach(target ${ARGN})
-      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,alignment,vptr,object-size>)
-    endforeach()
-  endif()
-endfunction()
-
 # With PERISCOPE_UNITY a target is compiled so many files at a time. Backends and the model are not among them: their loops are
 # compiled as they stand alone.
 function(periscope_unity target files)

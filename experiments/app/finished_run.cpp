@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "experiments/app/netcdf_reader.h"
+#include "experiments/app/result_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
@@ -73,8 +74,9 @@ std::optional<int> exit_code_in(const Dataset& data) {
 }
 
 /// Why the result in a file does not count; "" if it does.
-std::string objection(const Dataset& data, const std::string& kind, const config::Resolved& resolved) {
-  if (text_of(data, "result") != kind) return fmt::format("it is a result of {}", text_of(data, "result"));
+std::string objection(const Dataset& data, const std::string& study, const config::Resolved& resolved) {
+  if (text_of(data, "study").empty()) return "it does not say of which study it is";
+  if (text_of(data, "study") != study) return fmt::format("it is a result of {}", text_of(data, "study"));
   if (text_of(data, "config_sha256") != config::config_sha256(resolved)) return "it has another configuration";
   if (text_of(data, content_seal).empty()) return "it does not say how its run ended";
   if (text_of(data, content_seal) != content_hash(data)) return "it was changed after it was written";
@@ -84,8 +86,8 @@ std::string objection(const Dataset& data, const std::string& kind, const config
   return kept ? "" : "its exit code depends on the flags of its run";
 }
 
-/// Why the JSON file beside a result does not count; "" if it does: it has to be of the same program and configuration,
-/// and whole.
+/// Why the JSON file beside a result does not count; "" if it does: it has to be JSON, of the same program and
+/// configuration. What else it says is not checked.
 std::string objection_to_json(const std::string& path, const Dataset& result) {
   std::error_code unreadable;
   if (!std::filesystem::is_regular_file(path, unreadable)) return fmt::format("{} is missing", path);
@@ -113,15 +115,15 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const study::
   if (job.run_options.out.empty())
     throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
   if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
-  const std::string path = job.result_file("nc");
+  const std::string path = result_file(job, "nc");
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
   std::string reason;
   Dataset data;
   try {
     data = read_netcdf(path);
-    reason = objection(data, study.schema->kind(), job.resolved);
-    if (reason.empty() && study.json_file) reason = objection_to_json(job.result_file("json"), data);
+    reason = objection(data, study.name, job.resolved);
+    if (reason.empty() && study.json_file) reason = objection_to_json(result_file(job, "json"), data);
   } catch (const InputError& error) {
     reason = error.what();
   }

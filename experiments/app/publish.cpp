@@ -5,6 +5,7 @@
 #include "experiments/app/circumstances.h"
 #include "experiments/app/finished_run.h"
 #include "experiments/app/netcdf_file.h"
+#include "experiments/app/result_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/dataset/json_image.h"
@@ -30,8 +31,8 @@ nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcom
 
 void require_place_for_results(const study::Study& study, const study::Job& job) {
   if (job.file.empty() || job.run_options.out.empty()) return;
-  const OutputFile trial(job.result_file("nc"));
-  if (study.json_file) const OutputFile of_json(job.result_file("json"));
+  const OutputFile trial(result_file(job, "nc"));
+  if (study.json_file) const OutputFile of_json(result_file(job, "json"));
 }
 
 void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
@@ -40,6 +41,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
     dataset::Facts facts = study::origin(job, outcome.resolved.value_or(job.resolved));
+    facts.emplace_back("study", study.name);
     facts.emplace_back("result", study.schema->kind());
     facts.emplace_back("result_version", std::int64_t{study.schema->version()});
     for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
@@ -51,11 +53,11 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   if (outcome.data && !job.run_options.out.empty()) {
     seal(*outcome.data, outcome.code, dataset::without_colours(outcome.table));
-    write_netcdf(job.result_file("nc"), *outcome.data);
-    wrote(job.result_file("nc"));
+    write_netcdf(result_file(job, "nc"), *outcome.data);
+    wrote(result_file(job, "nc"));
     if (study.json_file) {
-      write_file(job.result_file("json"), config::json_text(json, 1) + "\n");
-      wrote(job.result_file("json"));
+      write_file(result_file(job, "json"), config::json_text(json, 1) + "\n");
+      wrote(result_file(job, "json"));
     }
   }
   if (outcome.write_files) outcome.write_files(progress);

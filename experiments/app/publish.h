@@ -8,8 +8,8 @@
 
 namespace periscope::app {
 
-/// Does nothing if a job has no files. Otherwise throws, before anything is computed, what writing its results would
-/// throw after it, the disk's room aside.
+/// Does nothing if a job has no files, or no folder for them. Otherwise throws, before anything is computed, what
+/// writing its results would throw after it, the disk's room aside.
 void require_place_for_results(const study::Study& study, const study::Job& job);
 
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as

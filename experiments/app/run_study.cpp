@@ -31,8 +31,10 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   if (outcome.stopped_early) return stopped();
   forget_stop_signal();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  // The journal goes last: where the result cannot be written or shown, the same command has it without computing
+  // again.
   const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
-  if (journal != nullptr) journal->remove();  // what could not be shown can be had again without computing it
+  if (journal != nullptr) journal->remove();
   return code;
 }
 

@@ -7,7 +7,7 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("a closed range holds its ends, an open one does not; neither holds what is no number") {
+TEST_CASE("a closed range holds its ends, an open one does not; none holds NaN or an infinity") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(at_least(2.0).holds(2.0));
@@ -20,7 +20,7 @@ TEST_CASE("a closed range holds its ends, an open one does not; neither holds wh
   CHECK_FALSE(between(0.0, 1.0).holds(0.0));
   CHECK_FALSE(between(0.0, 1.0).holds(1.0));
   CHECK(between(0.0, 1.0).holds(0.5));
-  for (const Range& range : {Range{}, at_least(2.0), above(2.0)}) {
+  for (const Range& range : {Range{}, at_least(2.0), above(2.0), from_to(0.0, 1.0), between(0.0, 1.0)}) {
     for (const double value : {infinity, -infinity, nan}) CHECK_FALSE(range.holds(value));
   }
 }

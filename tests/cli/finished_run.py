@@ -134,7 +134,8 @@ class FinishedRun(FolderTest):
     def test_flags_that_a_file_cannot_answer(self):
         for extra, words in ((["--json"], "--skip-finished with --json"),
                              (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence"),
-                             (["--dump", self.folder / "dump"], "--skip-finished with --dump")):
+                             (["--dump", self.folder / "dump", "--set", "model.placement=pre", "--set",
+                               "input.kind=gaussian"], "--skip-finished with --dump")):
             done = self.propagate(*extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)
@@ -205,7 +206,12 @@ class FinishedRun(FolderTest):
         (self.folder / "out" / "identity_path.nc").rename(self.folder / "out" / "score_path.nc")
         done = run("gradients", "score-path", *words, "--skip-finished")
         self.assertNotIn(SKIPPED, done.stderr)
-        self.assertIn("it is a result of", done.stderr)
+        self.assertIn("it is a result of gradients identity-path", done.stderr)
+        self.assertEqual(run("theory", *words).returncode, 0)
+        (self.folder / "out" / "theory.nc").rename(self.folder / "out" / "propagate.nc")
+        done = run("propagate", *words, "--skip-finished")
+        self.assertNotIn(SKIPPED, done.stderr, "which measured nothing")
+        self.assertIn("it is a result of theory", done.stderr)
 
     def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
         (self.folder / "build").mkdir()

@@ -106,7 +106,7 @@ class Interruption(FolderTest):
 
     def test_a_dump_of_a_run_that_was_stopped_is_no_obstacle(self):
         out, dump = self.folder / "out", self.folder / "dump"
-        flags = [*COMMANDS["propagate"], "--set", "model.placement=pre", "--dump", dump, "--out", out]
+        flags = [*COMMANDS["propagate"], "--set", "model.placement=pre", "--seeds", 2000, "--dump", dump, "--out", out]
         command = [BINARY, "propagate", "--config", self.folder / "small.toml", "--json", *flags]
         command = [str(word) for word in command]
         code, errors, _ = self.interrupted(command, out, signal.SIGTERM, 8)

@@ -223,8 +223,12 @@ class Dumps(TrainTest):
         model = models / "peri-seed0"
         model.touch()
         self.refused(2, [model, "expected a folder"], *ONE, *long, "--export", models, "--force")
-        for dump in (models, models / "dump"):
-            self.refused(2, ["--dump", dump, "one is in the other"], *ONE, *long, "--dump", dump, "--export", models)
+        for dump, export in ((models, models), (models / "dump", models), ("new/dump", "new/"), (self.folder / "new", "new/x"),
+                             ("new", "./new")):
+            with self.subTest(dump=dump, export=export):
+                done = run(*self.command(*ONE, *long, "--dump", dump, "--export", export), cwd=self.folder)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("one is in the other", done.stderr)
         self.refused(2, ["model.unembedding = false", "expected true"], *ONE, *long, *sets("model.unembedding=false"))
         self.assertFalse(out.exists())
 

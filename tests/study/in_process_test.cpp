@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <span>
 
 #include "experiments/core/dataset/dataset.h"
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/threads.h"
 
 /// A study is a value that any program can call: what that program has of its own must be as it was.
 namespace periscope::testing {
@@ -177,7 +179,7 @@ bool stops(const study::Study& study, const study::Request& request, int from) {
 TEST_CASE("a study that is asked to stop says so, and gives no result") {
   const TemporaryFolder folder;
   const std::map<std::string, Told> all_told = told(folder);
-  omp_set_num_threads(1);
+  const Threads threads(1);
   for (const study::Study& study : studies()) {
     CAPTURE(study.name);
     const study::Request request = request_of(study, all_told);
@@ -188,7 +190,6 @@ TEST_CASE("a study that is asked to stop says so, and gives no result") {
     for (const int from : {1, std::min(2, all), all / 2 + 1})
       CHECK_MESSAGE(stops(study, request, from), from, " of ", all);
   }
-  omp_set_num_threads(2);
 }
 
 TEST_CASE("a run with a master seed of its own stops in its midst") {
@@ -198,12 +199,13 @@ TEST_CASE("a run with a master seed of its own stops in its midst") {
   power.flags = {{"master-seeds", {"1"}}};
   power.file =
       folder.write("master.toml", "[[config]]\nname = \"small\"\nfile = \"small.toml\"\nmaster_seeds = true\n");
-  for (const study::Study& study : studies()) {
-    if (study.name != "power") continue;
-    const study::Request request = request_of(study, all_told);
-    CHECK(stops(study, request, 2));
-    CHECK(stops(study, request, 3));
-  }
+  const Threads threads(1);
+  const std::span<const study::Study> all = studies();
+  const auto study = std::ranges::find(all, "power", &study::Study::name);
+  REQUIRE(study != all.end());
+  const study::Request request = request_of(*study, all_told);
+  CHECK(stops(*study, request, 2));
+  CHECK(stops(*study, request, 3));
 }
 
 TEST_CASE("what can be seen to be impossible without computing is refused before anything runs") {
@@ -216,7 +218,10 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
       {"gradients attenuation", {"model.layers=1"}},
       {"gradients identity-path", {"model.placement=residual-dual"}},
       {"gradients crossover", {"model.placement=peri"}},
-      {"certify", {"input.kind=gaussian"}}};
+      {"certify", {"input.kind=gaussian"}},
+      {"theory", {"model.rope=false", "theory.fault=rope"}},
+      {"propagate", {R"(model.placement=["pre","peri"])"}},
+      {"train", {"run.seeds=2"}}};
   std::size_t refused = 0;
   for (const study::Study& study : studies()) {
     const auto found = impossible.find(study.name);
@@ -224,6 +229,7 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
     CAPTURE(study.name);
     study::Request request = request_of(study, all_told);
     request.settings.insert(request.settings.end(), found->second.begin(), found->second.end());
+    if (study.name == "propagate" || study.name == "train") request.flags["dump"] = {folder.path("dump")};
     CHECK_THROWS_AS(static_cast<void>(study.resolve(request)), ConfigError);
     ++refused;
   }

@@ -12,8 +12,10 @@ endif()
 
 # What computes: the sources of the program, how they are built, the compiler, its flags and the machine's instructions.
 set(all "${COMPILER}\n${FLAGS}\n")
+cmake_policy(SET CMP0009 NEW)  # links are not followed
 file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
-  ${SOURCE_DIR}/cmake/* ${SOURCE_DIR}/CMakeLists.txt)
+  ${SOURCE_DIR}/cmake/*)
+list(APPEND sources CMakeLists.txt)  # of the root alone: a glob would find those of every folder beside it
 list(FILTER sources INCLUDE REGEX "\\.(h|cpp|cu|cuh|cmake|in)$|CMakeLists\\.txt$")
 list(FILTER sources EXCLUDE REGEX "^experiments/bench/")
 list(SORT sources)

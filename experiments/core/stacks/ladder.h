@@ -64,8 +64,8 @@ struct LadderResult {
 };
 
 /// Throws ConfigError for fewer than four widths, for widths that do not grow or at which heads would not be whole
-/// numbers, where theory would need too large ones, and where there is no limit: an initialisation of fixed standard
-/// deviation, or as many classes as features.
+/// numbers, where theory would need too large ones, where there is no limit (an initialisation of fixed standard
+/// deviation, or as many classes as features), for token input, and for a planted fault that changes nothing.
 void require_limit(const LadderConfig& config);
 
 /// T23 for every stack of `config`: measures it at every width of `config`, with heads, kv_heads and mlp_width in
@@ -73,8 +73,8 @@ void require_limit(const LadderConfig& config);
 /// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and
 /// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
 /// finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit,
-/// or an error that could not have been rejected above the statistic's limit. Throws as
-/// require_limit.
+/// or an error that could not have been rejected above the statistic's limit. Throws as require_limit,
+/// and for a told theory that nothing sees.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are

@@ -1,5 +1,6 @@
 #include "experiments/core/stacks/weight_scales_of.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -26,12 +27,14 @@ std::vector<double> sizes_of(std::vector<double> squares) {
   return squares;
 }
 
-/// The matrix itself, or one whose squares are in its dtype's range: times a power of two, which rounds nothing.
+/// The matrix itself, or one whose squares are in its dtype's range: times a power of two, which rounds nothing that
+/// counts.
 Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
-  constexpr int far = 30;  // f32 has the squares of 2^-63 to 2^63
+  constexpr int far = 30;    // f32 has the squares of 2^-63 to 2^63
+  constexpr int most = 120;  // f32 has 2^120 itself, which brings the smallest number there is to 2^-29
   const double size = root_mean_square(ops, w);
   if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;
-  return ops.scale(std::ldexp(1.0, -std::ilogb(size)), w);
+  return ops.scale(std::ldexp(1.0, std::clamp(-std::ilogb(size), -most, most)), w);
 }
 
 VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) {

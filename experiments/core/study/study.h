@@ -43,11 +43,6 @@ struct Job {
   bool keeps_cells = false;               ///< it asks Progress for a journal
   std::string unskippable = {};           ///< why a result file is not all that this makes; "" if it is
   std::function<Outcome(stacks::Progress&)> run;
-
-  /// The file of the result with that extension, in run.out.
-  [[nodiscard]] std::string result_file(const std::string& extension) const {
-    return run_options.out + "/" + file + "." + extension;
-  }
 };
 
 /// An experiment as a value. Commands, their help, lists, result schemas and documentation are made from it.

@@ -98,7 +98,8 @@ extern const Section<CertifyConfig> section;
 void require_model(const CertifyConfig& config);
 
 /// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
-/// against the bounds. Throws as require_model, InputError for a bad checkpoint.
+/// against the bounds. Throws as require_model, ConfigError where --headroom
+/// cannot be met, InputError for a bad checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

@@ -63,6 +63,10 @@ ModelToCertify draw_stack(const CertifyConfig& own) {
   return s;
 }
 
+ConfigError unscalable() {
+  return ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
+}
+
 void require_checkpoint(const CertifyConfig& own) {
   for (const std::string& key : own.given) {
     if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
@@ -83,6 +87,7 @@ void require_random_stack(const CertifyConfig& own) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
   }
   const StackSpec& spec = stacks.front();
+  if (!own.headroom.empty() && !can_scale(spec.model)) throw unscalable();
   if (spec.input.kind != InputKind::gaussian) return;
   if (!own.input_maximum && !spec.model.embedding_norm) {
     throw ConfigError(
@@ -148,7 +153,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom);
   if (!result.headroom.possible) {
-    throw ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
+    throw unscalable();
   }
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;

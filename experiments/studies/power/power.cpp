@@ -206,7 +206,10 @@ PowerRun load_power(const std::string& file, const LoadListed& load) {
     run.told.push_back(load(*config, theory.settings));
     config::require_fault_acts(run.told.back());
     const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
-    if (!config->ladder) require_meant(theory, run.configs[index]);
+    config->ladder ? stacks::require_limit(run.told.back()) : require_meant(theory, run.configs[index]);
+  }
+  for (std::size_t i = 0; i < run.configs.size(); ++i) {
+    if (run.list.configs[i].ladder) stacks::require_limit(run.configs[i]);
   }
   return run;
 }

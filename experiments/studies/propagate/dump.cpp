@@ -91,14 +91,16 @@ void write_activations(const StackContext& c, const StackSpec& spec, const confi
 
 }  // namespace
 
+void require_one_stack(const config::Config& config, const std::string& folder) {
+  const std::size_t stacks = config.stacks().size();
+  if (stacks == 1) return;
+  throw ConfigError(
+      fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks));
+}
+
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit) {
-  const std::vector<StackSpec> stacks = config.stacks();
-  if (stacks.size() != 1) {
-    throw ConfigError(
-        fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks.size()));
-  }
-  const StackSpec& spec = stacks.front();
+  const StackSpec spec = config.stacks().front();
   OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);

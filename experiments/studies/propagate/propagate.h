@@ -10,12 +10,15 @@
 
 namespace periscope::propagate {
 
+/// Throws ConfigError if the configuration has more than one stack, which --dump `folder` cannot hold.
+void require_one_stack(const config::Config& config, const std::string& folder);
+
 /// Writes what an outside program needs to check every number of one pass, the run's first seed, into `folder`:
 /// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
 /// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
 /// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
-/// `before_commit` is called when all files are whole, before they get their names. Throws ConfigError if the
-/// configuration has more than one stack, and for files that are there already unless `overwrite`.
+/// `before_commit` is called when all files are whole, before they get their names. Of a configuration of one stack.
+/// Throws ConfigError for files that are there already unless `overwrite`.
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
 

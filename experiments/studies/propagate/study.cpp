@@ -72,6 +72,8 @@ Job resolve_propagate(const Request& request) {
   const auto own = study::read_flags(propagate_flags(), request.flags);
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || own.backward;
+  config::require_fault_acts(config);
+  if (!own.dump.empty()) require_one_stack(config, own.dump);
   Job job{.file = "propagate",
           .run_options = config.run,
           .resolved = config::resolved(config),
@@ -101,6 +103,7 @@ Job resolve_propagate(const Request& request) {
 Job resolve_theory(const Request& request) {
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
+  config::require_fault_acts(config);
   return {.file = "theory",
           .run_options = config.run,
           .resolved = config::resolved(config),

@@ -14,15 +14,6 @@ enum File : std::size_t { initial, final_weights, batches, steps, configuration 
 const std::vector<std::string> file_names{"initial.safetensors", "final.safetensors", "batches.safetensors",
                                           "steps.safetensors", "config.json"};
 
-std::string checked(const training::TrainConfig& config, const std::string& folder) {
-  const std::size_t stacks = config.stacks().size();
-  if (stacks != 1 || config.run.seeds != 1) {
-    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
-                                  folder, stacks, config.run.seeds));
-  }
-  return folder;
-}
-
 void write_batches(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus, OutputFile& output) {
   const TrainSpec& train = cell.train;
   const int length = cell.spec.input.tokens + 1;
@@ -49,8 +40,15 @@ void write_steps(const Backend& ops, const training::CellHistory& history, Outpu
 
 }  // namespace
 
-Dump::Dump(const training::TrainConfig& config, const std::string& folder, bool overwrite)
-    : files_(checked(config, folder), file_names, overwrite) {}
+void require_one_run(const training::TrainConfig& config, const std::string& folder) {
+  const std::size_t stacks = config.stacks().size();
+  if (stacks != 1 || config.run.seeds != 1) {
+    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
+                                  folder, stacks, config.run.seeds));
+  }
+}
+
+Dump::Dump(const std::string& folder, bool overwrite) : files_(folder, file_names, overwrite) {}
 
 void Dump::write(const Backend& ops, const training::TrainedCell& trained, const Corpus& corpus) {
   const training::TrainCell& cell = trained.cell;

@@ -42,7 +42,7 @@ class Extras {
  public:
   /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as OutputFolder does.
   Extras(const TrainFlags& own, const training::TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
-    if (!own.dump.empty()) dump_.emplace(config, own.dump, overwrite_);
+    if (!own.dump.empty()) dump_.emplace(own.dump, overwrite_);
     if (own.export_to.empty()) return;
     models_.emplace(own.export_to);
     for (const training::TrainCell& cell : training::cells_of(config)) {
@@ -75,12 +75,17 @@ class Extras {
   std::optional<FolderLock> models_;
 };
 
+/// A folder that need not exist, without links and from the root.
+std::filesystem::path place_of(const std::string& folder) {
+  const std::filesystem::path at = std::filesystem::weakly_canonical(std::filesystem::absolute(folder));
+  return at.has_filename() ? at : at.parent_path();
+}
+
 /// Throws ConfigError if the folder that `flag` names is, or is in, what will be the result file.
 void check_apart(const char* flag, const std::string& folder, const std::string& out) {
   if (folder.empty() || out.empty()) return;
-  const std::filesystem::path result = std::filesystem::weakly_canonical(std::filesystem::path(out) / "train.nc");
-  for (std::filesystem::path at = std::filesystem::weakly_canonical(folder); at.has_relative_path();
-       at = at.parent_path()) {
+  const std::filesystem::path result = place_of(out) / "train.nc";
+  for (std::filesystem::path at = place_of(folder); at.has_relative_path(); at = at.parent_path()) {
     if (at == result) {
       throw ConfigError(
           fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
@@ -91,13 +96,12 @@ void check_apart(const char* flag, const std::string& folder, const std::string&
 /// Throws ConfigError if one folder is in the other, or is the other.
 void check_not_nested(const std::string& dump, const std::string& models) {
   if (dump.empty() || models.empty()) return;
-  const std::filesystem::path a = std::filesystem::weakly_canonical(dump);
-  const std::filesystem::path b = std::filesystem::weakly_canonical(models);
+  const std::filesystem::path a = place_of(dump);
+  const std::filesystem::path b = place_of(models);
   const auto [of_a, of_b] = std::ranges::mismatch(a, b);
   if (of_a != a.end() && of_b != b.end()) return;
-  throw ConfigError(
-      fmt::format("--dump {} and --export {}: one is in the other; expected two folders beside each other",
-                  printable(dump), printable(models)));
+  throw ConfigError(fmt::format("--dump {} and --export {}: one is in the other; expected neither to be",
+                                printable(dump), printable(models)));
 }
 
 /// So that another place is another key of the journal, whatever the working folder.
@@ -199,6 +203,7 @@ study::Job resolve(const study::Request& request) {
   check_apart("--dump", own.dump, config.run.out);
   check_apart("--export", own.export_to, config.run.out);
   check_not_nested(own.dump, own.export_to);
+  if (!own.dump.empty()) require_one_run(config, own.dump);
   const auto training = std::make_shared<Training>(std::move(config), own, request.force);
   study::Job job{.file = "train",
                  .run_options = training->config().run,

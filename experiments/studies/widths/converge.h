@@ -52,7 +52,8 @@ struct ConvergeResult {
 void require_widths(const ConvergeConfig& config);
 
 /// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
-/// mlp_width in proportion. Throws as require_widths.
+/// mlp_width in proportion. Throws as require_widths, and for a told theory
+/// that nothing sees.
 ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that
