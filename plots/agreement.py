@@ -46,7 +46,7 @@ def caption(result: Result, i: int) -> str:
     words = (
         f"{style.title(style.INPUTS[result['input'][i]])}: measured minus predicted over their combined standard error "
         f"({result.seeds_in_words}); grey: ± 2. Depths of one run are correlated. Titles: the verdict over all sites, "
-        "which counts only what goes beyond what is allowed: rounding, and a finite-width term (T19) where theory is not "
-        "exact at the width."
+        "which counts only what goes beyond what is allowed: rounding, and a finite-width term (T19) where theory is "
+        "not exact at the width."
     )
     return f"{words} {result.setting()}"
