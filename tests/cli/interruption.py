@@ -106,8 +106,8 @@ class Interruption(FolderTest):
 
     def test_a_dump_of_a_run_that_was_stopped_is_no_obstacle(self):
         out, dump = self.folder / "out", self.folder / "dump"
-        flags = [*COMMANDS["propagate"], "--set", "model.placement=pre", "--seeds", 2000, "--dump", dump, "--out", out]
-        command = [BINARY, "propagate", "--config", self.folder / "small.toml", "--json", *flags]
+        flags = ["--backward", "--seeds", 2000, "--set", "theory.finite_width=false", "--set", "model.placement=pre"]
+        command = [BINARY, "propagate", "--config", self.config, "--json", *flags, "--dump", dump, "--out", out]
         command = [str(word) for word in command]
         code, errors, _ = self.interrupted(command, out, signal.SIGTERM, 8)
         self.assertEqual(code, 75, errors)
