@@ -87,7 +87,7 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
       CHECK(scaled.at(entry.first).columns == entry.second.columns);
     }
   }
-  for (const auto& [id, profile] : profiles(std::ldexp(1.0, -130))) {  // rounded already: half of the digits are left
+  for (const auto& [id, profile] : profiles(std::ldexp(1.0, -130))) {  // subnormal: about 19 of 24 bits are left
     REQUIRE(profile.columns.size() == of_one.at(id).columns.size());
     for (std::size_t k = 0; k < profile.columns.size(); ++k) {
       CHECK(profile.columns[k] == doctest::Approx(of_one.at(id).columns[k]).epsilon(1e-3));
