@@ -87,7 +87,8 @@ def ops_section(found):
         rows.append([f"`{name}`", dtype, tokens, f"{one[unit]:.3g} {unit}", f"{100 * one['share']:.0f} %",
                      f"{100 * spread:.0f} %"])  # fmt: skip
     words = (
-        f"Medians of {found['benchmarks'][0]['repetitions']} runs, {some(int(context['threads']), 'threads')}, at the 3.2B shape. "
+        f"Medians of {found['benchmarks'][0]['repetitions']} runs, {some(int(context['threads']), 'threads')}, at the "
+        "3.2B shape. "
         f"Shares are of the best of this run: products {context['ceiling_f32_gflops']} GFLOP/s in f32, "
         f"{context['ceiling_f64_gflops']} in f64, memory {context['ceiling_memory_gbytes']} GB/s. Bytes are inputs and "
         "outputs, each once, so that what is still in the cache can be above 100 %; ops that compute much for every "
@@ -128,12 +129,12 @@ def scaling_section(points, limits):
     kept = ", ".join(some(value, name) for name, value in scaling.BASE.items() if name != "width")
     parts = [
         "### Scaling\n\n"
-        f"Stacks of the {scaling.PRESET} preset's proportions, width {scaling.BASE['width']}, {kept} unless varied; for "
-        "the width 1 layer. Peri-LN, f32, weights drawn and statistics read at every site; backward is forward, "
+        f"Stacks of the {scaling.PRESET} preset's proportions, width {scaling.BASE['width']}, {kept} unless varied; "
+        "for the width 1 layer. Peri-LN, f32, weights drawn and statistics read at every site; backward is forward, "
         "recomputation and back, with the norm of every matrix's gradient. Seconds of all seeds: median and range of "
         f"{limits['repeats']}; peak memory of the process; ratios of wall-clock time, in brackets of processor time. "
-        f"Left out: what would take longer than {limits['seconds']:g} s (a quarter of it unless the width varies) or more "
-        f"than {limits['gib']:g} GiB."
+        f"Left out: what would take longer than {limits['seconds']:g} s (a quarter of it unless the width varies) or "
+        f"more than {limits['gib']:g} GiB."
     ]
     for axis in dict.fromkeys(p["axis"] for p in points):
         for way in scaling.WAYS:

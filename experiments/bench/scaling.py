@@ -80,7 +80,8 @@ class Limits:
         if before is None:
             return True
         factor = (value / before[axis.name]) ** axis.growth(implementation)
-        return factor * min(before["seconds"]) <= axis.share * self.seconds and factor * before["peak_bytes"] <= self.bytes
+        seconds, peak_bytes = factor * min(before["seconds"]), factor * before["peak_bytes"]
+        return seconds <= axis.share * self.seconds and peak_bytes <= self.bytes
 
 
 def measure(build, peer, plan, threads, repeats, limits, say):

@@ -16,8 +16,10 @@ import unittest
 
 from plotting import ROOT  # first of what needs packages
 
+# isort: split
 import netCDF4
 import numpy as np
+
 from plots import cost, results
 
 sys.path.insert(0, str(ROOT / "experiments" / "bench"))
@@ -152,7 +154,8 @@ class Driver(unittest.TestCase):
             dense=lambda s, b: limits.allow(width, "dense", 512, {"width": 256, "seconds": [9.0, s], "peak_bytes": b}),
             lean=lambda s: limits.allow(width, "matrix-free", 512, {"width": 256, "seconds": [s], "peak_bytes": 1}),
             tokens=lambda s: limits.allow(tokens, "matrix-free", 64, {"tokens": 32, "seconds": [s], "peak_bytes": 1}))
-        self.assertEqual([allowed.dense(2.0, 200), allowed.dense(2.1, 1), allowed.dense(1.0, 201)], [True, False, False])
+        self.assertEqual([allowed.dense(2.0, 200), allowed.dense(2.1, 1), allowed.dense(1.0, 201)],
+                         [True, False, False])
         self.assertEqual([allowed.lean(4.0), allowed.lean(4.1)], [True, False])
         self.assertEqual([allowed.tokens(0.5), allowed.tokens(0.6)], [True, False])
         self.assertEqual([a.values for a in scaling.axes(3, True) if a.name == "threads"], [(1, 2, 3)])
@@ -162,7 +165,8 @@ class Driver(unittest.TestCase):
         def one(aggregate, rate, share):
             return {"run_name": "norm/f32/128/real_time", "aggregate_name": aggregate, "repetitions": 3, "GB/s": rate,
                     "share": share}  # fmt: skip
-        context = {"threads": "1", "ceiling_f32_gflops": "100", "ceiling_f64_gflops": "50", "ceiling_memory_gbytes": "20"}
+        context = {"threads": "1", "ceiling_f32_gflops": "100", "ceiling_f64_gflops": "50",
+                   "ceiling_memory_gbytes": "20"}
         found = {"context": context, "benchmarks": [one("mean", 9, 9), one("median", 5, 0.25), one("cv", 0.03, 0.03)]}
         self.assertIn("| `norm` | f32 | 128 | 5 GB/s | 25 % | 3 % |", bench.ops_section(found))
         self.assertIn("1 thread, at", bench.ops_section(found))
@@ -176,8 +180,8 @@ class Driver(unittest.TestCase):
 
     def test_stack_seconds_takes_its_shape_from_a_preset(self):
         shape = runs.shape_of(BUILD, preset="1.5B", width=1024, layers=3, tokens=7, way="backward")
-        expected = {"width": 1024, "heads": 8, "kv_heads": 4, "head_dim": 128, "mlp_width": 4096, "layers": 3, "tokens": 7,
-                    "seeds": 1, "way": "backward"}  # fmt: skip
+        expected = {"width": 1024, "heads": 8, "kv_heads": 4, "head_dim": 128, "mlp_width": 4096, "layers": 3,
+                    "tokens": 7, "seeds": 1, "way": "backward"}  # fmt: skip
         self.assertEqual(shape | expected, shape)
         self.assertEqual(set(shape), set(runs.SHAPE))
         program = BUILD / "experiments" / "stack_seconds"

@@ -10,7 +10,9 @@ import unittest
 from periscope_process import run
 from plotting import ROOT  # first of what needs packages
 
+# isort: split
 import numpy as np
+
 from plots import certificate, results
 
 

@@ -134,8 +134,8 @@ class Certify(FolderTest):
         done = run("certify", *large)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertIn("not certified for FP16 in mixed arithmetic: ", done.stderr)
-        self.assertIn("BF16 in mixed arithmetic: no token ids, up to 4096 of them, can overflow the residual stream, nor "
-                      "anything else", done.stderr)
+        self.assertIn("BF16 in mixed arithmetic: no token ids, up to 4096 of them, can overflow the residual stream, "
+                      "nor anything else", done.stderr)
         self.assertIn("Not covered: inputs that bypass the embedding table", done.stderr)
         result, _ = self.certify(*large, "--headroom", "fp16")
         scaled = result["headroom"]["run"]

@@ -43,7 +43,8 @@ class Info(FolderTest):
 
     def test_a_parameter_counts_once(self):
         info, _ = run_json("info", FIXTURES / "llama-tied")
-        size = sum(int(1 if not t["shape"] else t["shape"][0] * (t["shape"] + [1])[1]) for t in info["tensors"].values())
+        size = sum(int(1 if not t["shape"] else t["shape"][0] * (t["shape"] + [1])[1])
+                   for t in info["tensors"].values())
         self.assertTrue(info["tied"])
         self.assertEqual(info["parameters"], size)
         self.assertEqual(info["types"], {"BF16": len(info["tensors"])})

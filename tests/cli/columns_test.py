@@ -11,8 +11,10 @@ import unittest
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
 from plotting import ROOT, plain  # first of what needs packages
 
+# isort: split
 import netCDF4
 import numpy as np
+
 from plots import cost, drawing, results
 
 KEYS = SWEEPS + """
@@ -38,7 +40,8 @@ COMMANDS = {
     "ladder": ["ladder", "--set", "init.scheme=lecun"], "gradient_depth": ["gradients", "depth"],
     "gradient_attenuation": ["gradients", "attenuation"], "identity_path": ["gradients", "identity-path"],
     "score_path": ["gradients", "score-path"], "gradient_crossover": ["gradients", "crossover"],
-    "formats": ["formats", "--backward", "--set", "formats.massive=20", "--set", 'formats.format=["fp16","fp8_e4m3","int8"]'],
+    "formats": ["formats", "--backward", "--set", "formats.massive=20",
+                "--set", 'formats.format=["fp16","fp8_e4m3","int8"]'],
 }  # fmt: skip
 TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
                              "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip

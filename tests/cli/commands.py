@@ -25,7 +25,8 @@ class Commands(FolderTest):
                     self.assertTrue(all(math.isfinite(v) for v in curve[key]), f"{name} {key}")
             self.assertEqual(len(cell["sites"]["f_out"]["second_moment"]["measured"]), 4)
         peri = result["cells"][1]["second_moment"]["predicted_limit"]
-        self.assertTrue(all(abs(b - a - 1.0) < 1e-4 for a, b in zip(peri, peri[1:])), "T12a: grows by gamma^2")
+        self.assertTrue(all(abs(b - a - 1.0) < 1e-4 for a, b in zip(peri[:-1], peri[1:], strict=True)),
+                        "T12a: grows by gamma^2")
         for key in ("version", "commit", "compiler", "config", "config_sha256"):
             self.assertIn(key, result["provenance"])
         for key in ("created", "argv", "cpu", "threads", "seconds", "peak_memory"):
@@ -53,7 +54,8 @@ class Commands(FolderTest):
         for name in ("log_grad_sq q[0-1]", "score_share A_out[0, 2]"):
             self.assertIn(name, words["peri"])
         table = run(*asked).stderr
-        self.assertIn("less precise than wanted (theory.gradient_tolerance = 1e-09): peri, gaussian: log_grad_sq", table)
+        self.assertIn("less precise than wanted (theory.gradient_tolerance = 1e-09): peri, gaussian: log_grad_sq",
+                      table)
         self.assertNotIn("less precise", run("theory", "--backward", "--config", self.config).stderr)
 
     def test_threads_and_devices_do_not_change_results(self):
@@ -66,7 +68,8 @@ class Commands(FolderTest):
         for threads in (2, 3):
             self.assertEqual(one, cells("--threads", threads), "bit for bit")
         reference = cells("--device", "reference")
-        for a, b in zip(one[0]["variance"]["measured"], reference[0]["variance"]["measured"]):
+        for a, b in zip(one[0]["variance"]["measured"], reference[0]["variance"]["measured"],
+                        strict=True):
             self.assertAlmostEqual(a, b, delta=1e-12 * abs(b))
         self.assertNotEqual(one, cells("--seed", 7), "another seed is another sample")
 

@@ -142,7 +142,8 @@ class ConfigErrors(FolderTest):
                                ("model.widht=3", ["nearest is model.width"]),
                                ("model.=1", ["--theory-set", "empty part"]),
                                # How precisely theory is computed is no other theory: nothing is confronted.
-                               ("theory.tolerance=0.02", ["--theory-set theory.tolerance=0.02", "a key of the stack, or theory.fault"])):
+                               ("theory.tolerance=0.02",
+                                ["--theory-set theory.tolerance=0.02", "a key of the stack, or theory.fault"])):
             with self.subTest(setting=setting):
                 self.check(run("propagate", "--config", self.config, "--theory-set", setting), 2, words)
 
@@ -201,12 +202,14 @@ class ConfigErrors(FolderTest):
         self.check(run("certify", "--attack", 1_000_001), 2, ["--attack", "from 1 to 1000000"])
         for value in ("nan", "inf", "-inf", "-1", "0", "1e400"):
             with self.subTest(input_maximum=value):
-                self.check(run("certify", "--config", self.config, "--set", "model.placement=pre", "--input-maximum", value),
+                self.check(run("certify", "--config", self.config, "--set", "model.placement=pre",
+                               "--input-maximum", value),
                            2, ["--input-maximum"])
 
     def test_an_empty_value_is_none(self):
         """A variable of a shell that was not set."""
-        for words in (("propagate", "--out"), ("propagate", "--dump"), ("propagate", "--config"), ("propagate", "--set"),
+        for words in (("propagate", "--out"), ("propagate", "--dump"), ("propagate", "--config"),
+                      ("propagate", "--set"),
                       ("propagate", "--seed"), ("propagate", "--seeds"), ("propagate", "--threads"),
                       ("propagate", "--dtype"), ("verify", "--replay"), ("certify", "--headroom"),
                       ("certify", "--input-maximum"), ("probe", "x", "--tokenizer"), ("probe", "x", "--tokens"),
@@ -222,8 +225,10 @@ class ConfigErrors(FolderTest):
         for words, found in ((["certify", *one_input, "--headroom", "typo"], ['"typo"', "fp16"]),
                              (["certify", "--set", "model.placement=pre", "--input-maximum", "1", "--headroom", "fp16"],
                               ["--headroom", "token input"]),
-                             (["gradients", "attenuation", "--set", "model.layers=1"], ["model.layers = 1", "at least 2"]),
-                             (["gradients", "crossover", "--set", "model.placement=pre"], ["model.placement", "beside"])):
+                             (["gradients", "attenuation", "--set", "model.layers=1"],
+                              ["model.layers = 1", "at least 2"]),
+                             (["gradients", "crossover", "--set", "model.placement=pre"],
+                              ["model.placement", "beside"])):
             with self.subTest(words=words):
                 message = self.check(run(*words, "--config", self.config, "--out", out), 2, found)
                 self.assertEqual(message.count("\n"), 1, "nothing was begun")
@@ -308,7 +313,8 @@ class ConfigErrors(FolderTest):
                 "down": [[1], [1]], "norm_b": {"gain": [1, 1]}}
         case.write_text(json.dumps(good))
         self.assertEqual(run("verify", "--replay", case).returncode, 0)
-        for key, value, words in [("labels", [2], ["labels", "from 0 to 1"]), ("labels", [], ["labels", "one per token"]),
+        for key, value, words in [("labels", [2], ["labels", "from 0 to 1"]),
+                                  ("labels", [], ["labels", "one per token"]),
                                   ("up", [[0]], ["up", "rows of 2"]), ("down", [[1]], ["down", "2 rows, not 1"]),
                                   ("x", [], ["x", "1 to"]), ("norm", "batch", ["norm", "rms, layer"]),
                                   ("norm_eps", -1, ["norm_eps", "at least 0"]), ("norm_b", {}, ["norm_b", "gain"]),

@@ -41,7 +41,8 @@ ROWS = {
     "input.tokens": Row("5"), "input.second_moment": Row("2.0"), "input.correlation": Row("0.5"),
     "input.path": Row("other.txt", base=("input.kind=text", "input.path=some.txt")),
     "run.seed": Row("1"), "run.seeds": Row("5"), "run.device": Row("reference"), "run.dtype": Row("f64"),
-    "run.backward": Row("true"), "run.weights": Row("matrix-free"), "run.threads": Row("1", "nothing"), "run.out": Row("results", "nothing"),
+    "run.backward": Row("true"), "run.weights": Row("matrix-free"), "run.threads": Row("1", "nothing"),
+    "run.out": Row("results", "nothing"),
     # A theory of the mean field samples attention patterns; a tighter one more of them.
     "theory.tolerance": Row("0.002", "predicted", ("theory.finite_width=false",)),
     "theory.gradient_tolerance": Row("0.05", "predicted", BACKWARD), "theory.fault": Row("beta0", "predicted"),
@@ -55,10 +56,13 @@ ROWS = {
     "converge.seeds": Row("17", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
     "ladder.widths": Row("[32,64,96,160]", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     "ladder.seeds": Row("9", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
-    **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base), "formats")
+    **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base),
+                              "formats")
        for name, value, *base in (
-           ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"), ("accumulate", "format"),
-           ("rounding", "stochastic"), ("overflow", "saturate", "model.gamma=1e5"), ("loss_scale", "3", "run.backward=true"),
+           ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"),
+           ("accumulate", "format"),
+           ("rounding", "stochastic"), ("overflow", "saturate", "model.gamma=1e5"),
+           ("loss_scale", "3", "run.backward=true"),
            ("massive", "10"), ("massive_features", "2", "formats.massive=10"), ("certificates", "true"))},
     **{f"train.{name}": Row(value, "all", (*TRAIN, *base), "train")
        for name, value, *base in (
@@ -77,9 +81,9 @@ HOW = {"run.threads", "run.out"}
 FILES = {"input.path"}
 # Read by their own commands alone.
 ELSEWHERE = ("converge.", "ladder.", "gradients.", "formats.", "train.")
-KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"), "predicted": ("predicted", "predicted_stderr", "theory",
-                    "predicted_limit", "finite_width"), "judged": ("verdict", "reason", "worst", "rejected", "by",
-                    "power", "contrasts", "z")}  # fmt: skip
+KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"),
+                    "predicted": ("predicted", "predicted_stderr", "theory", "predicted_limit", "finite_width"),
+                    "judged": ("verdict", "reason", "worst", "rejected", "by", "power", "contrasts", "z")}  # fmt: skip
 
 
 def numbers(result):
@@ -142,7 +146,8 @@ class Configuration(FolderTest):
                 before = result(row.command, row.base)
                 after = result(row.command, (*row.base, f"{key}={row.value}"))
                 if row.changes == "all":
-                    without = [{k: v for k, v in r.items() if k not in ("provenance", "circumstances")} for r in (before, after)]
+                    without = [{k: v for k, v in r.items() if k not in ("provenance", "circumstances")}
+                               for r in (before, after)]
                     self.assertTrue(without[0] != without[1], f"{key} = {row.value} changes nothing")
                     continue
                 self.check_changes(key, row, numbers(before), numbers(after))
@@ -151,7 +156,8 @@ class Configuration(FolderTest):
         order = ["measured", "predicted", "judged"]
         first = order.index(row.changes) if row.changes in order else len(order)
         for kind in order[:first]:
-            changed = ["/".join(map(str, b[0])) for b, a in zip(before[kind], after[kind]) if b != a]
+            changed = ["/".join(map(str, b[0])) for b, a in zip(before[kind], after[kind], strict=False)
+                       if b != a]
             self.assertEqual((changed, len(before[kind])), ([], len(after[kind])),
                              f"{key} = {row.value} changes what is {kind}")
         if row.changes in order:

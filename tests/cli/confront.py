@@ -56,7 +56,7 @@ class Confront(FolderTest):
         truth, _ = self.propagate()
         told, code = self.propagate("--theory-set", "init.down_factor=3", "--theory-set", "model.rope=false")
         self.assertEqual(code, 4)
-        for a, b in zip(truth["cells"], told["cells"]):
+        for a, b in zip(truth["cells"], told["cells"], strict=True):
             self.assertEqual(a["second_moment"]["measured"], b["second_moment"]["measured"], "what is measured stays")
         pre = [cells["cells"][0]["sites"]["f_out"]["second_moment"]["predicted"] for cells in (truth, told)]
         self.assertAlmostEqual(pre[1][1] / pre[0][1], 9.0, delta=0.5)

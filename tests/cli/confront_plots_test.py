@@ -8,7 +8,9 @@ import unittest
 import plotting  # noqa: F401  first of what needs packages
 from periscope_process import FolderTest, run
 
+# isort: split
 import numpy as np
+
 from plots import ladder, results, wrong_theories
 
 LIST = """
@@ -48,7 +50,8 @@ class ConfrontPlots(FolderTest):
         result.variables["power_excess"] = far
         ((_, figure),) = wrong_theories.draw(result)
         axes = figure.axes[0]
-        points = {line.get_marker(): line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() in ("o", ">")}
+        points = {line.get_marker(): line.get_xdata()[0] for line in axes.get_lines()
+                  if line.get_marker() in ("o", ">")}
         self.assertEqual(points[">"], wrong_theories.MOST)
         self.assertGreater(axes.get_xlim()[1], wrong_theories.MOST)
         self.assertEqual(sum("∞" in text.get_text() for text in axes.texts), 1)

@@ -67,7 +67,7 @@ class Dump(FolderTest):
                 for j in range(WIDTH):
                     gradient[v * WIDTH + j] += (p[v] - (v == labels[t])) / TOKENS * output[t * WIDTH + j]
         self.assertAlmostEqual(activations["loss"][1][0], loss, delta=1e-13)
-        for ours, by_hand in zip(activations["grad.weight.unembedding.weight"][1], gradient):
+        for ours, by_hand in zip(activations["grad.weight.unembedding.weight"][1], gradient, strict=True):
             self.assertAlmostEqual(ours, by_hand, delta=1e-13)
 
     def test_without_backward_there_are_no_gradients(self):
@@ -124,7 +124,7 @@ class Dump(FolderTest):
                     self.assertEqual((len(curve["measured"]), len(curve["stderr"])), (LAYERS, LAYERS))
                     self.assertTrue(all(math.isfinite(v) for v in curve["measured"]))
         forward, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
-        # The limit is predicted from as many sampled patterns as the gradients' precision takes, so it is another sample.
+        # The limit is predicted from as many sampled patterns as the gradients' precision takes: another sample.
         for key in ("measured", "stderr", "predicted", "predicted_stderr"):
             self.assertEqual(forward["cells"][0]["variance"][key], result["cells"][0]["variance"][key])
         self.assertNotIn("grad_sq", forward["cells"][0])
@@ -152,7 +152,8 @@ class Dump(FolderTest):
 
     def test_threads_do_not_change_gradients(self):
         def cells(threads):
-            return run_json("propagate", "--config", self.config, "--quiet", "--backward", "--threads", threads)[0]["cells"]
+            return run_json("propagate", "--config", self.config,
+                            "--quiet", "--backward", "--threads", threads)[0]["cells"]
 
         self.assertEqual(cells(1), cells(2), "bit for bit")
 

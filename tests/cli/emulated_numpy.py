@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import numpy as np
+
 import tiny_checkpoint as tiny
 from periscope_process import run_json
 
@@ -23,7 +24,8 @@ class Run:
 
     def note(self, signal, sublayer, x):
         largest = float(np.abs(x.astype(np.float64)).max())
-        self.seen[signal, sublayer] = max(self.seen.get((signal, sublayer), 0.0), largest if largest == largest else np.inf)
+        self.seen[signal, sublayer] = max(self.seen.get((signal, sublayer), 0.0),
+                                          largest if largest == largest else np.inf)
         return x
 
     def total(self, terms, sublayer, signal="sums"):
@@ -56,7 +58,10 @@ class Run:
     def attention(self, a, l):
         s, stem = 2 * l, f"model.layers.{l}.self_attn."
         batch, tokens, _ = a.shape
-        split = lambda x, heads: x.reshape(batch, tokens, heads, tiny.HEAD_DIM)
+
+        def split(x, heads):
+            return x.reshape(batch, tokens, heads, tiny.HEAD_DIM)
+
         q = self.rope(split(self.linear(a, stem + "q_proj.weight", s), tiny.HEADS))
         k = self.rope(split(self.linear(a, stem + "k_proj.weight", s), tiny.KV_HEADS))
         v = split(self.linear(a, stem + "v_proj.weight", s), tiny.KV_HEADS)
@@ -96,6 +101,11 @@ class Run:
         self.note("logits", end, self.linear(y, "model.embed_tokens.weight", end))
 
 
+def fits(bound, kind):
+    largest = 3.4e38 if kind == "mixed" and bound["signal"] in ACCUMULATED else 65504.0
+    return bound["bound"] is not None and bound["bound"] <= largest
+
+
 class EmulatedByNumpy(unittest.TestCase):
     VOCAB = 24
 
@@ -126,10 +136,8 @@ class EmulatedByNumpy(unittest.TestCase):
         for kind in ("mixed", "pure"):
             for factor in (1.0, 30.0, 300.0, 3000.0):
                 bounds, certified, seen = self.certified_and_run(factor, kind)
-                fits = lambda b: b["bound"] is not None and b["bound"] <= (
-                    3.4e38 if kind == "mixed" and b["signal"] in ACCUMULATED else 65504.0)
                 # Nothing is claimed from the first sublayer on in which something does not fit.
-                end = min((b["sublayer"] for b in bounds if not fits(b)), default=np.inf)
+                end = min((b["sublayer"] for b in bounds if not fits(b, kind)), default=np.inf)
                 refused += end < np.inf
                 for bound in bounds:
                     key = bound["signal"], bound["sublayer"]

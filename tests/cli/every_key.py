@@ -72,7 +72,8 @@ class EveryKey(FolderTest):
         cases = [(key, value) for key in keys for value in VALUES]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             outcomes = list(pool.map(lambda case: outcome(self.folder, *case), cases))
-        wrong = [f"{key}={value[:60]}: {what}" for (key, value), what in zip(cases, outcomes) if what]
+        wrong = [f"{key}={value[:60]}: {what}" for (key, value), what in zip(cases, outcomes, strict=True)
+                 if what]
         self.assertEqual(wrong, [], "\n".join(wrong))
 
     def test_a_fault_is_seen(self):

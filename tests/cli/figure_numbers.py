@@ -9,15 +9,18 @@ import unittest
 import plotting  # noqa: F401  first of what needs packages
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run_json
 
+# isort: split
 import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
+
 from plots import drawing, results
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 LAYERS, DEPTHS = 3, 7
-STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS + """
+STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]',
+                                                                  '["post", "pre", "peri"]') + SWEEPS + """
 [converge]
 widths = [32, 64, 128]
 seeds = 32
@@ -63,7 +66,8 @@ class Numbers(SharedFolderTest):
 
     def result(self, *command, name):
         if name not in self.found:
-            json_result, code = run_json(*command, "--config", self.folder / "small.toml", "--out", self.folder, "--quiet")
+            json_result, code = run_json(*command, "--config", self.folder / "small.toml", "--out", self.folder,
+                                         "--quiet")
             self.assertIn("provenance", json_result, code)
             self.found[name] = json_result, results.read(self.folder / f"{name}.nc")
         return self.found[name]
@@ -94,7 +98,8 @@ class Numbers(SharedFolderTest):
             self.assertEqual(at, list(range(len(x))), "every point is marked")
         np.testing.assert_allclose(drawn.marked[0][:, 1], scale(m)[at], **SAME, err_msg="markers")
         whole = drawn.bars[0][:, 1]
-        np.testing.assert_allclose(whole, (4 * slope(m) * e)[at], rtol=1e-7, atol=1e-13, err_msg="bars: ± 2 std. errors")
+        np.testing.assert_allclose(whole, (4 * slope(m) * e)[at], rtol=1e-7, atol=1e-13,
+                                   err_msg="bars: ± 2 std. errors")
 
     def curve(self, found, name, row):
         """A curve of a gradient experiment, whose JSON has a list of rows per variable."""
@@ -107,7 +112,8 @@ class Numbers(SharedFolderTest):
     def test_statistics_over_depth(self):
         found, file = self.result("propagate", "--backward", name="propagate")
         for kind, statistic, y_scale, words in (
-                ("variance", "variance", "log", "Hidden-state variance"), ("token_cosine", "token_cosine", "linear", "Token cosine"),
+                ("variance", "variance", "log", "Hidden-state variance"),
+                ("token_cosine", "token_cosine", "linear", "Token cosine"),
                 ("gradient", "log_grad_sq", "log", "Gradient of the hidden state")):  # fmt: skip
             figure = self.figure(kind, file)
             (axes,) = figure.axes
@@ -156,7 +162,8 @@ class Numbers(SharedFolderTest):
                 self.assertEqual(figure.axes[p].get_title(), f"{label}: {cell['verdict']}")
             for words in ("variance", "token_cosine"):
                 with self.subTest(placement=name, statistic=words):
-                    c = {k: np.array(cell[words][k], float) for k in ("measured", "predicted", "stderr", "predicted_stderr")}
+                    c = {k: np.array(cell[words][k], float)
+                         for k in ("measured", "predicted", "stderr", "predicted_stderr")}
                     error = np.hypot(c["stderr"], c["predicted_stderr"])
                     with np.errstate(all="ignore"):
                         z = np.where(error > 0, (c["measured"] - c["predicted"]) / error, np.nan)
@@ -167,7 +174,8 @@ class Numbers(SharedFolderTest):
             np.testing.assert_allclose(line[:, 1], 100 * (moment["measured"] / moment["predicted"] - 1), atol=1e-9)
             # JSON has the worst of all sites: the band over depth is within it, and on both sides of 0.
             worst = 100 * cell["power"]["statistics"]["second_moment"]["worst"]
-            (band,) = [c.get_paths()[0].vertices[:, 1] for c in powers.axes[p].collections if isinstance(c, PolyCollection)]
+            (band,) = [c.get_paths()[0].vertices[:, 1] for c in powers.axes[p].collections
+                       if isinstance(c, PolyCollection)]
             self.assertLessEqual(band.max(), worst * (1 + 1e-12))
             self.assertAlmostEqual(band.min(), -band.max(), places=9)
             limits = sorted({round(line.get_ydata()[0], 9) for line in powers.axes[p].get_lines()
@@ -221,7 +229,8 @@ class Numbers(SharedFolderTest):
             for name, label in PLACEMENTS.items():
                 cases = zip(found["variables"]["placement"], found["variables"]["qk_factor"], strict=True)
                 row = list(cases).index((name, factor))
-                for axes, key, x in ((stream, "log_stream", np.arange(LAYERS + 1)), (down, "log_down", 1 + np.arange(LAYERS))):
+                for axes, key, x in ((stream, "log_stream", np.arange(LAYERS + 1)),
+                                     (down, "log_down", 1 + np.arange(LAYERS))):
                     with self.subTest(factor=factor, placement=name, quantity=key):
                         curve = self.curve(found, key, row)
                         self.check(axes, colours(figure)[label], x, curve, np.exp, np.exp, every=True)
@@ -282,7 +291,8 @@ class Numbers(SharedFolderTest):
                         np.testing.assert_allclose(marks[order], np.stack([aside, shown], 1), rtol=1e-9)
                         if not (name == "bias" and fit.get("bias_reason")):
                             marked = Drawn(beside, colour)
-                            np.testing.assert_allclose(marked.marked[0][0, 0], fit[f"{name}_fit"]["exponent"], rtol=1e-12)
+                            np.testing.assert_allclose(marked.marked[0][0, 0], fit[f"{name}_fit"]["exponent"],
+                                                       rtol=1e-12)
                             np.testing.assert_allclose(marked.bars[0][:, 0], [4 * fit[f"{name}_fit"]["exponent_error"]],
                                                        rtol=1e-7)
 

@@ -191,7 +191,8 @@ class FinishedRun(FolderTest):
             return {key: value for key, value in json.loads(text).items() if key != "circumstances"}
 
         older = whole.replace('"program_sha256": "', '"program_sha256": "0')
-        for content, reason in ((None, "is missing"), ("", "is not of this result"), (whole[:-9], "is not of this result"),
+        for content, reason in ((None, "is missing"), ("", "is not of this result"),
+                                (whole[:-9], "is not of this result"),
                                 ('{"provenance": 3}', "is not of this result"), (older, "is not of this result")):
             with self.subTest(reason=reason, content=content and content[-20:]):
                 beside.unlink()
@@ -216,8 +217,8 @@ class FinishedRun(FolderTest):
     def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
         (self.folder / "build").mkdir()
         (self.folder / "build" / "periscope").symlink_to(BINARY)
-        script = (f'source {ROOT}/lab; cd {self.folder}; skip={{skip}}; job propagate --config small.toml --seeds 16 --out out '
-                  f'{" ".join(WRONG)}; echo "verdict $verdict"')
+        script = (f'source {ROOT}/lab; cd {self.folder}; skip={{skip}}; job propagate --config small.toml --seeds 16 '
+                  f'--out out {" ".join(WRONG)}; echo "verdict $verdict"')
         for skip, skipped in (("$skip", False), ("$skip", True), ("", False)):
             done = subprocess.run(["bash", "-c", script.replace("{skip}", skip)], capture_output=True, text=True,
                                   timeout=120)

@@ -119,8 +119,8 @@ class HostileCheckpoint(FolderTest):
         probed = run("probe", named, "--tokens", "1,2", "--no-theory")
         self.assertIn("model\\x1b]0;owned", probed.stderr)
         missing = run("info", self.folder / f"none{ESCAPE}")
-        for done in (done, probed, missing):
-            self.assertNotIn("\x1b", done.stdout + done.stderr)
+        for asked in (done, probed, missing):
+            self.assertNotIn("\x1b", asked.stdout + asked.stderr)
         info, _ = run_json("info", self.model)
         self.assertEqual(info["unused"], [f"x{ESCAPE}\u202e.rotary_emb.inv_freq"], "JSON has the name as it is")
 
@@ -153,7 +153,8 @@ class Generated(FolderTest):
         for count in ("2147483647", "16384"):
             done = limited("generate", self.model, "--tokens", "1,2", "--count", count)
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn(f"--count {count}: {int(count) + 1} tokens would be read, expected at most 16384", done.stderr)
+            self.assertIn(f"--count {count}: {int(count) + 1} tokens would be read, expected at most 16384",
+                          done.stderr)
         (self.folder / "many").write_text("1 " * 400_000)
         for command, words in (("generate", "400063 tokens would be read"), ("probe", "by a lower --max-tokens")):
             done = limited(command, self.model, "--tokens", self.folder / "many", "--max-tokens", 2147483647)
@@ -162,7 +163,8 @@ class Generated(FolderTest):
 
     def test_ids_are_the_result_where_no_tokenizer_makes_a_text_of_them(self):
         tiny_checkpoint.write(self.model, vocab=300)
-        ids = json.loads(run("generate", self.model, "--tokens", "65,66", "--count", 3, "--quiet", "--json").stdout)["ids"]
+        ids = json.loads(run("generate", self.model, "--tokens", "65,66", "--count", 3,
+                             "--quiet", "--json").stdout)["ids"]
         done = run("generate", self.model, "--tokens", "65,66", "--count", 3, "--quiet")
         self.assertEqual((done.returncode, done.stdout.split(), done.stderr), (0, [str(i) for i in ids], ""))
 

@@ -8,8 +8,10 @@ import unittest
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
 from plotting import ROOT  # first of what needs packages
 
+# isort: split
 import numpy as np
 from PIL import Image
+
 from plots import (
     attenuation,
     crossover,
@@ -56,7 +58,8 @@ class GradientPlots(SharedFolderTest):
             cls.files[file] = results.read(cls.folder / "results" / f"{file}.nc")
 
     def test_every_figure_is_written(self):
-        done = subprocess.run([sys.executable, "-m", "plots", self.folder / "results", "--out", self.folder / "figures"],
+        done = subprocess.run([sys.executable, "-m", "plots", self.folder / "results",
+                               "--out", self.folder / "figures"],
                               capture_output=True, text=True, cwd=ROOT, timeout=300)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = {pathlib.Path(name) for name in done.stdout.splitlines()}

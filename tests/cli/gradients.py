@@ -2,7 +2,7 @@
 
 import unittest
 
-from periscope_process import FolderTest, SMALL, SWEEPS, run, run_json
+from periscope_process import SMALL, SWEEPS, FolderTest, run, run_json
 
 FILES = {"depth": "gradient_depth", "attenuation": "gradient_attenuation", "identity-path": "identity_path",
          "score-path": "score_path", "crossover": "gradient_crossover"}
@@ -44,15 +44,15 @@ class Gradients(FolderTest):
             self.assertEqual(one, two, name)
 
     def test_a_theory_that_is_wrong_is_rejected(self):
-        # Width 4 without a finite-width term: the limit of infinite width is wrong. (How the verdicts on slopes and paths
-        # fail is tested in tests/agreement: at this width their spread over seeds allows almost anything.)
+        # Width 4 without a finite-width term: the limit of infinite width is wrong. (How the verdicts on slopes and
+        # paths fail is tested in tests/agreement: at this width their spread over seeds allows almost anything.)
         narrow = ["--set", "model.width=4", "--set", "model.heads=1", "--set", "model.kv_heads=1", "--set",
                   "model.head_dim=4", "--set", "model.mlp_width=4", "--set", "init.scheme=he", "--set",
                   "agreement.finite_width_gradient=0.0", "--set", "model.layers=6", "--set", "init.qk_factor=2.0",
                   "--set", "theory.gradient_tolerance=0.1", "--seeds", 80]
         # There the score path's gradients fluctuate too much over seeds for any verdict; at width 8 they do not.
-        wider = [*narrow[:-1], 200, "--set", "model.width=8", "--set", "model.head_dim=8", "--set", "model.mlp_width=8", "--set",
-                 "init.scheme=lecun", "--set", "model.layers=2"]  # fmt: skip
+        wider = [*narrow[:-1], 200, "--set", "model.width=8", "--set", "model.head_dim=8", "--set", "model.mlp_width=8",
+                 "--set", "init.scheme=lecun", "--set", "model.layers=2"]  # fmt: skip
         for name, settings, wanted in (("score-path", wider, 4), ("score-path", narrow, 0), ("crossover", narrow, 4)):
             with self.subTest(experiment=name, settings=settings):
                 variables, code = self.experiment(name, *settings)
@@ -74,7 +74,8 @@ class Gradients(FolderTest):
                 changed = {k for k in truth.keys() | wrong.keys() if truth.get(k) != wrong.get(k)}
                 self.assertTrue(any(k.endswith("_predicted") for k in changed), changed)
                 for key in changed:
-                    self.assertNotRegex(key, "(_measured|(?<!_predicted)_stderr)$|^placement$", "what is measured stays")
+                    self.assertNotRegex(key, "(_measured|(?<!_predicted)_stderr)$|^placement$",
+                                        "what is measured stays")
 
     def test_a_wrong_theory_told_to_it_is_rejected(self):
         wide = ["--set", "model.placement=pre", "--set", "model.width=64", "--set", "gradients.layers=[2,4,8]",
@@ -83,7 +84,8 @@ class Gradients(FolderTest):
         result, code = run_json("gradients", "depth", "--config", self.config, "--quiet", *wide, "--theory-set",
                                 "model.placement=post")
         self.assertEqual(code, 4)
-        self.assertEqual(result["theory_told"]["differences"][0]["model.placement"], {"measured": "pre", "told": "post"})
+        self.assertEqual(result["theory_told"]["differences"][0]["model.placement"],
+                         {"measured": "pre", "told": "post"})
         done = run("gradients", "depth", "--config", self.config, "--set", "gradients.layers=[1,2,3]", "--theory-set",
                    "model.placement=post")
         self.assertIn("THEORY WAS TOLD: ", done.stderr)
@@ -92,8 +94,10 @@ class Gradients(FolderTest):
         for name, setting, words in (("depth", "model.layers=3", ["model.layers = 3", "expected 2"]),
                                      ("depth", "gradients.layers=[1,2,3]", ["model, init, input or theory"]),
                                      ("attenuation", "init.qk_factor=2", ["init.qk_factor", "gradients.qk_factors"]),
-                                     ("crossover", "init.down_factor=2", ["init.down_factor", "gradients.down_factors"]),
-                                     ("identity-path", "model.placement=residual-dual", ["residual-dual", "one stream"]),
+                                     ("crossover", "init.down_factor=2",
+                                      ["init.down_factor", "gradients.down_factors"]),
+                                     ("identity-path", "model.placement=residual-dual",
+                                      ["residual-dual", "one stream"]),
                                      ("depth", "theory.fault=query-gradient", ["query-gradient", "depth"]),
                                      ("crossover", "theory.fault=no-score-path", ["no-score-path", "crossover"])):
             with self.subTest(experiment=name, setting=setting):
@@ -105,7 +109,7 @@ class Gradients(FolderTest):
 
     def test_identity_and_its_bound(self):
         variables, _ = self.experiment("identity-path")
-        for error, bound in zip(variables["identity_error"], variables["identity_bound"]):
+        for error, bound in zip(variables["identity_error"], variables["identity_bound"], strict=True):
             self.assertLess(error, bound)
             self.assertLess(bound, 1e-9)
         self.assertEqual(variables["skip_share_measured"][1][-1], 1.0)
@@ -123,7 +127,8 @@ class Gradients(FolderTest):
                                      ("crossover", "model.placement=peri", ["model.placement", "pre"]),
                                      ("crossover", "gradients.down_factors=[0.0,1.0]", ["gradients.down_factors"]),
                                      ("attenuation", "gradients.qk_factors=[-1.0]", ["init.qk_factor = -1"]),
-                                     ("identity-path", "model.placement=residual-dual", ["residual-dual", "one stream"])):
+                                     ("identity-path", "model.placement=residual-dual",
+                                      ["residual-dual", "one stream"])):
             done = run("gradients", name, "--config", self.config, "--set", setting)
             self.assertEqual(done.returncode, 2, name)
             self.assertEqual(len(done.stderr.splitlines()), 1)
@@ -133,8 +138,8 @@ class Gradients(FolderTest):
 
     def test_a_theory_that_overflows_is_no_verdict(self):
         # Each layer multiplies squares by about 1e100: the fourth sublayer is beyond all numbers.
-        blow_up = ["--set", 'model.placement=["none","pre"]', "--set", "model.layers=4", "--set", "init.scheme=scaled", "--set",
-                   "init.factor=1e20", "--set", "gradients.layers=[2,3,4]"]
+        blow_up = ["--set", 'model.placement=["none","pre"]', "--set", "model.layers=4", "--set", "init.scheme=scaled",
+                   "--set", "init.factor=1e20", "--set", "gradients.layers=[2,3,4]"]
         for name in FILES:
             with self.subTest(experiment=name):
                 variables, code = self.experiment(name, *blow_up)

@@ -31,7 +31,8 @@ ALLOWED = {
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
-CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training", "core/study"]  # each may include those before it
+CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training",
+        "core/study"]  # each may include those before it
 for place, name in enumerate(CORE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in CORE[:place]}
 ALL_CORE = {f"experiments/{name}" for name in CORE}
@@ -39,13 +40,14 @@ ALLOWED["experiments/app"] = WINGS | ALL_CORE | {"experiments/studies"}
 ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
-             "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/base": ("Eigen/",), "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
+             "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/base": ("Eigen/",),
+             "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # What a process may only have once, and what belongs to the command line: a study is called from any process.
 OF_A_PROCESS = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ALL_CORE, "experiments/studies"):
     FORBIDDEN[name] = OF_A_PROCESS
-PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\(|\bstd::(cout|cerr|clog|signal)\b"
-                           r"|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
+PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
+                           r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
 # A cell of training records on one thread where its stack is small, and puts its thread's number back.
 PUTS_BACK = {"experiments/core/training/run_cell.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
@@ -106,25 +108,29 @@ class IncludeRules(unittest.TestCase):
         self.assertEqual(violations(files), [])
 
     def test_tests_print_alike(self):
-        """Two translation units of one program that see different `StringMaker`s would break the one-definition rule."""
+        """Two translation units of one program that see different `StringMaker`s break the one-definition rule."""
         for path in (SOURCE / "tests").rglob("*"):
             if path.suffix in (".h", ".cpp") and path.name != "doctest.h":
                 self.assertNotIn("<doctest/doctest.h>", path.read_text(), f"{path}: expected tests/support/doctest.h")
 
     def test_a_planted_violation_is_found(self):
         planted = {"theory/predict/forward.cpp": '#include "sim/model/stack.h"\n#include "theory/certify/bounds.h"\n',
-                   "sim/base/key.cpp": '#include "sim/spec/placement.h"\n', "sim/files/output_file.cpp": '#include "sim/spec/profile.h"\n',
+                   "sim/base/key.cpp": '#include "sim/spec/placement.h"\n',
+                   "sim/files/output_file.cpp": '#include "sim/spec/profile.h"\n',
                    "sim/model/stack.cpp": "#include <Eigen/Core>\n",
                    "sim/model/loss.cpp": '#include "sim/core/storage.h"\n',
                    "sim/cpu/linear.cpp": '#include "experiments/app/tools/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
-                   "sim/cuda/norm.cpp": "#include <Eigen/Core>\n", "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
+                   "sim/cuda/norm.cpp": "#include <Eigen/Core>\n",
+                   "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
                    "experiments/core/stacks/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
                    "experiments/core/config/config.cpp": '#include "experiments/core/judge/cell.h"\n',
                    "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
                    "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
-                   "experiments/studies/verify/study.cpp": '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n',
+                   "experiments/studies/verify/study.cpp": (
+                       '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n'),
                    "experiments/core/stacks/fits.cpp": "#include <csignal>\n",
-                   "experiments/studies/probe/run.cpp": '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n',
+                   "experiments/studies/probe/run.cpp": (
+                       '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
                    "experiments/core/training/run_cell.cpp": "omp_set_num_threads(1);\n",
                    "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n"}
         self.assertEqual(len(violations(planted)), 19)

@@ -37,8 +37,8 @@ COMMANDS = {
     "propagate": ["--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
     "converge": ["--set", "converge.widths=[32,64,128]", "--set", "converge.seeds=300"],
     "ladder": ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=200"],
-    "formats": ["--seeds", "400", "--set", 'formats.format=["bf16","int8"]', "--set", "formats.certificates=false", "--set",
-                "theory.replicates=32"],
+    "formats": ["--seeds", "400", "--set", 'formats.format=["bf16","int8"]', "--set", "formats.certificates=false",
+                "--set", "theory.replicates=32"],
     "power": ["--set", "theory.finite_width=false"],
     "gradients depth": ["--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
     "gradients identity-path": ["--seeds", "400"],
@@ -88,8 +88,8 @@ class Interruption(FolderTest):
                                        capture_output=True, text=True)
                 expected = without_times(json.loads(whole.stdout))
                 for kill, threads in ((signal.SIGKILL, 1), (signal.SIGTERM, 2), (signal.SIGINT, 1)):
-                    code, errors, seconds = self.interrupted(self.command(name, "--out", out, "--threads", threads), out,
-                                                             kill, 8)
+                    code, errors, seconds = self.interrupted(self.command(name, "--out", out, "--threads", threads),
+                                                             out, kill, 8)
                     if kill == signal.SIGKILL:
                         self.assertEqual(code, -kill)
                         continue
@@ -141,8 +141,8 @@ class Interruption(FolderTest):
                     self.assertLess(time.monotonic() - start, 4)
 
     def test_a_second_signal_ends_it_at_once(self):
-        process = start_program("theory", "--set", "model.layers=48", "--set", "input.tokens=512", "--backward", "--threads",
-                                "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = start_program("theory", "--set", "model.layers=48", "--set", "input.tokens=512",
+                                "--backward", "--threads", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)

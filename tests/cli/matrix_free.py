@@ -3,6 +3,7 @@
 import unittest
 
 import numpy as np
+
 from numpy_stack import Stack
 from periscope_process import FolderTest, run, run_json
 from safetensors_file import read_safetensors
@@ -30,7 +31,8 @@ class MatrixFree(FolderTest):
                 self.assertEqual([cell["weights"] for cell in result["cells"]], [used])
         ladder = self.result("--set", "ladder.widths=[32,64,128,4096]", "--set", "ladder.seeds=8", command="ladder")
         self.assertEqual(ladder["weights"], ["dense", "dense", "dense", "matrix-free"])
-        converge = self.result("--set", "converge.widths=[32,64,4096]", "--set", "converge.seeds=16", command="converge")
+        converge = self.result("--set", "converge.widths=[32,64,4096]", "--set", "converge.seeds=16",
+                               command="converge")
         self.assertEqual(converge["weights"], ["dense", "dense", "matrix-free"])
 
     def test_a_dense_stack_of_the_dumped_matrices_is_the_same_stack(self):

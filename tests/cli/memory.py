@@ -7,7 +7,7 @@ import resource
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, start_program
+from periscope_process import BINARY, FolderTest, start_program
 
 MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -100,11 +100,13 @@ class Memory(FolderTest):
 
     def test_what_cannot_fit_is_refused_at_once(self):
         huge = {"input.tokens": ["--set", "input.tokens=1048576", "--set", "model.heads=32"],
-                "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536", "--set", "model.heads=8",
+                "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536",
+                                    "--set", "model.heads=8",
                                     "--device", "reference", "--set", "run.weights=dense"]}  # holds matrices whole
         commands = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["converge"],
                     ["gradients", "depth"], ["gradients", "identity-path"], ["gradients", "score-path"],
-                    ["gradients", "attenuation"], ["gradients", "crossover", "--set", "model.placement=['pre', 'peri']"],
+                    ["gradients", "attenuation"], ["gradients", "crossover",
+                                                   "--set", "model.placement=['pre', 'peri']"],
                     ["ladder", "--set", "init.scheme=lecun"], ["formats", "--backward"]]
         for key, flags in huge.items():
             for command in commands:

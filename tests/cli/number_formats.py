@@ -44,22 +44,23 @@ class NumberFormats(FolderTest):
             fp16, int4 = (cell["formats"][name] for name in ("fp16", "int4"))
             for site in ("x_out", "f_out", "grad x_out", "grad f_out"):
                 errors = [f["plain"][site]["error"] for f in (fp16, int4)]
-                for fine, coarse in zip(*errors):
+                for fine, coarse in zip(*errors, strict=True):
                     self.assertTrue(fine is None or fine < coarse, site)
             self.assertEqual(fp16["certificate"]["certified"], True)
             self.assertNotIn("certificate", int4)
             self.assertEqual(fp16["plain"]["overflow"]["seeds"], 0)
             self.assertIn(int4["massive_cost"]["branch"]["verdict"], ("hurts", "no difference seen"))
             # A dB more or less at every depth.
-            for predicted, found in zip(fp16["plain"]["x_out"]["sqnr_predicted"], fp16["plain"]["x_out"]["sqnr"]):
+            for predicted, found in zip(fp16["plain"]["x_out"]["sqnr_predicted"], fp16["plain"]["x_out"]["sqnr"],
+                                        strict=True):
                 self.assertLess(abs(predicted - found), 1.5)
             self.assertAlmostEqual(fp16["rounding"]["weights"]["sqnr"][1], fp16["rounding"]["weights"]["predicted"][1],
                                    delta=0.3)
 
     def test_the_law_that_a_format_breaks_is_an_answer_and_a_wrong_theory_a_failure(self):
         # Four bits without a stream of their own make modules' outputs larger: Pre-LN grows too fast, Peri-LN does not.
-        many = ["--seeds", 400, "--set", "model.layers=4", "--set", 'formats.format=["int4"]', "--set", "formats.scale=tensor",
-                "--set", "theory.replicates=800"]
+        many = ["--seeds", 400, "--set", "model.layers=4", "--set", 'formats.format=["int4"]',
+                "--set", "formats.scale=tensor", "--set", "theory.replicates=800"]
         result, code = self.formats(*many)
         self.assertEqual(code, 0)
         for against in ("law", "drift"):

@@ -8,11 +8,13 @@ import unittest
 from periscope_process import FolderTest, run
 from plotting import ROOT  # noqa: F401  first of what needs packages
 
+# isort: split
 import numpy as np
+
 from plots import number_formats, results, style
 
-FLAGS = ["--set", 'formats.format=["fp16","int8"]', "--set", "formats.certificates=false", "--set", "formats.massive=20",
-         "--backward", "--quiet"]
+FLAGS = ["--set", 'formats.format=["fp16","int8"]', "--set", "formats.certificates=false",
+         "--set", "formats.massive=20", "--backward", "--quiet"]
 
 
 class NumberFormatPlots(FolderTest):
@@ -25,7 +27,8 @@ class NumberFormatPlots(FolderTest):
 
     def test_measured_as_markers_and_predicted_as_lines(self):
         result, figures = self.drawn()
-        self.assertEqual(sorted(figures), [f"{name}-gaussian" for name in ("gradient-noise", "law", "massive", "noise")])
+        self.assertEqual(sorted(figures), [f"{name}-gaussian"
+                                           for name in ("gradient-noise", "law", "massive", "noise")])
         look = style.LOOKS["peri"]
         site = list(result["site"]).index("x_out")
         panels = figures["noise-gaussian"].axes
@@ -43,7 +46,8 @@ class NumberFormatPlots(FolderTest):
                          ["FP64 over theory", "FP16 over FP64", "INT8 over FP64"])
         (markers,) = [c for c in law[2].containers if c.lines[0].get_color() == look.colour]
         np.testing.assert_allclose(markers.lines[0].get_ydata(), result["second_moment_drift"][1, 2, 0, site, :5])
-        (markers,) = [c for c in figures["massive-gaussian"].axes[0].containers if c.lines[0].get_color() == look.colour]
+        (markers,) = [c for c in figures["massive-gaussian"].axes[0].containers
+                      if c.lines[0].get_color() == look.colour]
         np.testing.assert_allclose(markers.lines[0].get_ydata(), result["massive_branch_cost"][1, 1:])
 
     def test_an_overflow_is_marked_where_it_was(self):

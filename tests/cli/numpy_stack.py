@@ -4,6 +4,7 @@ with SwiGLU, RMSNorm, RoPE and any of the norms A, B and C. It shares no line wi
 import json
 
 import numpy as np
+
 from safetensors_file import read_safetensors
 
 STREAMS = ("x_in", "A_out", "f_out", "B_out", "x_out")
@@ -55,7 +56,10 @@ class Stack:
         A_out as queries and keys, and as values, read it."""
         module = "mlp" if s % 2 else "attention"
         stem = f"layers.{s // 2}.{module}"
-        bumped = lambda name, value: value + step if at == name else value
+
+        def bumped(name, value):
+            return value + step if at == name else value
+
         seen = {"x_in": bumped("x_in", x)}
         a = self.norm(seen["x_in"], f"{stem}.norm_a") if self.norms["a"] else seen["x_in"]
         seen["A_out"] = bumped("A_out", a)

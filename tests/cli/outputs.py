@@ -1,5 +1,8 @@
-"""Where results go: what is no file is not replaced, a full disk and a closed or broken stream are said, and nothing that
-was computed is lost for a message. Usage: outputs.py BINARY DISK_FAULTS, the library of tests/outputs/disk_faults.cpp"""
+"""Where results go: what is no file is not replaced, a full disk and a closed or broken stream are said, and nothing
+that was computed is lost for a message.
+
+Usage: outputs.py BINARY DISK_FAULTS, the library of tests/outputs/disk_faults.cpp
+"""
 
 import contextlib
 import json
@@ -14,8 +17,8 @@ import unittest
 
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
-import tiny_checkpoint
-from periscope_process import BINARY, FolderTest, contents, run
+import tiny_checkpoint  # noqa: E402
+from periscope_process import BINARY, FolderTest, contents, run  # noqa: E402  takes the argument before DISK_FAULTS
 
 SMALL = ("--set", "model.layers=1", "--set", "model.placement=pre", "--set", "run.seeds=2")
 CHECKPOINT = ("--family", "llama", "--set", "model.width=8", "--set", "model.heads=2", "--set", "model.layers=1",
@@ -32,7 +35,8 @@ def without_standard(*descriptors):
 
 
 def periscope(*arguments, **how):
-    return subprocess.run([str(BINARY), *map(str, arguments)], check=False, timeout=300, **{"stderr": subprocess.PIPE, **how})
+    return subprocess.run([str(BINARY), *map(str, arguments)], check=False, timeout=300,
+                          **{"stderr": subprocess.PIPE, **how})
 
 
 class Outputs(FolderTest):
@@ -100,7 +104,8 @@ class Outputs(FolderTest):
 
         for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
             with self.subTest(name=name):
-                self.assertEqual(periscope("export", self.result(), "--csv", name, stdout=subprocess.PIPE).stdout.decode(),
+                self.assertEqual(periscope("export", self.result(), "--csv", name,
+                                           stdout=subprocess.PIPE).stdout.decode(),
                                  expected)
                 log = self.folder / "log"
                 with open(log, "w") as file:
@@ -174,7 +179,8 @@ class Outputs(FolderTest):
         for folder, code, words in ((blocker, 2, (f"{blocker}: expected a folder, found a regular file",)),
                                     (blocker / "below", 2, (f"{blocker}: expected a folder, found a regular file",)),
                                     (pathlib.Path("/proc"), 1, ("cannot write /proc/", "No such file or directory")),
-                                    (pathlib.Path("/proc/no/such"), 1, ("cannot write /proc/no/such", "No such file or directory")),
+                                    (pathlib.Path("/proc/no/such"), 1,
+                                     ("cannot write /proc/no/such", "No such file or directory")),
                                     (self.folder / ("n" * 300), 1, ("File name too long",))):
             for name, (command, _) in self.commands(folder).items():
                 with self.subTest(command=name, folder=folder):
@@ -284,8 +290,8 @@ class Outputs(FolderTest):
 
     # -- standard streams ---------------------------------------------------------------------------------------------
 
-    PRINTING = (("--version",), ("--help",), ("propagate", "--help"), ("list",), ("list", "--json"), ("list", "--columns"),
-                ("toy", "--json", "--quiet"))
+    PRINTING = (("--version",), ("--help",), ("propagate", "--help"), ("list",), ("list", "--json"),
+                ("list", "--columns"), ("toy", "--json", "--quiet"))
 
     def printing(self):
         tiny = self.folder / "tiny"
@@ -328,7 +334,8 @@ class Outputs(FolderTest):
                 for file in ("model.safetensors", "activations.safetensors"):
                     self.check_safetensors(out / "dump" / file)
                 written = run("export", out / "propagate.nc", "--csv", "-")
-                self.assertEqual(written.stdout, run("export", self.folder / "expected/propagate.nc", "--csv", "-").stdout)
+                self.assertEqual(written.stdout, run("export", self.folder / "expected/propagate.nc",
+                                                     "--csv", "-").stdout)
                 # What could not be printed can still be had without computing it again.
                 self.assertEqual(len(list(out.glob("*.journal"))), 1 if fails else 0)
 

@@ -58,7 +58,7 @@ def run_json(*arguments, cwd=None):
 
 
 def contents(folder):
-    """Names of a folder's files and hashes of what is in them, which a failed comparison prints at once. {} of no folder."""
+    """Names of a folder's files and hashes of what is in them, short enough to be printed. {} of no folder."""
     if not folder.exists():
         return {}
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

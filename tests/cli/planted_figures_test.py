@@ -10,8 +10,10 @@ import unittest
 
 import plotting  # noqa: F401  first of what needs packages
 
+# isort: split
 import numpy as np
 from matplotlib.colors import to_hex
+
 from plots import (
     decay_init,
     extremes,
@@ -67,7 +69,8 @@ def planted_reproduce():
     numbers, n, r, d = Numbers(), len(GROUPS), len(RECORDS), 2 * LAYERS + 1
     names = [f"{p}, {what}" if what else p for p, _, what, _ in GROUPS]
     v = {
-        "group": np.array(names), "placement": np.array([g[0] for g in GROUPS]), "study": np.array([g[1] for g in GROUPS]),
+        "group": np.array(names), "placement": np.array([g[0] for g in GROUPS]),
+        "study": np.array([g[1] for g in GROUPS]),
         "lr": np.array([g[3] for g in GROUPS]), "weight_decay": np.array([DECAYS.get(g[2], 0.033) for g in GROUPS]),
         "init_std": np.array([DEVIATIONS.get(g[2], 0.02) for g in GROUPS]),
         "record": RECORDS, "step": np.arange(1, STEPS + 1), "depth": np.arange(d), "other_depth": np.arange(d),
@@ -130,7 +133,8 @@ class Planted(unittest.TestCase):
         """Lines and markers with these properties, as points."""
         def has(line):
             found = {"colour": to_hex(line.get_color()), "marker": line.get_marker(), "style": line.get_linestyle(),
-                     "face": to_hex(line.get_markerfacecolor()), "edge": to_hex(line.get_markeredgecolor())}  # fmt: skip
+                     "face": to_hex(line.get_markerfacecolor()),
+                     "edge": to_hex(line.get_markeredgecolor())}  # fmt: skip
             return all(found[k] == (to_hex(v) if k in ("colour", "face", "edge") else v) for k, v in look.items())
         return [np.column_stack(line.get_data()).astype(float) for line in axes.get_lines() if has(line)]
 
@@ -138,7 +142,8 @@ class Planted(unittest.TestCase):
         """Exactly one line with this look goes through these points."""
         expected = np.column_stack([x, y]).astype(float)
         found = [line for line in self.lines(axes, **look)
-                 if line.shape == expected.shape and np.allclose(line, expected, rtol=1e-12, equal_nan=True)]  # fmt: skip
+                 if line.shape == expected.shape and np.allclose(line, expected, rtol=1e-12,
+                                                                 equal_nan=True)]  # fmt: skip
         self.assertEqual(len(found), 1, what)
 
     def bars(self, axes, x, low, high, what, horizontal=False):
@@ -150,7 +155,8 @@ class Planted(unittest.TestCase):
             for collection in container.lines[2]:
                 segments = np.array(collection.get_segments())
                 if len(segments) == len(ends):
-                    shown = np.column_stack([segments[:, 0, along], segments[:, 0, 1 - along], segments[:, 1, 1 - along]])
+                    shown = np.column_stack([segments[:, 0, along], segments[:, 0, 1 - along],
+                                             segments[:, 1, 1 - along]])
                     found += np.allclose(shown, ends, rtol=1e-9)
         self.assertEqual(found, 1, what)
 
@@ -184,11 +190,13 @@ class Planted(unittest.TestCase):
     def sweeps(self, result):
         figure = self.figure(rate_sweeps, "figure-3-rates", result)
         for title, study, placements, with_base in (("Warm-up of the base", "rates", ("post", "pre", "peri"), True),
-                                                    ("Warm-up three times as long", "rates-warmup", ("pre", "peri"), False),
+                                                    ("Warm-up three times as long", "rates-warmup", ("pre", "peri"),
+                                                     False),
                                                     ("SGD", "sgd", ("post", "pre", "peri"), False)):  # fmt: skip
             for placement in placements:
                 members = self.rows(study, placement) + (self.rows("base", placement) if with_base else [])
-                yield self.panel(figure, title), style.LOOKS[placement], sorted(members, key=lambda g: GROUPS[g][3]), figure
+                yield self.panel(figure, title), style.LOOKS[placement], sorted(members,
+                                                                                key=lambda g: GROUPS[g][3]), figure
 
     def test_figure_3_rates(self):
         v = self.result
@@ -204,7 +212,7 @@ class Planted(unittest.TestCase):
         diverged[one, 1] = 7.0
         diverged[every] = 3.0
         result = Result(v.path, {**v.variables, "diverged_at": diverged}, v.attributes, v.config)
-        for axes, look, members, figure in self.sweeps(result):
+        for axes, look, members, figure in self.sweeps(result):  # noqa: B007  the last figure is read below
             lost = [g for g in members if g in (one, every)]
             hollow = np.concatenate(self.lines(axes, edge=look.colour, face="white") or [np.empty((0, 2))])
             lost_here = np.column_stack([v["lr"][lost], v["final_loss_mean"][lost]]) if lost else np.empty((0, 2))
@@ -226,7 +234,8 @@ class Planted(unittest.TestCase):
                 for series in v[name][g]:
                     self.drawn(axes, v["step"], series, (name, g), colour=style.LOOKS[placement].colour)
             counts = ", ".join(f"{n:g}" for n in v["spikes"][g])
-            self.assertEqual(figure.axes[column].get_title(), f"{style.LOOKS[placement].label}: {counts} spikes, seed by seed")
+            self.assertEqual(figure.axes[column].get_title(),
+                             f"{style.LOOKS[placement].label}: {counts} spikes, seed by seed")
 
     def test_figure_5_last_layer(self):
         v, (axes,) = self.result, self.figure(stability, "figure-5-last-layer").axes
@@ -258,12 +267,14 @@ class Planted(unittest.TestCase):
         self.assertEqual(len(images), 2 * len(shown))
         for row, r in enumerate((0, len(RECORDS) - 1)):
             for column, g in enumerate(shown):
-                np.testing.assert_array_equal(images[row * len(shown) + column], v["angular_distance_mean"][g, r], (r, g))
+                np.testing.assert_array_equal(images[row * len(shown) + column], v["angular_distance_mean"][g, r],
+                                              (r, g))
         self.assertIn("after 24 steps", figure.axes[len(shown)].get_ylabel())
 
     def test_figure_9_gains(self):
         v, figure = self.result, self.figure(redundancy, "figure-9-gains")
-        for g, title in ((self.rows("base", "peri")[0], "Peri-LN"), (self.rows("frozen", "peri")[0], "Peri-LN, output gains frozen")):
+        for g, title in ((self.rows("base", "peri")[0], "Peri-LN"),
+                         (self.rows("frozen", "peri")[0], "Peri-LN, output gains frozen")):
             axes = self.panel(figure, title)
             for r, marker in zip((0, 3, 5, 7), redundancy.MARKERS, strict=True):
                 mean, error = v["gain_b_mean"][g, r], v["gain_b_stderr"][g, r]
@@ -281,7 +292,8 @@ class Planted(unittest.TestCase):
                 axes = figure.axes[3 * row + column]
                 for place, name in enumerate(names):
                     g = next(g for g, of in enumerate(GROUPS) if of[0] == placement
-                             and (of[1] == "base" if name.startswith("base") else of[2] == name and of[1] == study))  # fmt: skip
+                             and (of[1] == "base" if name.startswith("base") else of[2] == name
+                                  and of[1] == study))  # fmt: skip
                     self.drawn(axes, v["depth"], v["variance_mean"][g, -1], (name, g), marker=decay_init.MARKERS[place],
                                colour=losses.get_yticklabels()[place].get_color())  # fmt: skip
                     mean, error = v["final_loss_mean"][g], v["final_loss_stderr"][g]
@@ -296,7 +308,8 @@ class Planted(unittest.TestCase):
         for g in self.rows("base", "pre", "peri"):
             for seed in range(SEEDS):
                 for name in ("top_first", "top_last"):
-                    self.drawn(axes, RECORDS, v[name][g, seed], (name, g, seed), colour=style.LOOKS[GROUPS[g][0]].colour)
+                    self.drawn(axes, RECORDS, v[name][g, seed], (name, g, seed),
+                               colour=style.LOOKS[GROUPS[g][0]].colour)
 
     def test_growth(self):
         v, figure = self.result, self.figure(growth_identity, "growth")
@@ -327,7 +340,8 @@ class Planted(unittest.TestCase):
 
     def test_table_5_losses(self):
         v, (axes,) = self.result, self.figure(final_losses, "table-5-losses").axes
-        shown = self.rows() + self.rows("frozen", "peri") + self.rows("layer-norm", "peri") + self.rows("olmo", "b-only")
+        shown = self.rows() + self.rows("frozen", "peri") + self.rows("layer-norm", "peri") + self.rows("olmo",
+                                                                                                        "b-only")
         labels = [label.get_text() for label in axes.get_yticklabels()]
         self.assertEqual(labels, [groups.label(v, g) for g in shown])
         self.assertEqual(labels[5:], ["Peri-LN, output gains frozen", "Peri-LN, LayerNorm", "B-only, QK-norm (OLMo 2)"])
@@ -362,7 +376,8 @@ class Planted(unittest.TestCase):
     def test_probe_growth_has_circles_for_attention_and_squares_for_mlps(self):
         numbers, sublayer = Numbers(), np.arange(2 * LAYERS)
         v = {name: numbers(2 * LAYERS) for name in ("growth_stream_share", "growth_branch_share", "growth_cross_share",
-                                                    "growth_cross_over_branch", "growth_branch", "branch_from_gains")}  # fmt: skip
+                                                    "growth_cross_over_branch", "growth_branch",
+                                                    "branch_from_gains")}  # fmt: skip
         v |= {"sublayer": sublayer, "token": np.arange(8)}
         figure = probe._growth(Result(pathlib.Path("probe.nc"), v, ATTRIBUTES, CONFIG))
         ratio = v["growth_cross_over_branch"]

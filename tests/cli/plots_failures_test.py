@@ -11,8 +11,10 @@ import unittest.mock as mock
 from periscope_process import SMALL, SharedFolderTest, run
 from plotting import draw  # first of what needs packages
 
+# isort: split
 import netCDF4
 import numpy as np
+
 from plots import drawing, results
 
 EVERY_FIGURE = ["variance", "token_cosine", "dilution", *(f"{f}-{i}" for f in ("agreement", "power", "angular")

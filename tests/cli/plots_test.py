@@ -6,7 +6,6 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import dataclasses
 import io
 import json
-import os
 import pathlib
 import unittest
 import xml.etree.ElementTree
@@ -14,23 +13,28 @@ import xml.etree.ElementTree
 from periscope_process import SharedFolderTest, run
 from plotting import ROOT, draw  # first of what needs packages
 
+# isort: split
 import numpy as np
 from PIL import Image
+
 from plots import (
     agreement,
     angular,
+    bound_ratios,
+    bound_width,
     convergence,
     curves,
     dilution,
     drawing,
+    massive,
     power,
     probe,
     results,
     style,
     token_cosine,
     variance,
+    verify,
 )
-from plots import bound_ratios, bound_width, massive, verify
 
 TINY = """
 [model]
@@ -84,7 +88,8 @@ class Plots(SharedFolderTest):
         done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
         assert done.returncode == 0, done.stderr
         cls.verify = results.read(cls.results / "stack" / "verify.nc")
-        done = run("probe", CHECKPOINT, "--tokens", "1,2,3,4,5,6", "--backward", "--out", cls.results / "stack", "--quiet")
+        done = run("probe", CHECKPOINT, "--tokens", "1,2,3,4,5,6", "--backward", "--out", cls.results / "stack",
+                   "--quiet")
         assert done.returncode == 0, done.stderr
         cls.probed = results.read(cls.results / "stack" / "probe.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
@@ -243,7 +248,8 @@ class Plots(SharedFolderTest):
         figure = self.figure(probe, self.probed, "margins")
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(labels, ["A_out", "f_out", "B_out", "x_out", "q", "k", "v", "mixed", "gate", "up", "hidden"])
-        joined = probe._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]), "r_out": np.array([np.nan])})
+        joined = probe._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]),
+                                  "r_out": np.array([np.nan])})
         self.assertEqual(list(joined), ["f_out, B_out"])
 
     def test_overflow_is_measured_only(self):

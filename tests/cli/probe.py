@@ -82,7 +82,8 @@ class Probe(Checkpoints):
             self.assertEqual(r["log_growth"]["alignment_error"][depth], nulls["rank_one"]["error"][depth])
         self.assertEqual(list(nulls), ["matrices", "rows", "rank_one", "signs"])
         self.assertEqual({null["draws"] for null in nulls.values()}, {16})
-        self.assertLess(nulls["signs"]["error"][0], 1e-12, "an embedding that keeps every |W_ij| keeps its second moment")
+        self.assertLess(nulls["signs"]["error"][0], 1e-12,
+                        "an embedding that keeps every |W_ij| keeps its second moment")
         for null in nulls.values():
             self.assertTrue(all(0.0 < error < 1.0 for error in null["error"][1:]), null)
         self.assertEqual(list(r["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down"])
@@ -97,7 +98,8 @@ class Probe(Checkpoints):
             terms = [growth[k][l] for k in ("stream", "branch", "cross")]
             self.assertAlmostEqual(sum(terms), q[l + 1], delta=1e-13)
             self.assertAlmostEqual(growth["stream"][l], q[l], delta=1e-14)
-            self.assertAlmostEqual(growth["branch"][l], r["sites"]["B_out"]["second_moment"]["measured"][l], delta=1e-14)
+            self.assertAlmostEqual(growth["branch"][l], r["sites"]["B_out"]["second_moment"]["measured"][l],
+                                   delta=1e-14)
             self.assertAlmostEqual(growth["cross_over_branch"][l], terms[2] / terms[1], delta=1e-13)
             self.assertLessEqual(growth["residual"][l], 1.0)
         self.assertEqual(r["branch_from_gains"], [None] * 4, "Pre-LN has no norm B")
@@ -267,7 +269,7 @@ class Probe(Checkpoints):
         self.assertEqual(dtype_of(single), "f32")
         self.assertFalse(single["growth"]["violated"])
         for a, b, c in zip(one["variance"]["measured"], reference["variance"]["measured"],
-                           single["variance"]["measured"]):
+                           single["variance"]["measured"], strict=True):
             self.assertAlmostEqual(a, b, delta=1e-12 * a)
             self.assertAlmostEqual(a, c, delta=1e-5 * a)
             self.assertNotEqual(a, c)
@@ -301,7 +303,8 @@ class Probe(Checkpoints):
     def test_result_file_and_table(self):
         done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc", "from their alignment"):
+        for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc",
+                     "from their alignment"):
             self.assertIn(word, done.stderr)
         self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
         table = (self.folder / "t.csv").read_text()
@@ -321,7 +324,8 @@ class Probe(Checkpoints):
             self.probe("--tokens", ids, "--dump", self.folder, "--force", "--no-theory")
             logits = read_safetensors(self.folder / "activations.safetensors")["logits"][1][-256:]
             self.assertEqual(max(range(256), key=lambda v: logits[v]), r["ids"][n])
-        again, code = run_json("generate", self.checkpoint, "--tokens", "5,9,", "--count", 4, "--quiet", "--out", self.folder)
+        again, code = run_json("generate", self.checkpoint, "--tokens", "5,9,", "--count", 4,
+                               "--quiet", "--out", self.folder)
         self.assertEqual((code, again, json.loads((self.folder / "generate.json").read_text())), (0, r, r))
         self.refused(2, "token 0 is 256", "--tokens", "256", command="generate")
 
@@ -353,7 +357,7 @@ class Stories260K(unittest.TestCase):
                              ("resid_max_abs", r["maximum"]["measured"]),
                              ("branch_second_moment", r["sites"]["B_out"]["second_moment"]["measured"])):
             self.assertEqual(len(values), len(self.golden[name]))
-            for ours, golden in zip(values, self.golden[name]):
+            for ours, golden in zip(values, self.golden[name], strict=True):
                 self.assertAlmostEqual(ours, golden, delta=1e-10 * golden, msg=name)
 
 
@@ -380,7 +384,7 @@ class References(unittest.TestCase):
             like = next((n for n in (name.replace("k_proj.bias", "q_proj.bias"),
                                      name.replace("key.bias", "query.bias")) if n != name), name)
             scale = max(abs(v) for v in expected[like][1])
-            worst = max(abs(a - b) for a, b in zip(ours[name][1], values))
+            worst = max(abs(a - b) for a, b in zip(ours[name][1], values, strict=True))
             self.assertLessEqual(worst, tolerance * scale, f"{folder.name} {name}")
 
     def compare_all(self, root, f32_tolerance):
@@ -409,7 +413,8 @@ class References(unittest.TestCase):
         self.assertEqual((done.returncode, "causal" in done.stderr), (2, True))
 
     def test_gradients_through_berts_head_are_not_predicted(self):
-        r, code = run_json("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--labels", "2,3,1", "--backward", "--quiet")
+        r, code = run_json("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--labels", "2,3,1",
+                           "--backward", "--quiet")
         self.assertEqual(code, 0)
         self.assertIn("BERT's head transform is not modelled", r["gradient_theory_refused"])
         self.assertIn("at_init", r["variance"])

@@ -25,7 +25,8 @@ def placement(r):
     if r.random() < 0.6:
         return '"%s"' % r.choice(NAMES)
     norms = [f"{k} = {r.choice(['true', 'false'])}" for k in "ABC"]
-    return "{%s, alpha = %r, beta = %r}" % (", ".join(norms), r.choice([0.0, 1.0, 1e-30, 1e30]), r.choice([0.0, 1.0, -2.0]))
+    return "{%s, alpha = %r, beta = %r}" % (", ".join(norms), r.choice([0.0, 1.0, 1e-30, 1e30]),
+                                            r.choice([0.0, 1.0, -2.0]))
 
 
 def configuration(r, command):
@@ -46,7 +47,8 @@ def configuration(r, command):
         "model.embedding_norm": ["true"], "model.unembedding": ["false"], "model.causal": ["false"],
         "model.qk_norm": ["head", "full"], "init.std": SCALES, "init.factor": SCALES, "init.qk_factor": SCALES,
         "init.down_factor": SCALES, "input.second_moment": [1e-300, 1e-60, 1e4, 1e60, 1e300],
-        "input.correlation": [0.999999, 1.0], "theory.replicates": [2, 16], "agreement.familywise_error": [1e-300, 1e-6],
+        "input.correlation": [0.999999, 1.0], "theory.replicates": [2, 16],
+        "agreement.familywise_error": [1e-300, 1e-6],
         "agreement.finite_width": [0.0, 100.0], "agreement.power_limit.log_grad_sq": [1e-3, 10.0],
     }  # fmt: skip
     for key, values in may.items():
@@ -127,13 +129,15 @@ class RandomConfigurations(unittest.TestCase):
             "theory refuses greater depths than were measured": ["gradients", "depth", *self.settings(
                 "model.placement=none", "init.scheme=he", "gradients.layers=[1, 2, 40]", "run.seeds=4")],
             "a module's squares overflow in f64": ["propagate", "--backward", *self.settings(
-                "model.mlp=geglu", "init.scheme=lecun", "init.down_factor=1e150", "run.dtype=f64", "model.placement=post")],
+                "model.mlp=geglu", "init.scheme=lecun", "init.down_factor=1e150", "run.dtype=f64",
+                "model.placement=post")],
             "a ladder's input underflows in f32": ["ladder", *self.settings(
                 "model.norm=layer", "init.scheme=lecun", "input.second_moment=1e-300", "input.correlation=1.0",
                 "ladder.widths=[8, 16, 24, 32]", "ladder.seeds=8", "model.width=8", "model.placement=residual-dual")],
             "an eps beside which all signals vanish": ["converge", *self.settings(
                 "model.norm=layer", "model.norm_eps=1e30", "init.scheme=scaled", "init.factor=0.0", "model.width=8",
-                "input.second_moment=1e-6", "converge.widths=[8, 16, 24]", "converge.seeds=16", "model.placement=post")],
+                "input.second_moment=1e-6", "converge.widths=[8, 16, 24]", "converge.seeds=16",
+                "model.placement=post")],
         }.items():  # fmt: skip
             done = self.check(name, words)
             self.assertIsNotNone(done, f"{name}: refused")
@@ -142,10 +146,12 @@ class RandomConfigurations(unittest.TestCase):
     def test_verdicts_without_content(self):
         """Where the numbers cannot decide, no verdict does."""
         for settings, verdict, reason in [
-            (["model.vocab=32", "run.seeds=24", "run.dtype=f64", "init.std=1e-30"], "inconclusive", "too small for f64"),
+            (["model.vocab=32", "run.seeds=24", "run.dtype=f64", "init.std=1e-30"], "inconclusive",
+             "too small for f64"),
             (["model.placement=none", "model.mlp=relu", "model.layers=100", "init.scheme=he", "run.dtype=f64"],
              "inconclusive", "could be off by"),
-            (["model.placement=none", "model.mlp=relu", "model.layers=100", "init.scheme=he"], "not-checked", "diverged"),
+            (["model.placement=none", "model.mlp=relu", "model.layers=100", "init.scheme=he"], "not-checked",
+             "diverged"),
         ]:  # fmt: skip
             with self.subTest(settings):
                 result, code = run_json("propagate", *self.settings(*settings), "--quiet")

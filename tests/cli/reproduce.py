@@ -9,8 +9,8 @@ import unittest
 from periscope_process import FolderTest, run, run_json, start_program
 from small_training import sets
 
-TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40", "input.tokens=8",
-            "train.steps=20", "train.batch=2", "train.record_every=10", "train.record_sequences=2")
+TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40",
+            "input.tokens=8", "train.steps=20", "train.batch=2", "train.record_every=10", "train.record_sequences=2")
 
 
 class Reproduce(FolderTest):
@@ -48,7 +48,8 @@ class Reproduce(FolderTest):
         first = self.made(out, "--figure", "1")
         before = self.runs(out)
         second = self.made(out, "--figure", "8")
-        self.assertEqual([g["group"] for g in second["groups"]], [g["group"] for g in first["groups"]] + ["peri, output gains frozen"])
+        self.assertEqual([g["group"] for g in second["groups"]],
+                         [g["group"] for g in first["groups"]] + ["peri, output gains frozen"])
         self.assertEqual(second["groups"][:5], first["groups"])
         after = self.runs(out)
         self.assertEqual({name: after[name] for name in before}, before)

@@ -10,8 +10,10 @@ import unittest
 from periscope_process import SharedFolderTest, run
 from plotting import plain  # first of what needs packages
 
+# isort: split
 import netCDF4
 import numpy as np
+
 from numpy_stack import STREAMS, Stack, angle, statistics
 
 STACK = """
@@ -108,7 +110,8 @@ class Measured(SharedFolderTest):
             ratio, cosine = [], []
             for e in r["every"]:
                 size = {n: [np.linalg.norm(s[n], axis=-1) for s in e] for n in ("B_out", "x_in")}
-                ratio.append([(beta * b / (alpha * x)).mean() for b, x in zip(size["B_out"], size["x_in"], strict=True)])
+                ratio.append([(beta * b / (alpha * x)).mean() for b,
+                              x in zip(size["B_out"], size["x_in"], strict=True)])
                 cosine.append([((s["B_out"] * s["x_in"]).sum(-1) / b / x).mean()
                                for s, b, x in zip(e, size["B_out"], size["x_in"], strict=True)])
             with self.subTest(placement=placement):
@@ -171,7 +174,10 @@ class Measured(SharedFolderTest):
                    "theory.finite_width=false", "--theory-set", "init.down_factor=8", "--out", out, "--quiet")
         self.assertEqual(done.returncode, 4, done.stderr)
         f, attributes = variables(out / "propagate.nc")
-        first = lambda name: f[name][0, 0]
+
+        def first(name):
+            return f[name][0, 0]
+
         self.assertEqual((first("verdict"), attributes["exit_code"]), ("disagrees", 4))
         statistic, site, index = first("worst_statistic"), first("worst_place"), int(first("worst_index"))
         self.assertEqual(first("worst_cell"), f"{statistic} {site}[{index}]", "a cell, not a contrast over depth")

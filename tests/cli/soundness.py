@@ -30,7 +30,8 @@ class Soundness(unittest.TestCase):
         first = result["violations"][0]
         breach = first["breaches"][0]
         self.assertGreater(breach["reached"], breach["bound"])
-        self.assertGreaterEqual(first["worst"]["reached"] / first["worst"]["bound"], breach["reached"] / breach["bound"])
+        self.assertGreaterEqual(first["worst"]["reached"] / first["worst"]["bound"],
+                                breach["reached"] / breach["bound"])
         shapes = [weight["shape"] for weight in first["weights"].values()]
         self.assertEqual(sum(rows * columns for rows, columns in shapes), first["parameters"])
         alone, code = run_json(*flags, "--only", first["index"], "--quiet")

@@ -1,4 +1,7 @@
-"""Programs that tests start are stopped by signals, however the test itself was started. Usage: started_programs.py BINARY"""
+"""Programs that tests start are stopped by signals, however the test itself was started.
+
+Usage: started_programs.py BINARY
+"""
 
 import pathlib
 import signal

@@ -28,14 +28,16 @@ class Numbers(TrainTest):
         self.assertEqual(code, 0)
         self.assertEqual(list(result)[-2:], ["provenance", "circumstances"])
         cells = result["cells"]
-        self.assertEqual([(c["placement"], c["seed"]) for c in cells], [("pre", 5), ("pre", 6), ("peri", 5), ("peri", 6)])
+        self.assertEqual([(c["placement"], c["seed"]) for c in cells],
+                         [("pre", 5), ("pre", 6), ("peri", 5), ("peri", 6)])
         for cell in cells:
             for series in ("loss", "grad_norm", "last_layer_grad_norm", "lr"):
                 self.assertEqual(len(cell[series]), STEPS)
                 self.assertTrue(all(math.isfinite(v) and v > 0 for v in cell[series]))
             self.assertIn("diverged_at", cell)
             self.assertIsNone(cell["diverged_at"])
-            self.assertTrue(all(part <= whole for part, whole in zip(cell["last_layer_grad_norm"], cell["grad_norm"])))
+            norms = zip(cell["last_layer_grad_norm"], cell["grad_norm"], strict=True)
+            self.assertTrue(all(part <= whole for part, whole in norms))
             last = cell["loss"][-(STEPS // 10):]
             self.assertAlmostEqual(cell["final_loss"], sum(last) / len(last), delta=1e-12)
             self.assertEqual([r["record"] for r in cell["records"]], [0, 1, 2, 5, 10, 20, 30])
@@ -49,14 +51,16 @@ class Numbers(TrainTest):
         self.assertEqual(result["provenance"]["config"]["train"]["steps"], STEPS)
 
     def test_learning_rates(self):
-        for steps, lr, warmup, schedule in ((30, 2e-3, 0.1, "cosine"), (7, 0.5, 0.0, "cosine"), (10, 1e-3, 0.25, "cosine"),
-                                            (5, 1e-3, 1.0, "cosine"), (1, 1e-3, 0.1, "cosine"), (9, 0.02, 0.5, "constant")):
+        for steps, lr, warmup, schedule in ((30, 2e-3, 0.1, "cosine"), (7, 0.5, 0.0, "cosine"),
+                                            (10, 1e-3, 0.25, "cosine"),
+                                            (5, 1e-3, 1.0, "cosine"), (1, 1e-3, 0.1, "cosine"),
+                                            (9, 0.02, 0.5, "constant")):
             with self.subTest(steps=steps, warmup=warmup, schedule=schedule):
                 cell, = self.cells(*ONE, *sets(f"train.steps={steps}", f"train.lr={lr}", f"train.warmup={warmup}",
                                                f"train.schedule={schedule}"))
                 expected = [rate(s, steps, lr, warmup, schedule) for s in range(1, steps + 1)]
                 self.assertEqual(len(cell["lr"]), steps)
-                for found, wanted in zip(cell["lr"], expected):
+                for found, wanted in zip(cell["lr"], expected, strict=True):
                     self.assertAlmostEqual(found, wanted, delta=1e-13 * lr)
 
     def test_threads_change_nothing(self):
@@ -165,13 +169,14 @@ class Dumps(TrainTest):
         lr, decay, eps = 0.01, 0.5, 1e-8
         one = ("train.steps=1", "train.clip=0", f"train.lr={lr}")
         _, start, moved, batches, _ = self.dump(*one, "train.optimizer=sgd", "train.momentum=0", "train.weight_decay=0")
-        gradients = {name: [(a - b) / lr for a, b in zip(start[name][1], moved[name][1])] for name in start}
+        gradients = {name: [(a - b) / lr for a, b in zip(start[name][1], moved[name][1], strict=True)]
+                     for name in start}
         _, initial, final, same, _ = self.dump(*one, f"train.weight_decay={decay}", f"train.eps={eps}")
         self.assertEqual((initial, same), (start, batches))
         far = 0
         for name, (_, before) in initial.items():
             kept = 1 - lr * decay if name.endswith("weight") else 1
-            for p, q, g in zip(before, final[name][1], gradients[name]):
+            for p, q, g in zip(before, final[name][1], gradients[name], strict=True):
                 # The gradient is known to the rounding of p over lr, and matters to the sign near 0 only.
                 error = 4e-16 * (1 + abs(p)) / lr
                 if abs(g) > 1e4 * error:
@@ -204,8 +209,8 @@ class Dumps(TrainTest):
         self.dump("train.steps=1")
         command = [str(BINARY), *self.command(*ONE, *sets("train.steps=1"), "--quiet", "--json", "--dump")]
         with open("/dev/full", "w") as full:
-            done = subprocess.run([*command, str(self.folder / "again")], stdout=full, stderr=subprocess.PIPE, text=True,
-                                  timeout=60)
+            done = subprocess.run([*command, str(self.folder / "again")], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(contents(self.folder / "again"), contents(self.folder / "dump"))
 
@@ -215,7 +220,8 @@ class Dumps(TrainTest):
         for flag in ("--dump", "--export"):
             for place in (out / "train.nc", out / "train.nc" / "models"):
                 with self.subTest(flag=flag, place=place):
-                    self.refused(2, [flag, place, "the result file has that name"], *ONE, *long, flag, place, "--out", out)
+                    self.refused(2, [flag, place, "the result file has that name"], *ONE, *long, flag, place,
+                                 "--out", out)
             (self.folder / "file").touch()
             self.refused(2, [self.folder / "file", "expected a folder"], *ONE, *long, flag, self.folder / "file")
         models = self.folder / "models"
@@ -223,8 +229,8 @@ class Dumps(TrainTest):
         model = models / "peri-seed0"
         model.touch()
         self.refused(2, [model, "expected a folder"], *ONE, *long, "--export", models, "--force")
-        for dump, export in ((models, models), (models / "dump", models), ("new/dump", "new/"), (self.folder / "new", "new/x"),
-                             ("new", "./new")):
+        for dump, export in ((models, models), (models / "dump", models), ("new/dump", "new/"),
+                             (self.folder / "new", "new/x"), ("new", "./new")):
             with self.subTest(dump=dump, export=export):
                 done = run(*self.command(*ONE, *long, "--dump", dump, "--export", export), cwd=self.folder)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -321,7 +327,8 @@ class Corpora(TrainTest):
                                ("train.steps=0", ["train.steps = 0", "from 1"]), ("train.batch=0", ["train.batch = 0"]),
                                ("train.lr=-1", ["train.lr = -1", "at least 0"]), ("train.lr=nan", ["train.lr"]),
                                ("train.warmup=1.5", ["train.warmup = 1.5", "from 0 to 1"]),
-                               ("train.beta2=1", ["train.beta2 = 1"]), ("train.eps=0", ["train.eps = 0", "at least 1e-37"]),
+                               ("train.beta2=1", ["train.beta2 = 1"]),
+                               ("train.eps=0", ["train.eps = 0", "at least 1e-37"]),
                                ("train.validation=0", ["train.validation = 0"]),
                                ("train.validation=1", ["train.validation = 1"]),
                                ("train.optimizer=adam", ["adam", "nearest is \"adamw\""]),

@@ -40,8 +40,10 @@ class Columns(TrainTest):
         cell, = self.cells(*unsteady)
         for series in ("loss", "grad_norm"):
             found = cell["spikes"][series]
-            self.assertEqual((found["olmo"], found["robust"]), (spikes_of_olmo(cell[series]), robust_spikes(cell[series])))
-        self.assertNotEqual(cell["spikes"]["grad_norm"]["olmo"], cell["spikes"]["grad_norm"]["robust"], "they tell apart")
+            self.assertEqual((found["olmo"], found["robust"]),
+                             (spikes_of_olmo(cell[series]), robust_spikes(cell[series])))
+        self.assertNotEqual(cell["spikes"]["grad_norm"]["olmo"], cell["spikes"]["grad_norm"]["robust"],
+                            "they tell apart")
 
     def test_the_last_record_is_of_the_final_weights(self):
         folder = self.folder / "dump"
@@ -63,7 +65,8 @@ class Columns(TrainTest):
         for placement in ("pre", "peri", "post"):
             cell, = self.cells(*sets(f"model.placement={placement}"))
             for record in cell["records"]:
-                self.assertAlmostEqual(record["margin"]["fp16"] * max(record["largest"]) / LARGEST_FP16, 1.0, delta=1e-12)
+                self.assertAlmostEqual(record["margin"]["fp16"] * max(record["largest"]) / LARGEST_FP16, 1.0,
+                                       delta=1e-12)
 
     def test_the_table(self):
         flags = (*ONE, *sets("train.lr=0.05"))

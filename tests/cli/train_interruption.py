@@ -14,8 +14,8 @@ import unittest
 
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
-from periscope_process import BINARY, contents, run, start_program
-from small_training import ONE, TrainTest, sets
+from periscope_process import BINARY, contents, run, start_program  # noqa: E402  takes the argument before DISK_FAULTS
+from small_training import ONE, TrainTest, sets  # noqa: E402
 
 # Long enough that a signal comes in time: a second or two, and many runs.
 MANY = ("--seeds", "10", "--set", "train.steps=100")
@@ -118,7 +118,8 @@ class Interrupted(TrainTest):
             with self.subTest(kill=kill, flags=flags):
                 out = self.folder / f"{kill.name}{len(flags)}"
                 with self.start(*flags, "--out", out, "--json", "--threads", threads) as process:
-                    self.wait_for(process, lambda: len(self.states(out)) > (2 if flags == MANY else 11))
+                    most = 2 if flags == MANY else 11
+                    self.wait_for(process, lambda out=out, most=most: len(self.states(out)) > most)
                     process.send_signal(kill)
                     output, errors = process.communicate(timeout=60)
                 self.assertEqual((process.returncode, output), (75, ""), errors)

@@ -35,7 +35,7 @@ class TrainedModels(TrainTest):
                     seen = cell["records"][-1][statistic]["measured"]
                     found = probed[statistic]["measured"]
                     self.assertEqual(len(found), len(seen))
-                    for a, b in zip(found, seen):
+                    for a, b in zip(found, seen, strict=True):
                         self.assertAlmostEqual(a / b, 1.0, delta=1e-10)
 
     def test_other_placements_have_their_own_names(self):

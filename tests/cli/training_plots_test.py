@@ -8,7 +8,9 @@ import unittest
 import plotting  # noqa: F401  first of what needs packages
 from periscope_process import FolderTest, run
 
+# isort: split
 import numpy as np
+
 from plots import (
     claims,
     decay_init,
@@ -139,7 +141,8 @@ class TrainingPlots(FolderTest):
         drawn = [line.get_xdata() for line in panel.get_lines()]
         for g in groups.rows(result):
             for name in ("growth_from_scales", "growth_from_sizes_inside", "growth_from_alignment"):
-                self.assertTrue(any(np.shape(x) == result[name][g].shape and np.allclose(x, result[name][g], equal_nan=True)
+                self.assertTrue(any(np.shape(x) == result[name][g].shape
+                                    and np.allclose(x, result[name][g], equal_nan=True)
                                     for x in drawn), (name, g))
 
     def losses(self, result):

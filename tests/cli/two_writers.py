@@ -12,7 +12,7 @@ import unittest
 ROUNDS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 40
 SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 1
 
-from periscope_process import BINARY, FolderTest, contents, start_program
+from periscope_process import BINARY, FolderTest, contents, start_program  # noqa: E402  takes the arguments before
 
 STACK = ("--set", "model.width=128", "--set", "model.heads=4", "--set", "model.layers=8", "--set", "input.tokens=16",
          "--set", "model.placement=pre", "--quiet", "--threads", "1")
@@ -32,7 +32,8 @@ class TwoWriters(FolderTest):
         models = []
         for seed in (1, 2):
             start = time.monotonic()
-            done = subprocess.run([BINARY, *command, self.folder / f"seed{seed}", "--seed", str(seed)], capture_output=True)
+            done = subprocess.run([BINARY, *command, self.folder / f"seed{seed}", "--seed", str(seed)],
+                                  capture_output=True)
             self.assertIn("config.json", os.listdir(self.folder / f"seed{seed}"), done.stderr)
             models.append(contents(self.folder / f"seed{seed}"))
         return models, done.returncode, time.monotonic() - start
@@ -53,7 +54,7 @@ class TwoWriters(FolderTest):
             before = contents(out)
             writers = [self.start(command, out, 1), self.start(command, out, 2)]
             kill = [draw.choice((None, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)) for _ in writers]
-            for k, writer in sorted(zip(kill, writers), key=lambda pair: pair[0] or 0):
+            for k, writer in sorted(zip(kill, writers, strict=True), key=lambda pair: pair[0] or 0):
                 if k is not None:
                     time.sleep(draw.uniform(0, 0.7) * seconds)
                     writer.send_signal(k)
@@ -72,7 +73,7 @@ class TwoWriters(FolderTest):
             finished = [seed for seed, code in enumerate(codes) if code == ok]
             if finished and all(code in (ok, 2) for code in codes):
                 self.assertIn(whole, [models[seed] for seed in finished], f"{where}: another model than was finished")
-            for code, error, k in zip(codes, errors, kill):
+            for code, error, k in zip(codes, errors, kill, strict=True):
                 if code == 2:
                     self.assertIn("another process is writing into this folder", error)
                 elif code != ok:

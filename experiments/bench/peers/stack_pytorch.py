@@ -3,10 +3,11 @@
 Usage: python stack_pytorch.py SHAPE [--repeats 3] [--warm-up] [--parts]
 
 SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, seeds, threads and way, as the
-line of stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean, kurtosis, maximum,
-token cosine and the 100 largest magnitudes at x_in, A_out, f_out, B_out and x_out. With `backward` every layer is
-computed again on the way back from its kept input (torch.utils.checkpoint keeps no weights either), the squares of the
-gradient at the same five places are read, and the norm of every matrix's gradient, which PyTorch has to form.
+line of stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean,
+kurtosis, maximum, token cosine and the 100 largest magnitudes at x_in, A_out, f_out, B_out and x_out. With `backward`
+every layer is computed again in the backward pass from its stored input (torch.utils.checkpoint keeps no weights
+either), the squares of the gradient at the same five places are read, and the norm of every matrix's gradient, which
+PyTorch has to form.
 Needs PyTorch, which neither ./lab nor the tests install.
 """
 
@@ -17,6 +18,7 @@ import time
 
 import torch
 from torch.nn.functional import linear, scaled_dot_product_attention, silu
+
 
 def read(x):
     """The statistics of one place, accumulated in double as Periscope does."""
@@ -96,7 +98,8 @@ class Layer:
         needed = [p for p in places if p.requires_grad]
         gradients = torch.autograd.grad(out, needed + self.matrices, dx_out)
         sizes = [squares(g) for g in gradients[:len(needed)]] + [g.double().square().sum() if g.numel() < 1 << 20 else
-                                                                 g.norm().double() ** 2 for g in gradients[len(needed):]]
+                                                                 g.norm().double() ** 2
+                                                                 for g in gradients[len(needed):]]
         return gradients[0], sizes
 
 
