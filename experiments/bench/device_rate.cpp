@@ -62,9 +62,7 @@ double whole_operations(const Shape& s) {
 
 double median_seconds(int repeats, const std::function<void()>& work) {
   work();
-  std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) seconds.push_back(seconds_of(work));
-  return quantile(seconds, 0.5);
+  return quantile(seconds_of_each(repeats, work), 0.5);
 }
 
 /// Operations a second of the largest product of the shape, and of a square one: the better of the two.

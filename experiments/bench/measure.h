@@ -9,12 +9,20 @@
 
 namespace periscope::bench {
 
-/// How long f takes, in seconds.
+/// Seconds of wall-clock time that one call of f takes.
 template <class F>
 double seconds_of(const F& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The seconds of each of `repeats` calls of f.
+template <class F>
+std::vector<double> seconds_of_each(int repeats, const F& f) {
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) seconds.push_back(seconds_of(f));
+  return seconds;
 }
 
 /// The q-quantile of values: the largest of which at most that share is smaller, without interpolation.

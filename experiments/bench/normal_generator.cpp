@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "experiments/bench/measure.h"
 #include "sim/random/normal.h"
 
 /// What a normal number costs on one core, and the exact moments of the distribution that 2³² words give.
@@ -18,17 +18,13 @@ namespace {
 /// Nanoseconds per number: the fastest and the median of 101 times a million numbers.
 template <class T>
 std::array<double, 2> nanoseconds() {
-  using Clock = std::chrono::steady_clock;
   std::vector<T> numbers(1'000'000);
-  std::vector<double> times;
-  for (std::uint64_t i = 0; i < 101; ++i) {
-    const auto start = Clock::now();
-    fill_normal<T>({i, 2, Stream{3}}, 0, 0.02, numbers);
-    times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count() /
-                    static_cast<double>(numbers.size()));
-  }
-  std::ranges::sort(times);
-  return {times.front(), times[times.size() / 2]};
+  std::uint64_t seed = 0;
+  const std::vector<double> seconds = bench::seconds_of_each(101, [&] {
+    fill_normal<T>({seed++, 2, Stream{3}}, 0, 0.02, numbers);
+  });
+  const double unit = 1e9 / static_cast<double>(numbers.size());
+  return {unit * bench::quantile(seconds, 0.0), unit * bench::quantile(seconds, 0.5)};
 }
 
 struct Moments {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "experiments/bench/measure.h"
 #include "sim/backends.h"
 
 /// The rate of every costly op of the CPU at the 3.2B shape, with Google Benchmark: GFLOP/s of those that multiply,
@@ -23,7 +23,6 @@ namespace periscope {
 namespace {
 
 using Index = Tensor::Index;
-using Clock = std::chrono::steady_clock;
 
 constexpr Index width = 2560, hidden = 10240, vocabulary = 32768;
 constexpr int heads = 16, kv_heads = 8, head_dim = 160;
@@ -158,15 +157,7 @@ constexpr Case cases[] = {
 // -------------------------------------------------------------------------------------------------
 
 /// Seconds of the fastest of 10 calls.
-double fastest(const std::function<void()>& call) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 10; ++i) {
-    const auto start = Clock::now();
-    call();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  return best;
-}
+double fastest(const std::function<void()>& call) { return bench::quantile(bench::seconds_of_each(10, call), 0.0); }
 
 double best_product_gflops(const Backend& ops, DType dtype) {
   const Setting setting{ops, 1024, dtype};
@@ -200,9 +191,9 @@ void add(const Backend& ops, const Case& one, Index tokens, DType dtype, double 
   const auto run = [=, &ops, &one](benchmark::State& state) {
     const Work work = one.make({ops, tokens, dtype});
     work.call();
-    const auto start = Clock::now();
-    for (auto _ : state) work.call();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = bench::seconds_of([&] {
+      for (auto _ : state) work.call();
+    });
     const double rate = unit * work.amount * static_cast<double>(state.iterations()) / seconds;
     state.counters[one.counted == operations ? "GFLOP/s" : "GB/s"] = rate;
     state.counters["share"] = rate / ceiling;

@@ -54,12 +54,10 @@ void print_line(const Work& work) {
   const Corpus corpus(train.corpus, train.validation, work.tokens + 1, spec.model.vocab);
   Trainer trainer(*ops, spec, train, corpus, 0, DType::f32);
   for (int i = 0; i < work.warm_up; ++i) (void)trainer.step();
-  std::vector<double> steps;
-  for (int i = 0; i < work.steps; ++i) steps.push_back(seconds_of([&] { (void)trainer.step(); }));
+  const std::vector<double> steps = seconds_of_each(work.steps, [&] { (void)trainer.step(); });
   const double memory = peak_memory();
   const training::Recorder recorder(*ops, spec, train, corpus);
-  std::vector<double> records;
-  for (int i = 0; i < 5; ++i) records.push_back(seconds_of([&] { (void)recorder.record(trainer.weights()); }));
+  const std::vector<double> records = seconds_of_each(5, [&] { (void)recorder.record(trainer.weights()); });
   const double step = quantile(steps, 0.5);
   const double record = quantile(records, 0.5);
   const nlohmann::ordered_json line{
