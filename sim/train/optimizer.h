@@ -3,8 +3,8 @@
 #include <map>
 
 #include "sim/core/backend.h"
+#include "sim/model/resident_weights.h"
 #include "sim/spec/weight.h"
-#include "sim/train/resident_weights.h"
 #include "sim/train/train_spec.h"
 
 namespace periscope {

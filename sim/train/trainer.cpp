@@ -112,7 +112,7 @@ Trainer::Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& tra
 
 void Trainer::round_masters() {
   if (dtype_ == master_dtype(dtype_)) return;
-  if (!rounded_) rounded_.emplace(spec_, ResidentWeights::Parameters());
+  if (!rounded_) rounded_.emplace(spec_.model, ResidentWeights::Parameters());
   for (const auto& [id, x] : masters_.parameters()) rounded_->parameters()[id] = ops_.cast(x, dtype_);
 }
 

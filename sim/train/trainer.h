@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "sim/model/context.h"
+#include "sim/model/resident_weights.h"
 #include "sim/train/corpus.h"
 #include "sim/train/optimizer.h"
-#include "sim/train/resident_weights.h"
 
 namespace periscope {
 

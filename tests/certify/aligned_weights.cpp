@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/model/parameters.h"
 #include "tests/support/targets.h"
 
 namespace periscope::testing {
@@ -20,7 +21,20 @@ bool turns(Weight weight) {
 }  // namespace
 
 AlignedWeights::AlignedWeights(const StackSpec& spec, Direction direction, double bias)
-    : model_(spec.model), direction_(direction), bias_(bias), plain_(truth(), spec, DType::f64, 1) {}
+    : model_(spec.model),
+      direction_(direction),
+      bias_(bias),
+      source_(spec, GeneratedWeights(truth(), spec, DType::f64, 1)) {
+  ResidentWeights::Parameters& parameters = source_.parameters();
+  for (const ParameterId& id : matrices_of(spec)) {
+    const Tensor like = parameters.at(id);
+    parameters[id] = matrix(id.layer(), id.weight, like);
+    if (bias_ != 0.0 && !is_table(id.weight)) parameters[periscope::bias_of(id)] = bias_of(id.layer(), id.weight, like);
+  }
+  for (const ParameterId& id : gains_of(model_)) {
+    parameters[id] = gain(fetched_with(model_, id), id.weight, parameters.at(id));
+  }
+}
 
 std::vector<double> AlignedWeights::direction(Index n) const {
   const auto size = static_cast<std::size_t>(n);
@@ -64,9 +78,7 @@ std::vector<double> AlignedWeights::other_side(int layer, Weight weight, std::si
   return b;
 }
 
-const Tensor& AlignedWeights::matrix(int layer, Weight weight, const Tensor& like) const {
-  Tensor& here = matrices_[matrix_id(layer, weight)];
-  if (!here.empty()) return here;
+Tensor AlignedWeights::matrix(int layer, Weight weight, const Tensor& like) const {
   std::vector<double> left;
   std::vector<double> right;
   if (writes(weight) || turns(weight)) left = direction(like.rows());
@@ -77,8 +89,7 @@ const Tensor& AlignedWeights::matrix(int layer, Weight weight, const Tensor& lik
   for (const double a : left) {
     for (const double b : right) values.push_back(a * b);
   }
-  here = truth().from_host(like.rows(), like.cols(), like.dtype(), values);
-  return here;
+  return truth().from_host(like.rows(), like.cols(), like.dtype(), values);
 }
 
 Tensor AlignedWeights::bias_of(int layer, Weight weight, const Tensor& like) const {
@@ -89,25 +100,14 @@ Tensor AlignedWeights::bias_of(int layer, Weight weight, const Tensor& like) con
   return truth().from_host(1, like.rows(), like.dtype(), b);
 }
 
-SublayerWeights AlignedWeights::fetch(int sublayer) const {
-  SublayerWeights all = plain_.fetch(sublayer);
-  for (auto& [weight, linear] : all.linear) {
-    const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
-    const Tensor like = linear.map->dense();
-    linear.map = dense_map([w = matrix(layer, weight, like)] { return w; });
-    if (bias_ != 0.0 && !is_table(weight)) linear.bias = bias_of(layer, weight, like);
+Tensor AlignedWeights::gain(int sublayer, Weight norm, const Tensor& like) const {
+  std::vector<double> gain(static_cast<std::size_t>(like.cols()), 1.5 + 0.1 * sublayer);
+  if (direction_ == Direction::spike) {
+    for (std::size_t i = 0; i < gain.size(); ++i) gain[i] -= 0.1 * static_cast<double>(i);
   }
-  for (auto& [weight, norm] : all.norms) {
-    const auto n = static_cast<std::size_t>(norm.gain.cols());
-    std::vector<double> gain(n, 1.5 + 0.1 * sublayer);
-    if (direction_ == Direction::spike) {
-      for (std::size_t i = 0; i < n; ++i) gain[i] -= 0.1 * static_cast<double>(i);
-    }
-    // d is feature 1 of the stream and of the embedding, that of QK-norms is feature 0.
-    if (n > 1 && weight != Weight::q_norm && weight != Weight::k_norm) std::swap(gain[0], gain[1]);
-    norm.gain = truth().from_host(1, norm.gain.cols(), norm.gain.dtype(), gain);
-  }
-  return all;
+  // d is feature 1 of the stream and of the embedding, that of QK-norms is feature 0.
+  if (gain.size() > 1 && norm != Weight::q_norm && norm != Weight::k_norm) std::swap(gain[0], gain[1]);
+  return truth().from_host(1, like.cols(), like.dtype(), gain);
 }
 
 Tensor AlignedWeights::input(double largest, const std::vector<double>& factors) const {

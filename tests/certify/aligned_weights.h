@@ -1,11 +1,9 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
-#include "sim/model/weights.h"
+#include "sim/model/resident_weights.h"
 #include "sim/spec/model_spec.h"
-#include "tests/support/edited_weights.h"
 
 namespace periscope::testing {
 
@@ -18,14 +16,11 @@ enum class Direction { spike, spread };
 /// makes every signal as large as it can be. Queries and keys of a pair of features are such that RoPE turns them into
 /// one feature at position 1; under QK-norm each head fills one feature. Value and key heads differ tenfold, so that a
 /// query head that is given another's is noticed.
-class AlignedWeights final : public WeightSource {
+class AlignedWeights {
  public:
   AlignedWeights(const StackSpec& spec, Direction direction, double bias);
 
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
+  [[nodiscard]] const ResidentWeights& source() const { return source_; }
 
   /// The largest input of entries up to `largest` along d, times a factor for every token [factors.size(), D].
   [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const;
@@ -33,16 +28,16 @@ class AlignedWeights final : public WeightSource {
  private:
   /// b of a matrix that reads the stream, of one that writes it (then of its columns), or of a table's rows.
   [[nodiscard]] std::vector<double> other_side(int layer, Weight weight, std::size_t n) const;
-  [[nodiscard]] const Tensor& matrix(int layer, Weight weight, const Tensor& like) const;
+  [[nodiscard]] Tensor matrix(int layer, Weight weight, const Tensor& like) const;
   [[nodiscard]] Tensor bias_of(int layer, Weight weight, const Tensor& like) const;
+  [[nodiscard]] Tensor gain(int sublayer, Weight norm, const Tensor& like) const;
   /// d, in the stream's width or in the embedding's.
   [[nodiscard]] std::vector<double> direction(Tensor::Index n) const;
 
   ModelSpec model_;
   Direction direction_;
   double bias_;
-  GeneratedWeights plain_;
-  mutable std::map<ParameterId, Tensor> matrices_;  ///< made once: a run knows a matrix by its tensor
+  ResidentWeights source_;
 };
 
 }  // namespace periscope::testing

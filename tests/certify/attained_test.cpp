@@ -10,6 +10,7 @@
 #include "sim/emulated/backend.h"
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"
+#include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"
 #include "theory/certify/signal.h"
@@ -152,12 +153,12 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     const ModelSpec& m = one.spec.model;
     const AlignedWeights weights(one.spec, one.direction, one.bias);
     const theory::InputDomain domain{one.spec.input.kind == InputKind::tokens, largest};
-    const config::TheoryParameters parameters(truth(), m, weights);
+    const config::TheoryParameters parameters(truth(), m, weights.source());
     for (const bool exact : {true, false}) {
       const RunArithmetic arithmetic = exact ? RunArithmetic{} : run_arithmetic(Arithmetic::pure, fp64);
       certify::InnerLog log;
       const auto emulated = make_emulated_backend(truth(), {.arithmetic = arithmetic}, &log);
-      const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights};
+      const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights.source()};
       certify::SignalMaxima seen;
       if (domain.tokens) {
         seen.add(c, std::vector<int>(tokens, 0), exact ? nullptr : &log);

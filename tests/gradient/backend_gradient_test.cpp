@@ -144,7 +144,7 @@ TEST_CASE("counting changes no answer") {
 TEST_CASE("a pass forward and back draws every weight twice, the unembedding once, whatever is kept") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
   const Target target = truth_target();
-  const ParameterWeights source(target, problem);
+  const ResidentWeights source = weights_of(target, problem);
   for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30U}) {
     const CountedWeights weights(source);
     const StackContext context{truth(), problem.spec.model, weights};
@@ -162,7 +162,7 @@ TEST_CASE("gradients do not depend on how much of the forward pass is kept, to t
   for (const std::string_view placement : {"peri", "post", "residual-dual"}) {
     const LossProblem problem = loss_problem(placed(tiny_stack(), placement), 9);
     const Target target = truth_target();
-    const ParameterWeights weights(target, problem);
+    const ResidentWeights weights = weights_of(target, problem);
     const StackContext context{truth(), problem.spec.model, weights};
     const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
     int kept = 0;
@@ -188,7 +188,7 @@ TEST_CASE(
     "without a budget the streams that enter layers are kept between forward and backward pass, and nothing else") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "residual-dual"), 9);
   const Target target = truth_target();
-  const ParameterWeights weights(target, problem);
+  const ResidentWeights weights = weights_of(target, problem);
   const StackContext context{truth(), problem.spec.model, weights};
   StackTape tape;
   tape.budget = 0;

@@ -68,31 +68,28 @@ LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequence
   return problem;
 }
 
-SublayerWeights ParameterWeights::fetch(int sublayer) const {
-  SublayerWeights all;
-  for (const Weight weight : weights_in(problem_.spec.model, sublayer)) {
-    if (is_norm(weight)) {
-      const ParameterId gain = gain_id(sublayer, weight);
-      all.norms[weight] = {tensor_of(gain), tensor_of(bias_of(gain))};
-    } else {
-      const ParameterId id = matrix_id(sublayer / 2, weight);
-      all.linear[weight] = {dense_map([this, id] { return tensor_of(id); }), tensor_of(bias_of(id))};
-    }
+ResidentWeights weights_of(const Target& target, const LossProblem& problem) {
+  ResidentWeights::Parameters tensors;
+  const auto add = [&](const ParameterId& id, Tensor::Index rows) {
+    const auto found = problem.parameters.find(name_of(id));
+    if (found == problem.parameters.end()) return;
+    const auto size = static_cast<Tensor::Index>(found->second.size());
+    tensors[id] = target.backend->from_host(rows, size / rows, target.dtype, found->second);
+  };
+  const ModelSpec& model = problem.spec.model;
+  for (const ParameterId& id : matrices_of(problem.spec)) {
+    add(id, shape_of(model, id.weight).fan_out);
+    add(bias_of(id), 1);
   }
-  return all;
-}
-
-Tensor ParameterWeights::tensor_of(const ParameterId& id) const {
-  const auto found = problem_.parameters.find(name_of(id));
-  if (found == problem_.parameters.end()) return {};
-  const bool matrix = id.part == ParameterId::Part::matrix;
-  const Tensor::Index rows = matrix ? shape_of(problem_.spec.model, id.weight).fan_out : 1;
-  const auto size = static_cast<Tensor::Index>(found->second.size());
-  return target_.backend->from_host(rows, size / rows, target_.dtype, found->second);
+  for (const ParameterId& id : gains_of(model)) {
+    add(id, 1);
+    add(bias_of(id), 1);
+  }
+  return {model, tensors};
 }
 
 Gradients gradients_of(const Target& target, const LossProblem& problem) {
-  const ParameterWeights weights(target, problem);
+  const ResidentWeights weights = weights_of(target, problem);
   const StackContext context{*target.backend, problem.spec.model, weights, problem.sequences};
   Gradients record;
   Recorder recorder(*target.backend, record);
@@ -107,7 +104,7 @@ Gradients gradients_of(const Target& target, const LossProblem& problem) {
 
 double loss_at(const LossProblem& problem, const Hooks& hooks) {
   const Target target = truth_target();
-  const ParameterWeights weights(target, problem);
+  const ResidentWeights weights = weights_of(target, problem);
   const StackContext context{truth(), problem.spec.model, weights, problem.sequences};
   const Tensor output = stack_forward(context, input_of(target, problem, context, hooks), hooks).output;
   return truth().cross_entropy(logits_forward(context, output, hooks), problem.labels).loss;

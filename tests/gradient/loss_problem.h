@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/model/loss.h"
+#include "sim/model/resident_weights.h"
 #include "tests/support/targets.h"
 
 namespace periscope::testing {
@@ -44,21 +45,8 @@ Gradients gradients_of(const Target& target, const LossProblem& problem);
 /// The loss alone, on the reference.
 double loss_at(const LossProblem& problem, const Hooks& hooks = {});
 
-/// A source that holds the problem's parameters.
-class ParameterWeights final : public WeightSource {
- public:
-  ParameterWeights(const Target& target, const LossProblem& problem) : target_(target), problem_(problem) {}
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
-
- private:
-  [[nodiscard]] Tensor tensor_of(const ParameterId& id) const;
-
-  const Target& target_;
-  const LossProblem& problem_;
-};
+/// The problem's parameters on a target.
+ResidentWeights weights_of(const Target& target, const LossProblem& problem);
 
 /// What rounding does to the loss: stack_error for the spec's widest sum, times the loss.
 double loss_rounding(const LossProblem& problem, double loss);

@@ -9,6 +9,7 @@
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
+#include "sim/model/resident_weights.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
@@ -72,26 +73,6 @@ Passed pass(const Backend& ops, const WeightSource& weights, const Problem& prob
   return passed;
 }
 
-/// A dense stack of the matrices that a matrix-free source completes.
-class CompletedWeights final : public WeightSource {
- public:
-  CompletedWeights(const WeightSource& source, const Backend& ops) : source_(source), ops_(ops) {}
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
-    SublayerWeights weights = source_.fetch(sublayer);
-    for (auto& [weight, linear] : weights.linear) {
-      linear.map = dense_map([w = linear.map->dense()] { return w; });
-    }
-    return weights;
-  }
-  [[nodiscard]] Tensor rows(const Backend& /*ops*/, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops_, table, ids);
-  }
-
- private:
-  const WeightSource& source_;
-  const Backend& ops_;
-};
-
 std::vector<int> some_labels(int tokens, int classes) {
   std::vector<int> labels;
   for (int t = 0; t < tokens; ++t) labels.push_back(t % 4 == 3 ? no_label : (5 * t + 1) % classes);
@@ -123,7 +104,7 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
     const ModelSpec& m = problem.spec.model;
     const MatrixFreeWeights weights(ops, problem.spec, target.dtype, 3, Remember::readings);
     const Passed actual = pass(ops, weights, problem, target.dtype);
-    const Passed expected = pass(ops, CompletedWeights(weights, ops), problem, target.dtype);
+    const Passed expected = pass(ops, ResidentWeights(problem.spec, weights), problem, target.dtype);
     const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
     const double one = stack_error(0, n, target.dtype) + (dependent ? dependent_share(target.dtype) : 0.0);
     const std::string where = target.name() + " " + what + ", ";

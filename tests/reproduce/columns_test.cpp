@@ -209,8 +209,8 @@ TEST_CASE(
   const training::TrainedCell& kept = result.groups[2].cells[1];
   const training::TrainedCell again = training::run_cell(*ops, kept.cell, corpus, nullptr, {});
   StackSpec spec = kept.cell.spec;
-  spec.scales = std::make_shared<const WeightScales>(
-      stacks::scales_of(*ops, spec.model, ResidentWeights(spec, again.parameters), windows.inputs(0, windows.count())));
+  spec.scales = std::make_shared<const WeightScales>(stacks::scales_of(
+      *ops, spec.model, ResidentWeights(spec.model, again.parameters), windows.inputs(0, windows.count())));
   const theory::Prediction expected =
       theory::predict(spec, {windows.inputs(0, 1), windows.inputs(1, 1)},
                       {.tolerance = 0.02, .most_samples = 1 << 11, .seed = kept.cell.seed});
@@ -220,7 +220,7 @@ TEST_CASE(
   check_same_bits("scaled", last.at("scaled_second_moment_stderr"), wanted->standard_error);
   CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));
   // 16 models of random signs, which no other seed has.
-  const ResidentWeights trained(kept.cell.spec, again.parameters);
+  const ResidentWeights trained(kept.cell.spec.model, again.parameters);
   const stacks::NullDraws drawn = stacks::draw_null(
       *ops, kept.cell.spec, trained, windows.inputs(0, windows.count()), static_cast<int>(windows.count()),
       stacks::size_nulls[stacks::signs_null], DType::f64, 16 * kept.cell.seed, 16);

@@ -119,7 +119,7 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
   train.batch = 32;
   train.accumulate = 2;
   const TrainingState start = random_state(truth_target(), spec, train);
-  const ResidentWeights weights(spec, start.parameters);
+  const ResidentWeights weights(spec.model, start.parameters);
   const StackContext context{.ops = truth(), .model = spec.model, .weights = weights, .sequences = train.batch};
   const Windows batch = training_batch(synthetic_language(), spec.input.tokens + 1, train.batch, 3, 1);
   const std::vector<int> ids = batch.inputs(0, train.batch);
@@ -201,7 +201,7 @@ TEST_CASE("the loss is the mean cross-entropy of the batch, with the weights bef
   Trainer trainer = trainer_of(target, spec, train, 5);
   for (int step = 1; step <= 2; ++step) {
     const TrainingState state = trainer.state();
-    const ResidentWeights weights(spec, state.parameters);
+    const ResidentWeights weights(spec.model, state.parameters);
     const Windows batch = training_batch(synthetic_language(), spec.input.tokens + 1, train.batch, 5, step);
     double sum = 0.0;
     for (int sequence = 0; sequence < train.batch; ++sequence) {

@@ -2,7 +2,7 @@
 
 #include "sim/checkpoint/safetensors_type.h"
 #include "sim/files/output_file.h"
-#include "sim/train/resident_weights.h"
+#include "sim/model/resident_weights.h"
 
 namespace periscope::training {
 

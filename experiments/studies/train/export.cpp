@@ -73,7 +73,7 @@ std::string export_model(const std::string& folder, const Backend& ops, const tr
     write_plain(folder, ops, trained, overwrite);
     return "periscope";
   }
-  const ResidentWeights weights(trained.cell.spec, trained.parameters);
+  const ResidentWeights weights(trained.cell.spec.model, trained.parameters);
   const DividedTable divided(ops, weights, layout->second.model.embedding.scale);
   write_checkpoint(folder, layout->second, ops, divided, written_type(trained.cell.dtype), overwrite);
   return layout->first;

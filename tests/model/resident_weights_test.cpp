@@ -1,4 +1,4 @@
-#include "sim/train/resident_weights.h"
+#include "sim/model/resident_weights.h"
 
 #include <array>
 
