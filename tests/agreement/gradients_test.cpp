@@ -13,7 +13,7 @@
 namespace periscope {
 namespace {
 
-stacks::Progress progress;
+stacks::Progress unseen;
 
 gradients::GradientConfig small(std::initializer_list<const char*> placements) {
   gradients::GradientConfig config;
@@ -42,7 +42,7 @@ judge::Verdict judged_again(judge::Finding& finding, double error = 0.01) {
 
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
   const gradients::GradientConfig config = small({"pre"});
-  gradients::DepthResult result = gradients::gradient_depth(config, progress);
+  gradients::DepthResult result = gradients::gradient_depth(config, unseen);
   CHECK(gradients::depth_outcome(result).code == ExitCode::ok);
   judge::Finding& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
@@ -58,7 +58,7 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   config.base.model.mlp = MlpKind::relu;
   config.run.seeds = 4;
   config.layers = {2, 4, 8};
-  const gradients::DepthResult result = gradients::gradient_depth(config, progress);
+  const gradients::DepthResult result = gradients::gradient_depth(config, unseen);
   const gradients::DepthLaw& law = result.laws.at(0);
   CHECK(law.refusal.empty());
   CHECK(std::isnan(law.limit));
@@ -73,7 +73,7 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
 TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {
   gradients::GradientConfig config = small({"post"});
   config.base.model.layers = 1;
-  CHECK_THROWS_AS(static_cast<void>(gradients::gradient_attenuation(config, progress)), ConfigError);
+  CHECK_THROWS_AS(static_cast<void>(gradients::gradient_attenuation(config, unseen)), ConfigError);
 }
 
 TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
@@ -81,14 +81,14 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.base.input.second_moment = 1e-80;
   config.run.dtype = DType::f32;
   config.run.seeds = 4;
-  const std::vector<gradients::ScorePath> paths = gradients::score_path(config, progress).stacks;
+  const std::vector<gradients::ScorePath> paths = gradients::score_path(config, unseen).stacks;
   CHECK(paths.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
   CHECK(gradients::score_path_outcome(config, paths).code == ExitCode::ok);
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const gradients::GradientConfig config = small({"post"});
-  std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, progress).cases;
+  std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, unseen).cases;
   CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::ok);
   CHECK(results[0].down_claim.verdict == judge::ClaimVerdict::fails);
   results[0].down_rate.predicted.value = gradients::claimed_attenuation_rate();
@@ -98,7 +98,7 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
   const gradients::GradientConfig config = small({"peri", "post"});
-  std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
+  std::vector<gradients::IdentityPath> results = gradients::identity_path(config, unseen).stacks;
   CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   for (gradients::IdentityPath& path : results) {
     CHECK(path.claim.verdict == judge::ClaimVerdict::holds);
@@ -118,7 +118,7 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
     config.base.init = {.scheme = InitScheme::normal, .std = stddev};
     config.run.dtype = DType::f32;
     config.run.seeds = 4;
-    const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, progress).stacks;
+    const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, unseen).stacks;
     for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == judge::ClaimVerdict::not_testable);
     CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   }
@@ -126,14 +126,14 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const gradients::GradientConfig config = small({"b-only"});
-  const std::vector<gradients::ScorePath> results = gradients::score_path(config, progress).stacks;
+  const std::vector<gradients::ScorePath> results = gradients::score_path(config, unseen).stacks;
   CHECK(gradients::score_path_outcome(config, results).code == ExitCode::ok);
   CHECK(results[0].without.front().verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
   const gradients::GradientConfig config = small({"post", "pre", "peri"});
-  gradients::CrossoverResult result = gradients::gradient_crossover(config, progress);
+  gradients::CrossoverResult result = gradients::gradient_crossover(config, unseen);
   CHECK(gradients::crossover_outcome(result).code == ExitCode::ok);
   gradients::Crossover& peri = result.placements[1];
   REQUIRE(peri.crosses);
@@ -172,19 +172,17 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
     CHECK(said);
     CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
   };
-  SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, progress))); }
+  SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, unseen))); }
   SUBCASE("attenuation") {
-    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, progress).cases));
+    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, unseen).cases));
   }
   SUBCASE("identity path") {
-    check(gradients::identity_path_outcome(config, gradients::identity_path(config, progress).stacks));
+    check(gradients::identity_path_outcome(config, gradients::identity_path(config, unseen).stacks));
   }
-  SUBCASE("score path") {
-    check(gradients::score_path_outcome(config, gradients::score_path(config, progress).stacks));
-  }
+  SUBCASE("score path") { check(gradients::score_path_outcome(config, gradients::score_path(config, unseen).stacks)); }
   SUBCASE("crossover") {
     config.placements.push_back(*find_placement("peri"));
-    check(gradients::crossover_outcome(gradients::gradient_crossover(config, progress)));
+    check(gradients::crossover_outcome(gradients::gradient_crossover(config, unseen)));
   }
 }
 

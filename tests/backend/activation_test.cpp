@@ -13,7 +13,7 @@ namespace periscope::testing {
 namespace {
 
 using Index = Tensor::Index;
-constexpr Activation all[] = {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh};
+constexpr Activation every_kind[] = {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh};
 const std::string names[] = {" relu", " gelu", " silu", " gelu_tanh"};
 
 void check_activation(const Target& target, Activation kind, const Twin& x, const Twin& up) {
@@ -34,7 +34,7 @@ void check_activation(const Target& target, Activation kind, const Twin& x, cons
 
 TEST_CASE("activations and gates at odd sizes") {
   for (const Target& target : targets()) {
-    for (const Activation kind : all) {
+    for (const Activation kind : every_kind) {
       for (const Index rows : odd_sizes) {
         for (const Index cols : odd_sizes) {
           CAPTURE(rows);
@@ -53,7 +53,7 @@ TEST_CASE("activations over all magnitudes, both signs") {
   for (std::size_t i = 0; i < half; ++i) values.push_back(-values[i]);
   const auto n = static_cast<Index>(values.size());
   for (const Target& target : targets()) {
-    for (const Activation kind : all) {
+    for (const Activation kind : every_kind) {
       check_activation(target, kind, twin_of(target, 1, n, values), normal_twin(target, 1, n, 31));
     }
   }
@@ -65,7 +65,7 @@ bool all_nan(const std::vector<double>& values) {
 
 TEST_CASE("a NaN stays a NaN: a diverged stack must not look healthy") {
   const std::vector<double> values(33, std::numeric_limits<double>::quiet_NaN());
-  for (const Activation kind : all) {
+  for (const Activation kind : every_kind) {
     CAPTURE(names[static_cast<std::size_t>(kind)]);
     for (const Target& target : targets()) {
       CAPTURE(target.name());

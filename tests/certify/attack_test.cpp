@@ -15,7 +15,7 @@
 namespace periscope::testing {
 namespace {
 
-constexpr double rounding = 1e-11;
+constexpr double attack_rounding = 1e-11;
 
 /// What theory is told, if it is to be told something else than the model.
 struct Planted final : theory::Parameters {
@@ -82,12 +82,12 @@ TEST_CASE("gradient ascent comes near the certificate of every class and never p
         const certify::AttackResult r =
             certify::attack(v.context(), certificate, place, any_real, short_attack(), seen);
         INFO(placement, " ", name_of(place.signal), " ", r.ratio());
-        CHECK(r.ratio() <= 1.0 + rounding);
+        CHECK(r.ratio() <= 1.0 + attack_rounding);
         // A gated MLP's output is where the certificate is loosest, a linear map behind a norm where it is exact.
         const bool exact = place.signal == Signal::v && placement != "b-only";
         CHECK(r.ratio() > (exact ? 0.75 : 0.01));
       }
-      CHECK_FALSE(certify::check_bounds(certificate, seen, rounding).exceeded.has_value());
+      CHECK_FALSE(certify::check_bounds(certificate, seen, attack_rounding).exceeded.has_value());
     }
   }
 }
@@ -100,7 +100,7 @@ TEST_CASE("the input of the first sublayer reaches its bound, behind an embeddin
     const certify::AttackResult r =
         certify::attack(v.context(), certificate, {Signal::x_out, -1, 4}, any_real,
                         {.steps = 200, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
-    CHECK(r.ratio() <= 1.0 + rounding);
+    CHECK(r.ratio() <= 1.0 + attack_rounding);
     CHECK(r.ratio() > 1.0 - 1e-6);
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE("the attack finds bounds that are too low") {
     certify::SignalMaxima seen;
     certify::attack(v.context(), certificate, place, any_real,
                     {.steps = 150, .restarts = 2, .tokens = 2, .seed = 3, .dtype = DType::f64}, seen);
-    return certify::check_bounds(certificate, seen, rounding).exceeded.has_value();
+    return certify::check_bounds(certificate, seen, attack_rounding).exceeded.has_value();
   };
   const auto nothing = [](Planted&) {};
   const auto smaller_dimension = [](Planted& p) {
@@ -154,7 +154,7 @@ TEST_CASE("greedy search over token ids stays below the certificate, and finds a
     certify::SignalMaxima seen;
     const certify::AttackResult r =
         certify::attack(v.context(), certificate, {Signal::x_out, -1, 3}, tokens, options, seen);
-    CHECK(certify::check_bounds(certificate, seen, rounding).exceeded.has_value() == planted);
+    CHECK(certify::check_bounds(certificate, seen, attack_rounding).exceeded.has_value() == planted);
     if (!planted) CHECK(r.ratio() > 0.8);
   }
 }

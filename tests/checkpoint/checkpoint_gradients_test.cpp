@@ -10,10 +10,10 @@
 namespace periscope::testing {
 namespace {
 
-const std::vector<int> ids{3, 9, 4, 4, 10, 5};
+const std::vector<int> some_ids{3, 9, 4, 4, 10, 5};
 
 double loss_of(EditedCheckpoint& edited) {
-  return run_checkpoint(Checkpoint(edited.write()), ids, next_tokens(ids), truth_target()).at("loss").front();
+  return run_checkpoint(Checkpoint(edited.write()), some_ids, next_tokens(some_ids), truth_target()).at("loss").front();
 }
 
 TEST_CASE("gradients of stored tensors against finite differences of the files' numbers") {
@@ -22,7 +22,7 @@ TEST_CASE("gradients of stored tensors against finite differences of the files' 
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a copy, which would no longer be one
     const Checkpoint checkpoint(edited.write());
-    const NamedTensors pass = run_checkpoint(checkpoint, ids, next_tokens(ids), truth_target());
+    const NamedTensors pass = run_checkpoint(checkpoint, some_ids, next_tokens(some_ids), truth_target());
     const ModelSpec& m = checkpoint.model();
     for (const auto& [tensor, uses] : checkpoint.uses()) {
       // Softmax does not see what is the same for all keys: the derivative is 0.

@@ -19,8 +19,8 @@ using formats::FormatsConfig;
 using formats::Measure;
 using formats::SeedReading;
 
-constexpr formats::Site stream{Pass::forward, Signal::x_out};
-constexpr formats::Site gradient{Pass::backward, Signal::x_out};
+constexpr formats::Site stream_site{Pass::forward, Signal::x_out};
+constexpr formats::Site gradient_site{Pass::backward, Signal::x_out};
 
 TEST_CASE("every measure by hand") {
   // Two tokens: (3, 4) became (4, 3), turned by arccos(24/25); (1, 2) became (0, 2).
@@ -51,7 +51,7 @@ TEST_CASE("more bits, less noise: about 6 dB each, everywhere, forward and backw
     return c;
   }();
   const SeedReading reading = reading_of(config);
-  for (const formats::Site site : {stream, gradient}) {
+  for (const formats::Site site : {stream_site, gradient_site}) {
     for (int l = 0; l < 4; ++l) {
       const auto sqnr = [&](std::size_t format) {
         return number_of(config, reading.passes[0][format], site, Measure::sqnr, l);
@@ -60,7 +60,7 @@ TEST_CASE("more bits, less noise: about 6 dB each, everywhere, forward and backw
       CHECK(sqnr(3) > sqnr(2) + 60.0);
     }
   }
-  CHECK(number_of(config, reading.passes[0][0], stream, Measure::error, 3) == 0.0);
+  CHECK(number_of(config, reading.passes[0][0], stream_site, Measure::error, 3) == 0.0);
 }
 
 TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts those of FP8 out of underflow") {
@@ -115,7 +115,7 @@ TEST_CASE("massive features: those of the input, by the factor, in all runs") {
       squares += std::pow(input[i] * (variant == 1 && i % 32 < 2 ? 50.0 : 1.0), 2.0);
     }
     const auto square = [&](std::size_t format) {
-      return number_of(config, reading.passes[variant][format], stream, Measure::second_moment, -1);
+      return number_of(config, reading.passes[variant][format], stream_site, Measure::second_moment, -1);
     };
     CHECK(square(0) == Approx(squares / static_cast<double>(input.size())).epsilon(1e-12));
     CHECK(square(1) == Approx(square(0)).epsilon(0.01));

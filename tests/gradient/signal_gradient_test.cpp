@@ -32,14 +32,14 @@ class Mover final : public SignalReplacer {
 
 /// Every signal of a forward pass, the head's too.
 std::map<Place, Values> signals_of(const LossProblem& problem) {
-  struct Recorder final : SignalRecorder {
+  struct Keeper final : SignalRecorder {
     void on_signal(const Emission& at, const Tensor& x) override {
       if (at.pass == Pass::forward) all[{at.sublayer, at.signal}] = truth().to_host(x);
     }
     std::map<Place, Values> all;
-  } recorder;
-  (void)loss_at(problem, {.recorders = {&recorder}});
-  return recorder.all;
+  } keeper;
+  (void)loss_at(problem, {.recorders = {&keeper}});
+  return keeper.all;
 }
 
 void check_signals(const std::string& what, const StackSpec& spec) {

@@ -17,7 +17,7 @@ namespace {
 
 using doctest::Approx;
 
-constexpr double level = 1e-4;
+constexpr double tested_level = 1e-4;
 
 /// A logarithm of 16 seeds.
 judge::Cell logarithm(double error, double allowance, double predicted_error = 0.0) {
@@ -45,12 +45,12 @@ int number_behind(const std::string& words, const std::string& word) {
 
 TEST_CASE("the power that is foreseen: errors fall with seeds and width, allowances with width, predictions stay") {
   const judge::Cell cell = logarithm(0.08, 0.02, 0.01);
-  CHECK(judge::foreseen_power(cell, level, 1.0, 1.0) == cell.smallest_rejected(level));
+  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 1.0) == cell.smallest_rejected(tested_level));
   judge::Cell then = logarithm(0.04, 0.02, 0.01);
   then.seeds = 64;
-  CHECK(judge::foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
+  CHECK(judge::foreseen_power(cell, tested_level, 4.0, 1.0) == Approx(then.smallest_rejected(tested_level)));
   then = logarithm(0.04, 0.005, 0.01);
-  CHECK(judge::foreseen_power(cell, level, 1.0, 4.0) == Approx(then.smallest_rejected(level)));
+  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 4.0) == Approx(then.smallest_rejected(tested_level)));
 }
 
 TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, nothing is allowed for width") {
@@ -61,15 +61,15 @@ TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, n
                    .replicates = 64,
                    .spread = 0.3,
                    .spread_degrees = 63};
-  const double before = cell.smallest_rejected(level);
-  CHECK(judge::foreseen_power(cell, level, 1.0, 1.0) == before);
-  const double seeds = judge::foreseen_power(cell, level, 4.0, 1.0);
+  const double before = cell.smallest_rejected(tested_level);
+  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 1.0) == before);
+  const double seeds = judge::foreseen_power(cell, tested_level, 4.0, 1.0);
   cell.measured_error = 0.04;
   cell.predicted_error = 0.02;
   cell.seeds = 64;
   cell.replicates = 256;
   cell.spread_degrees = 252;
-  CHECK(seeds == Approx(cell.smallest_rejected(level)));
+  CHECK(seeds == Approx(cell.smallest_rejected(tested_level)));
   CHECK(seeds < 0.55 * before);
 }
 
@@ -84,12 +84,12 @@ TEST_CASE("a number of replicates that is given does not follow the seeds, and i
   judge::Cell then = cell;
   then.measured_error = 0.01;
   then.seeds = 256;
-  CHECK(judge::foreseen_power(cell, level, 4.0, 1.0) == Approx(then.smallest_rejected(level)));
-  const std::string words = judge::remedy({{cell, 0.1}}, level, 64, 0);
+  CHECK(judge::foreseen_power(cell, tested_level, 4.0, 1.0) == Approx(then.smallest_rejected(tested_level)));
+  const std::string words = judge::remedy({{cell, 0.1}}, tested_level, 64, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);
   cell.replicates_given = false;
-  CHECK(judge::remedy({{cell, 0.1}}, level, 64, 0).ends_with("seeds would decide"));
+  CHECK(judge::remedy({{cell, 0.1}}, tested_level, 64, 0).ends_with("seeds would decide"));
 }
 
 TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
@@ -97,47 +97,48 @@ TEST_CASE("the named seeds are the fewest that decide, the named width the narro
   for (const double error : {0.07, 0.1, 0.2}) {
     CAPTURE(error);
     const judge::Cell cell = logarithm(error, 0.05);
-    REQUIRE(cell.smallest_rejected(level) > limit);
-    const std::string words = judge::remedy({{cell, limit}}, level, 16, 256);
+    REQUIRE(cell.smallest_rejected(tested_level) > limit);
+    const std::string words = judge::remedy({{cell, limit}}, tested_level, 16, 256);
     CAPTURE(words);
     const int seeds = number_before(words, "seeds");
-    CHECK(judge::foreseen_power(cell, level, seeds / 16.0, 1.0) <= limit);
+    CHECK(judge::foreseen_power(cell, tested_level, seeds / 16.0, 1.0) <= limit);
     // Counts above 100 are rounded up to two digits.
-    CHECK(judge::foreseen_power(cell, level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
+    CHECK(judge::foreseen_power(cell, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
     const int width = number_behind(words, "width");
-    CHECK(judge::foreseen_power(cell, level, 1.0, width / 256.0) <= limit);
-    CHECK((width == 512 || judge::foreseen_power(cell, level, 1.0, width / 512.0) > limit));
+    CHECK(judge::foreseen_power(cell, tested_level, 1.0, width / 256.0) <= limit);
+    CHECK((width == 512 || judge::foreseen_power(cell, tested_level, 1.0, width / 512.0) > limit));
     CHECK(words.ends_with("would decide"));
   }
 }
 
 TEST_CASE("the worst cell decides what is named") {
-  const std::string all = judge::remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, level, 16, 256);
-  CHECK(all == judge::remedy({{logarithm(0.2, 0.0), 0.5}}, level, 16, 256));
+  const std::string all =
+      judge::remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, tested_level, 16, 256);
+  CHECK(all == judge::remedy({{logarithm(0.2, 0.0), 0.5}}, tested_level, 16, 256));
 }
 
 TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
-  CHECK(judge::remedy({{logarithm(0.001, 0.01), 0.5}}, level, 16, 256).empty());
-  const std::string words = judge::remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 256);
+  CHECK(judge::remedy({{logarithm(0.001, 0.01), 0.5}}, tested_level, 16, 256).empty());
+  const std::string words = judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 256);
   CHECK(words == "about width 512 would decide");
-  CHECK(judge::remedy({{logarithm(0.001, 0.4), 0.5}}, level, 16, 0) == judge::nothing_within_reach);
+  CHECK(judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 0) == judge::nothing_within_reach);
 }
 
 TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
-  const std::string words = judge::remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, level, 16, 256);
+  const std::string words = judge::remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, tested_level, 16, 256);
   CAPTURE(words);
   CHECK(words.find("(theory.gradient_tolerance)") != std::string::npos);
   judge::Cell forward = logarithm(0.01, 0.0, 0.2);
   forward.statistic = Statistic::token_cosine;
-  CHECK(judge::remedy({{forward, 0.5}}, level, 16, 256).find("(theory.tolerance)") != std::string::npos);
+  CHECK(judge::remedy({{forward, 0.5}}, tested_level, 16, 256).find("(theory.tolerance)") != std::string::npos);
 }
 
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
   judge::Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
-  CHECK(judge::remedy({{wild, 0.5}}, level, 16, 64) == "about width 8192 would decide");
+  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 64) == "about width 8192 would decide");
   wild.fluctuation = 0.0;  // too narrow for any term
-  CHECK(judge::remedy({{wild, 0.5}}, level, 16, 2) == "a wider stack would decide");
+  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 2) == "a wider stack would decide");
 }
 
 TEST_CASE("a verdict that follows the advice decides") {
@@ -176,7 +177,7 @@ TEST_CASE("an imprecise prediction names the tolerance that it meets; a missing 
     judge::Agreement agreement;
     agreement.width = 256;
     agreement.cells = {cell, other};
-    judge::judge_cells(agreement, level, {});
+    judge::judge_cells(agreement, tested_level, {});
     REQUIRE(agreement.verdict == judge::Verdict::inconclusive);
     return agreement.reason;
   };

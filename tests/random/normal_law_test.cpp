@@ -22,7 +22,7 @@ namespace periscope {
 namespace {
 
 constexpr double false_alarm = 1e-6;
-constexpr StreamKey key{.seed = 1, .layer = 2, .stream = Stream{3}};
+constexpr StreamKey some_key{.seed = 1, .layer = 2, .stream = Stream{3}};
 
 /// `count` numbers of a stream.
 using Generator = std::function<std::vector<double>(StreamKey key, std::size_t count)>;
@@ -118,19 +118,19 @@ double tails(const std::vector<double>& x) {
 
 TEST_CASE("a million numbers, two million for the tails, have the normal law") {
   for (const Generator& right : {Generator(ours), Generator(boosts)}) {
-    const std::vector<double> x = right(key, 1'000'000);
+    const std::vector<double> x = right(some_key, 1'000'000);
     CHECK(moments(x) < 1.0);
     CHECK(kolmogorov(x) < 1.0);
     CHECK(chi_square(x) < 1.0);
-    CHECK(tails(right(key, 2'000'000)) > 1.0);
+    CHECK(tails(right(some_key, 2'000'000)) > 1.0);
   }
 }
 
 TEST_CASE("wrong coefficients are seen by the tests of the law") {
-  const std::vector<double> leading = mapped_by<WrongLeadingCoefficient>(key, 1'000'000);
+  const std::vector<double> leading = mapped_by<WrongLeadingCoefficient>(some_key, 1'000'000);
   CHECK(kolmogorov(leading) > 1.0);
   CHECK(moments(leading) > 1.0);
-  const std::vector<double> tail = mapped_by<WrongTailCoefficient>(key, 2'000'000);
+  const std::vector<double> tail = mapped_by<WrongTailCoefficient>(some_key, 2'000'000);
   CHECK(tails(tail) < 1.0);
   CHECK(chi_square(tail) > 1.0);
 }
@@ -197,7 +197,7 @@ StreamKey next_stream(std::uint32_t i) { return {1, 2, Stream{3 + i}}; }
 
 TEST_CASE("neighbouring numbers, seeds, layers and streams are uncorrelated, their squares too") {
   constexpr std::size_t n = 200'000;
-  const std::vector<double> x = ours(key, n);
+  const std::vector<double> x = ours(some_key, n);
   for (const auto& neighbour : {next_seed, next_layer, next_stream}) {
     for (const std::uint32_t distance : {1U, 2U, 7U, 1024U}) {
       const std::vector<double> y = ours(neighbour(distance), n);
@@ -221,7 +221,7 @@ TEST_CASE("tables across neighbouring seeds, layers and streams are white") {
 
 TEST_CASE("a shared counter, and a counter that overlaps with its neighbour's, are seen") {
   const Generator no_layer = [](StreamKey k, std::size_t n) { return ours({k.seed, 0, k.stream}, n); };
-  CHECK(correlation(no_layer(key, 10'000), no_layer(next_layer(1), 10'000)) > 1.0);
+  CHECK(correlation(no_layer(some_key, 10'000), no_layer(next_layer(1), 10'000)) > 1.0);
   CHECK(spectrum(no_layer, next_layer, 512, 256) > 1.0);
   // Layer l begins at the l-th number of one stream.
   const Generator overlapping = [](StreamKey k, std::size_t n) {
@@ -231,7 +231,7 @@ TEST_CASE("a shared counter, and a counter that overlaps with its neighbour's, a
   };
   CHECK(spectrum(overlapping, next_layer, 512, 256) > 1.0);
   // A word used twice, as a draw of pairs that forgets to advance would.
-  const std::vector<double> x = ours(key, 20'000);
+  const std::vector<double> x = ours(some_key, 20'000);
   std::vector<double> twice;
   for (const double v : x) twice.insert(twice.end(), {v, v});
   CHECK(correlation(twice, {twice.begin() + 1, twice.end()}) > 1.0);

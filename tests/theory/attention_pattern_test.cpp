@@ -17,15 +17,15 @@ namespace {
 using doctest::Approx;
 using testing::Estimate;
 
-const PatternLaw plain{.query_variance = 1.5,
-                       .key_variance = 1.2,
-                       .head_dim = 8,
-                       .query_heads = 1,
-                       .key_heads = 1,
-                       .qk_norm = QkNorm::none,
-                       .norm_eps = 0.0,
-                       .rope = false,
-                       .causal = true};
+const PatternLaw plain_law{.query_variance = 1.5,
+                           .key_variance = 1.2,
+                           .head_dim = 8,
+                           .query_heads = 1,
+                           .key_heads = 1,
+                           .qk_norm = QkNorm::none,
+                           .norm_eps = 0.0,
+                           .rope = false,
+                           .causal = true};
 
 /// Five tokens of unequal second moments and all kinds of correlations.
 Matrix five_tokens() {
@@ -76,12 +76,12 @@ void check_against_plain(const std::string& what, const PatternLaw& law, const M
 TEST_CASE("T3: uniform patterns by hand") {
   Matrix causal(3, 3);
   causal << 1, 0, 0, 0.5, 0.5, 0, 1.0 / 3, 1.0 / 3, 1.0 / 3;
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   CHECK(uniform_pattern(3, law).isApprox(causal, 1e-15));
   law.scores.window = 2;
   causal.row(2) << 0, 0.5, 0.5;
   CHECK(uniform_pattern(3, law).isApprox(causal, 1e-15));
-  law = plain;
+  law = plain_law;
   law.causal = false;
   CHECK(uniform_pattern(3, law).isApprox(Matrix::Constant(3, 3, 1.0 / 3), 1e-15));
 }
@@ -90,7 +90,7 @@ TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
   const Matrix k = five_tokens();
   for (const bool causal : {true, false}) {
     for (const bool no_queries : {true, false}) {
-      PatternLaw law = plain;
+      PatternLaw law = plain_law;
       law.causal = causal;
       (no_queries ? law.query_variance : law.key_variance) = 0.0;
       CHECK(is_uniform(law));
@@ -104,14 +104,14 @@ TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
       }
     }
   }
-  CHECK_FALSE(is_uniform(plain));
+  CHECK_FALSE(is_uniform(plain_law));
 }
 
 TEST_CASE("T4: the sampled average against a plain simulation, with every mask, rotation and QK-norm per head") {
   for (const bool causal : {true, false}) {
     for (const bool rope : {true, false}) {
       for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head}) {
-        PatternLaw law = plain;
+        PatternLaw law = plain_law;
         law.causal = causal;
         law.rope = rope;
         law.qk_norm = qk_norm;
@@ -125,7 +125,7 @@ TEST_CASE("T4: the sampled average against a plain simulation, with every mask, 
 }
 
 TEST_CASE("T4: checkpoints' score rules against a plain simulation: factor, soft cap, window, RoPE frequencies") {
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.query_variance = law.key_variance = 4.0;
   law.scores.scale = 0.7;
   check_against_plain("scale", law, five_tokens());
@@ -139,13 +139,13 @@ TEST_CASE("T4: checkpoints' score rules against a plain simulation: factor, soft
 }
 
 TEST_CASE("T4: a window of one token leaves every token alone") {
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.scores.window = 1;
   CHECK(head_output_kernel(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
 }
 
 TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(heads*head_dim) for many") {
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.qk_norm = QkNorm::full;
   law.rope = true;
   check_against_plain("one head", law, five_tokens());
@@ -159,7 +159,7 @@ TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(head
 
 TEST_CASE("T4: strong scores and weak ones") {
   for (const double variance : {0.01, 20.0}) {
-    PatternLaw law = plain;
+    PatternLaw law = plain_law;
     law.query_variance = law.key_variance = variance;
     check_against_plain("variance " + std::to_string(variance), law, five_tokens());
   }
@@ -172,12 +172,12 @@ TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike"
     for (int s = 0; s < 5; ++s) k(t, s) = ids[t] == ids[s] ? 1.0 : 0.0;
   }
   for (const bool rope : {false, true}) {
-    PatternLaw law = plain;
+    PatternLaw law = plain_law;
     law.causal = false;
     law.rope = rope;
     check_against_plain(rope ? "repeated, rope" : "repeated", law, k);
   }
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.causal = false;
   const Matrix m = head_output_kernel(law, k, 16);
   CHECK(m.row(0).isApprox(m.row(2), 1e-5));
@@ -186,14 +186,14 @@ TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike"
 
 TEST_CASE("T4: if all tokens are one, attention returns it") {
   for (const bool rope : {false, true}) {
-    PatternLaw law = plain;
+    PatternLaw law = plain_law;
     law.rope = rope;
     CHECK(head_output_kernel(law, Matrix::Constant(6, 6, 2.5), 4).isApprox(Matrix::Constant(6, 6, 2.5), 1e-5));
   }
 }
 
 TEST_CASE("T4: with QK-norm and no eps the pattern forgets the kernel's scale, at any magnitude") {
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.qk_norm = QkNorm::head;
   const Matrix expected = head_output_kernel(law, five_tokens(), 8);
   for (const double scale : {1e-30, 1e-3, 1e3, 1e30}) {
@@ -206,7 +206,7 @@ TEST_CASE("T4: scores beyond the range of float pick one token each, and stay nu
   const Vector q = five_tokens().diagonal();
   for (const double scale : {1e20, 1e40, 1e80, 1e200}) {
     CAPTURE(scale);
-    const Vector m = head_output_kernel(plain, scale * five_tokens(), 64).diagonal() / scale;
+    const Vector m = head_output_kernel(plain_law, scale * five_tokens(), 64).diagonal() / scale;
     bool between = true;
     for (Eigen::Index t = 0; t < 5; ++t) {
       between = between && m(t) >= 0.9999 * q.head(t + 1).minCoeff() && m(t) <= 1.0001 * q.head(t + 1).maxCoeff();
@@ -217,7 +217,7 @@ TEST_CASE("T4: scores beyond the range of float pick one token each, and stay nu
 
 TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
   const auto draw = [](std::uint64_t seed, std::uint64_t replicate, std::uint64_t sublayer) {
-    return AttentionAverage(plain, 5).head_output_kernel(five_tokens(), 2, {seed, replicate, sublayer});
+    return AttentionAverage(plain_law, 5).head_output_kernel(five_tokens(), 2, {seed, replicate, sublayer});
   };
   CHECK(draw(1, 2, 3) == draw(1, 2, 3));
   CHECK(draw(1, 2, 3) != draw(2, 2, 3));
@@ -284,7 +284,7 @@ TEST_CASE("T9: the closed form against the sampled score path, with every mask, 
   for (const bool causal : {true, false}) {
     for (const bool rope : {true, false}) {
       for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head, QkNorm::full}) {
-        PatternLaw law = plain;
+        PatternLaw law = plain_law;
         law.causal = causal;
         law.rope = rope;
         law.qk_norm = qk_norm;
@@ -298,19 +298,19 @@ TEST_CASE("T9: the closed form against the sampled score path, with every mask, 
       }
     }
   }
-  PatternLaw law = plain;
+  PatternLaw law = plain_law;
   law.scores = {.scale = 0.5, .soft_cap = 1.5, .window = 2};
   check_closed_form("scale, soft cap, window", law);
   law.rope = true;
   check_closed_form("scale, soft cap, window, rope", law);
-  law = plain;
+  law = plain_law;
   law.query_variance = 0.0;  // uniform patterns, and queries whose gradient is not zero
   check_closed_form("no queries", law);
 }
 
 TEST_CASE("T9: scores of tokens that are alike, or of one token, have exactly no gradient") {
   for (const bool rope : {false, true}) {
-    PatternLaw law = plain;
+    PatternLaw law = plain_law;
     law.rope = rope;
     for (const Matrix& k : {Matrix(Matrix::Constant(6, 6, 1.0 / 3.0)), Matrix(Matrix::Constant(1, 1, 0.7))}) {
       const Matrix g = Matrix::Identity(k.rows(), k.rows());
@@ -331,14 +331,14 @@ TEST_CASE("T9: no product of pattern and kernel leaves out a token where blocks 
   Matrix k = Matrix::Constant(tokens, tokens, 0.3);
   k.diagonal().setOnes();
   const Matrix g = Vector::LinSpaced(tokens, 1.0, 2.0).asDiagonal();
-  PatternLaw windowed = plain;
+  PatternLaw windowed = plain_law;
   windowed.scores.window = tokens;  // the same as none
   const PatternStream stream{.seed = 3, .replicate = 0, .sublayer = 0};
-  const HeadGradients a = AttentionAverage(plain, tokens).gradients(k, g, 2, stream);
+  const HeadGradients a = AttentionAverage(plain_law, tokens).gradients(k, g, 2, stream);
   const HeadGradients b = AttentionAverage(windowed, tokens).gradients(k, g, 2, stream);
   CHECK(a.key.isApprox(b.key, 1e-12));
-  const HeadGradients sampled = AttentionAverage(plain, tokens).sampled_gradients(k, g, 512, stream);
-  const HeadGradients many = AttentionAverage(plain, tokens).gradients(k, g, 512, stream);
+  const HeadGradients sampled = AttentionAverage(plain_law, tokens).sampled_gradients(k, g, 512, stream);
+  const HeadGradients many = AttentionAverage(plain_law, tokens).gradients(k, g, 512, stream);
   CHECK(many.output.isApprox(sampled.output, 1e-5));  // the same patterns
   CHECK(many.value.isApprox(sampled.value, 1e-5));
   CHECK(many.query.trace() == Approx(sampled.query.trace()).epsilon(0.05));

@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 using training::RecordedValues;
 using training::TrainedCell;
 
-constexpr int layers = 2;
-constexpr std::size_t sublayers = 2 * layers;
+constexpr int layer_count = 2;
+constexpr std::size_t sublayer_count = 2 * layer_count;
 constexpr int step_count = 200;
 constexpr int seeds = 2;
 
@@ -42,28 +42,28 @@ RecordedValues planted_record(Planted& numbers) {
   RecordedValues record;
   record["validation_loss"] = numbers.take(1);
   for (const char* name : {"stream", "branch", "cross", "sum", "residual"}) {
-    record[std::string("growth_") + name] = numbers.take(sublayers);
+    record[std::string("growth_") + name] = numbers.take(sublayer_count);
   }
-  record["largest"] = numbers.take(sublayers);
+  record["largest"] = numbers.take(sublayer_count);
   std::vector<double>& largest = record["largest"];
   std::rotate(largest.begin(), largest.begin() + 2, largest.end());  // the largest is neither first nor last
   record["top_magnitudes"] = numbers.take(top_count);
   record["top_depths"] = numbers.take(top_count);
-  record["angular_distance"] = numbers.take((sublayers + 1) * (sublayers + 1));
-  record["attention_entropy"] = numbers.take(layers);
+  record["angular_distance"] = numbers.take((sublayer_count + 1) * (sublayer_count + 1));
+  record["attention_entropy"] = numbers.take(layer_count);
   for (const char* norm : {"norm_a", "norm_b", "norm_c"}) {
-    record[std::string("gain_mean.") + norm] = numbers.take(sublayers);
-    record[std::string("gain_rms.") + norm] = numbers.take(sublayers);
+    record[std::string("gain_mean.") + norm] = numbers.take(sublayer_count);
+    record[std::string("gain_rms.") + norm] = numbers.take(sublayer_count);
   }
   for (const std::string_view statistic : statistic_names) {
     for (const Signal signal : stream_signals) {
       record[std::string(statistic) + "." + std::string(name_of(signal))] =
-          numbers.take(sublayers + (runs_over_depth(signal) ? 1 : 0));
+          numbers.take(sublayer_count + (runs_over_depth(signal) ? 1 : 0));
     }
   }
   for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
     for (const char* name : {"grad_sq", "log_grad_sq", "root_mean_square"}) {
-      record[std::string(name) + ".weight." + std::string(weight_names[w])] = numbers.take(layers);
+      record[std::string(name) + ".weight." + std::string(weight_names[w])] = numbers.take(layer_count);
     }
   }
   return record;
@@ -75,7 +75,7 @@ training::TrainResult planted_result() {
   training::TrainResult result{.cells = {}, .loss_floor = 1.25, .stopped_early = false};
   for (std::size_t c = 0; c < 4; ++c) {
     TrainedCell cell;
-    cell.cell.spec.model.layers = layers;
+    cell.cell.spec.model.layers = layer_count;
     cell.cell.spec.model.placement = *find_placement(c < 2 ? "pre" : "peri");
     cell.cell.train.steps = step_count;
     cell.cell.train.lr = 0.1 * static_cast<double>(c + 1);
@@ -97,7 +97,7 @@ training::TrainResult planted_result() {
 
 training::TrainConfig planted_config() {
   training::TrainConfig config;
-  config.base.model.layers = layers;
+  config.base.model.layers = layer_count;
   config.run.seeds = seeds;
   config.train.steps = step_count;
   return config;

@@ -12,8 +12,8 @@
 namespace periscope::testing {
 namespace {
 
-constexpr int n = SyntheticLanguage::symbols;
-constexpr auto count = static_cast<std::size_t>(n);
+constexpr int symbol_count = SyntheticLanguage::symbols;
+constexpr auto symbols_as_size = static_cast<std::size_t>(symbol_count);
 
 const SyntheticLanguage& language() {
   static const SyntheticLanguage only;
@@ -28,11 +28,11 @@ double entropy(const std::vector<double>& chances) {
 
 TEST_CASE("chances of the next symbol sum to one, and so do those of pairs") {
   double pairs = 0.0;
-  for (int a = 0; a < n; ++a) {
-    for (int b = 0; b < n; ++b) {
+  for (int a = 0; a < symbol_count; ++a) {
+    for (int b = 0; b < symbol_count; ++b) {
       pairs += language().chance(a, b);
       double sum = 0.0;
-      for (int c = 0; c < n; ++c) sum += language().chance(a, b, c);
+      for (int c = 0; c < symbol_count; ++c) sum += language().chance(a, b, c);
       CHECK(std::abs(sum - 1.0) < 1e-14);
     }
   }
@@ -41,12 +41,12 @@ TEST_CASE("chances of the next symbol sum to one, and so do those of pairs") {
 
 TEST_CASE("pairs are stationary") {
   double spread = 0.0;
-  for (int b = 0; b < n; ++b) {
-    for (int c = 0; c < n; ++c) {
+  for (int b = 0; b < symbol_count; ++b) {
+    for (int c = 0; c < symbol_count; ++c) {
       double after = 0.0;
-      for (int a = 0; a < n; ++a) after += language().chance(a, b) * language().chance(a, b, c);
+      for (int a = 0; a < symbol_count; ++a) after += language().chance(a, b) * language().chance(a, b, c);
       CHECK(std::abs(after - language().chance(b, c)) < 1e-14);
-      spread = std::max(spread, std::abs(language().chance(b, c) * n * n - 1.0));
+      spread = std::max(spread, std::abs(language().chance(b, c) * symbol_count * symbol_count - 1.0));
     }
   }
   CHECK(spread > 0.5);  // uniform pairs, with which the search begins, are not the answer
@@ -57,8 +57,8 @@ const std::vector<double>& zipf() {
   static const std::vector<double> law = [] {
     std::vector<double> chances;
     double sum = 0.0;
-    for (int rank = 1; rank <= n; ++rank) sum += std::pow(rank, -2.0);
-    for (int rank = 1; rank <= n; ++rank) chances.push_back(std::pow(rank, -2.0) / sum);
+    for (int rank = 1; rank <= symbol_count; ++rank) sum += std::pow(rank, -2.0);
+    for (int rank = 1; rank <= symbol_count; ++rank) chances.push_back(std::pow(rank, -2.0) / sum);
     return chances;
   }();
   return law;
@@ -67,21 +67,21 @@ const std::vector<double>& zipf() {
 /// The ranks j with zipf[i] + zipf[j] = twice, counted from 0.
 std::vector<std::size_t> partners(std::size_t i, double twice) {
   std::vector<std::size_t> all;
-  for (std::size_t j = 0; j < count; ++j) {
+  for (std::size_t j = 0; j < symbols_as_size; ++j) {
     if (std::abs(zipf()[i] + zipf()[j] - twice) < 1e-13) all.push_back(j);
   }
   return all;
 }
 
 TEST_CASE("the next symbol's law is half Zipf's law by one symbol and half Zipf's law by two") {
-  for (int b = 0; b < n; ++b) {
+  for (int b = 0; b < symbol_count; ++b) {
     std::set<std::size_t> by_one;
-    std::array<std::set<std::size_t>, count> by_two;
-    for (int c = 0; c < n; ++c) {
+    std::array<std::set<std::size_t>, symbols_as_size> by_two;
+    for (int c = 0; c < symbol_count; ++c) {
       std::vector<std::size_t> possible;
-      for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t i = 0; i < symbols_as_size; ++i) {
         bool everywhere = true;
-        for (int a = 0; a < n && everywhere; ++a) {
+        for (int a = 0; a < symbol_count && everywhere; ++a) {
           everywhere = partners(i, 2.0 * language().chance(a, b, c)).size() == 1;
         }
         if (everywhere) possible.push_back(i);
@@ -90,27 +90,27 @@ TEST_CASE("the next symbol's law is half Zipf's law by one symbol and half Zipf'
       CAPTURE(c);
       REQUIRE(possible.size() == 1);
       by_one.insert(possible[0]);
-      for (int a = 0; a < n; ++a) {
+      for (int a = 0; a < symbol_count; ++a) {
         by_two[static_cast<std::size_t>(a)].insert(partners(possible[0], 2.0 * language().chance(a, b, c))[0]);
       }
     }
-    CHECK(by_one.size() == count);  // every rank once
-    for (const auto& ranks : by_two) CHECK(ranks.size() == count);
+    CHECK(by_one.size() == symbols_as_size);  // every rank once
+    for (const auto& ranks : by_two) CHECK(ranks.size() == symbols_as_size);
   }
 }
 
 TEST_CASE("entropies are those of the chances, and the floor is their mean over a window") {
   double rate = 0.0;
   double after_one = 0.0;
-  for (int b = 0; b < n; ++b) {
-    std::vector<double> mixture(count, 0.0);
+  for (int b = 0; b < symbol_count; ++b) {
+    std::vector<double> mixture(symbols_as_size, 0.0);
     double total = 0.0;
-    for (int a = 0; a < n; ++a) {
+    for (int a = 0; a < symbol_count; ++a) {
       std::vector<double> next;
-      for (int c = 0; c < n; ++c) next.push_back(language().chance(a, b, c));
+      for (int c = 0; c < symbol_count; ++c) next.push_back(language().chance(a, b, c));
       rate += language().chance(a, b) * entropy(next);
       total += language().chance(a, b);
-      for (std::size_t c = 0; c < count; ++c) mixture[c] += language().chance(a, b) * next[c];
+      for (std::size_t c = 0; c < symbols_as_size; ++c) mixture[c] += language().chance(a, b) * next[c];
     }
     for (double& p : mixture) p /= total;
     after_one += total * entropy(mixture);
@@ -118,7 +118,7 @@ TEST_CASE("entropies are those of the chances, and the floor is their mean over 
   CHECK(language().entropy_rate() == doctest::Approx(rate).epsilon(1e-12));
   CHECK(language().entropy_after_one() == doctest::Approx(after_one).epsilon(1e-12));
   CHECK(after_one > rate + 0.1);
-  CHECK(std::log(n) > after_one + 0.1);
+  CHECK(std::log(symbol_count) > after_one + 0.1);
   CHECK(language().loss_floor(1) == doctest::Approx(after_one).epsilon(1e-12));
   CHECK(language().loss_floor(4) == doctest::Approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
 }
@@ -146,16 +146,16 @@ TEST_CASE("the text is as surprising as the entropy rate says") {
 
 /// Σ N(context)/N · H(counts of the context): what the text's own frequencies say.
 double counted_entropy(const std::vector<std::uint8_t>& text, int known) {
-  std::vector<double> counts(count * count * count, 0.0);
+  std::vector<double> counts(symbols_as_size * symbols_as_size * symbols_as_size, 0.0);
   for (std::size_t t = 2; t < text.size(); ++t) {
-    const std::size_t before = known == 2 ? text[t - 2] * count : 0;
-    counts[(before + text[t - 1]) * count + text[t]] += 1.0;
+    const std::size_t before = known == 2 ? text[t - 2] * symbols_as_size : 0;
+    counts[(before + text[t - 1]) * symbols_as_size + text[t]] += 1.0;
   }
   double sum = 0.0;
-  for (std::size_t context = 0; context < counts.size(); context += count) {
+  for (std::size_t context = 0; context < counts.size(); context += symbols_as_size) {
     double total = 0.0;
-    for (std::size_t c = 0; c < count; ++c) total += counts[context + c];
-    for (std::size_t c = 0; c < count; ++c) {
+    for (std::size_t c = 0; c < symbols_as_size; ++c) total += counts[context + c];
+    for (std::size_t c = 0; c < symbols_as_size; ++c) {
       const double k = counts[context + c];
       if (k > 0.0) sum -= k * std::log(k / total);
     }
@@ -171,12 +171,12 @@ TEST_CASE("frequencies of the text have the entropies of the language") {
   const auto symbols = static_cast<double>(text.size() - 2);
   constexpr double chance = 5.0 * 0.0015;
   const auto check = [&](double counted, double entropy, double contexts) {
-    const double bias = contexts / symbols * (n - 1.0);  // above contexts/N · Σ ln(1 + (m − 1)/N(context))
+    const double bias = contexts / symbols * (symbol_count - 1.0);  // above contexts/N · Σ ln(1 + (m − 1)/N(context))
     CHECK(counted < entropy + chance);
     CHECK(counted > entropy - chance - bias);
   };
-  check(counted_entropy(text, 2), language().entropy_rate(), n * n);
-  check(counted_entropy(text, 1), language().entropy_after_one(), n);
+  check(counted_entropy(text, 2), language().entropy_rate(), symbol_count * symbol_count);
+  check(counted_entropy(text, 1), language().entropy_after_one(), symbol_count);
 }
 
 TEST_CASE("the text is always the same, and a shorter one is its beginning") {

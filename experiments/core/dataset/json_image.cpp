@@ -9,7 +9,7 @@ namespace periscope::dataset {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Kind = Place::Step::Kind;
+using StepKind = Place::Step::Kind;
 
 /// `json`: text that begins as JSON is JSON.
 Json value_at(const Values& values, std::size_t i, bool json = false) {
@@ -67,7 +67,7 @@ class Writer {
   /// Numbers that are not there are null where the result has others of the kind; an entry that has a label is left
   /// out.
   [[nodiscard]] bool keeps_null() const {
-    const auto is_label = [](const Place::Step& step) { return step.kind == Kind::by; };
+    const auto is_label = [](const Place::Step& step) { return step.kind == StepKind::by; };
     return column_.type() != Type::text && !column_.expected && std::ranges::none_of(place_.steps(), is_label);
   }
   [[nodiscard]] std::size_t flat() const {
@@ -109,9 +109,9 @@ class Writer {
   void put(const Json& values) const {
     Json* node = &all_;
     for (const Place::Step& step : place_.steps()) {
-      if (step.kind == Kind::key) {
+      if (step.kind == StepKind::key) {
         node = &(*node)[step.names.front()];
-      } else if (step.kind == Kind::by) {
+      } else if (step.kind == StepKind::by) {
         node = &(*node)[label_at(data_.find(step.names.front())->values, index_on(step.names.front()))];
       } else {
         std::size_t position = 0;
@@ -145,7 +145,7 @@ void put_remark(Json& node, const Remark& remark, std::size_t next) {
     if (node.is_object()) node[steps[next].names.front()] = remark.words;
     return;
   }
-  if (steps[next].kind == Kind::key) {
+  if (steps[next].kind == StepKind::key) {
     if (node.is_object() && node.contains(steps[next].names.front())) {
       put_remark(node[steps[next].names.front()], remark, next + 1);
     }

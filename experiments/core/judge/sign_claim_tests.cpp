@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr double power = 0.95;
+constexpr double least_power = 0.95;
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 boost::math::students_t law_of(std::size_t seeds, std::size_t estimated = 1) {
@@ -92,10 +92,10 @@ double detectable_of(std::size_t seeds, double at_level) {
     return sum / static_cast<double>(spreads.size() * spreads.size());
   };
   double low = 0.0, high = critical + 2.0;
-  while (found(high) < power) high *= 2.0;
+  while (found(high) < least_power) high *= 2.0;
   while (high - low > 1e-4 * high) {
     const double middle = 0.5 * (low + high);
-    (found(middle) < power ? low : high) = middle;
+    (found(middle) < least_power ? low : high) = middle;
   }
   return 0.5 * (low + high);
 }
