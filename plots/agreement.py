@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plots import curves, style
+from plots import captions, curves, style
 from plots.figures import Figures
 from plots.results import Result
 
 STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
+FIGURES = {"agreement": "measured minus predicted, in standard errors"}
 NEEDS = ("depth", "verdict", *(f"{s}_{v}" for s in STATISTICS for v in ("measured", "stderr", "predicted")))
 
 
@@ -24,7 +24,7 @@ def residual(curve: curves.Curve) -> np.ndarray:
     return (curve["measured"] - curve["predicted"]) / np.where(error > 0, error, np.nan)
 
 
-def _residuals(result: Result, i: int) -> Figure:
+def _residuals(result: Result, i: int) -> style.Page:
     def panel(axes: Axes, p: int, look: style.Look) -> None:
         axes.axhspan(-2, 2, color="0.93", zorder=0)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
@@ -49,4 +49,4 @@ def caption(result: Result, i: int) -> str:
         "which counts only what goes beyond what is allowed: rounding, and a finite-width term (T19) where theory is "
         "not exact at the width."
     )
-    return f"{words} {result.setting()}"
+    return f"{words} {captions.setting(result)}"

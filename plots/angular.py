@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from plots import style
+from plots import captions, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"angular": "angular distance between the streams at two depths"}
 NEEDS = ("depth", "angular_distance_predicted")
 
 
@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
     return Figures((f"angular-{name}", partial(_heatmaps, result, i)) for i, name in enumerate(result["input"]))
 
 
-def _heatmaps(result: Result, i: int) -> Figure:
+def _heatmaps(result: Result, i: int) -> style.Page:
     predicted = result["angular_distance_predicted"][i]
     measured = result["angular_distance_measured"][i] if result.measured else predicted
     looks, depth = style.looks(result["placement"]), result["depth"]
@@ -63,4 +63,4 @@ def caption(result: Result, i: int) -> str:
         words += "Theory alone. "
     if not np.isfinite(result["angular_distance_predicted"][i]).all():
         words += "Grey: no finite value. "
-    return words + result.setting()
+    return words + captions.setting(result)

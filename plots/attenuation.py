@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plots import curves, score_path, style
 from plots.results import Result
 
+FIGURES = {"attenuation": "gradients from the top of a stack to its bottom"}
 NEEDS = ("qk_factor", "layers_passed", "layer", "log_stream_predicted", "log_down_predicted", "claimed_rate")
 QUANTITIES = (("log_stream", "layers_passed", 0, r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
               ("log_down", "layer", 1, r"$\|\partial\,\mathrm{loss}/\partial W_\mathrm{down}\|_F$", "Layer"))
 CLAIM = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     factors = list(dict.fromkeys(result["qk_factor"]))
     figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
     looks = style.looks(result["placement"])

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import style, verify
 from plots.results import Result
 
+FIGURES = {"bound_ratios": "how close gradients come to their bounds"}
 NEEDS = ("statement", "log_ratio", "ratio_histogram", "ratio_largest", "width_ratio_limit")
 LOWEST, FLOOR = 1e-3, 1e-6
 LINE = {"color": style.INK, "linewidth": 0.8, "zorder": 1.5}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     figure, (row,) = style.panels(1, 2, 2.6, style.PAGE, sharey=True)
     for axes, words, bounds in zip(row, ("Bounds as stated", "Sharp bounds"), (verify.STATED, verify.SHARP),
                                    strict=True):  # fmt: skip

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import style, verify
 from plots.results import Result
 
+FIGURES = {"bound_ratio_vs_width": "gradient over bound against width"}
 NEEDS = ("statement", "width", "width_cases", "width_ratio_median", "width_ratio_q99", "width_ratio_largest",
          "width_ratio_limit")  # fmt: skip
 PANELS = {"T14b": r"Sharp (T14b): $\sqrt{2}\,(1-p_y)\sqrt{D}$", "C.2-whole": r"Paper (C.2): $4\sqrt{D}$",
@@ -19,7 +19,7 @@ ORDINARY = 3  # LayerNorm of 2 features has no direction left for a gradient: at
 LIMIT = {"color": style.INK, "linewidth": 1.2, "zorder": 2}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     figure, (row,) = style.panels(1, len(PANELS), 2.5, style.PAGE, sharex=True)
     for axes, (name, words) in zip(row, PANELS.items(), strict=True):
         _panel(result, axes, verify.index(result, name))

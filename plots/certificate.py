@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plots import style
 from plots.results import Result
 
+FIGURES = {"certificate": "bounds on every signal, below the largest numbers of formats"}
 NEEDS = ("class", "place", "class_bound", "format", "format_largest", "run_bound", "certified")
 
 
@@ -86,7 +86,7 @@ def certified(result: Result, name: str) -> str:
     return f": {count} of {len(holds)} classes certified"
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
     measured, bound = "class_measured" in result, bounds(result)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
@@ -148,5 +148,4 @@ def caption(result: Result, arithmetic: str, measured: bool) -> str:
     if np.isfinite(result["certified"]).any():
         words += ", each with what is certified for it by its own bounds: classes of signals that no input can overflow"
     words += ". Sublayer −1: the stack's input; at the right end: its head. "
-    attributes = result.attributes
-    return f"{words}Model: {attributes['model']}. Periscope {attributes['version']}, commit {attributes['commit']}."
+    return f"{words}Model: {result.attributes['model']}. {result.version}"

@@ -4,7 +4,6 @@ import textwrap
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -12,6 +11,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"claims": "every tested claim of the paper"}
 NEEDS = ("claim", "claim_exhibit", "claim_statement", "claim_verdict", "claim_mean", "claim_stderr", "claim_p",
          "claim_holm", "claim_detectable")  # fmt: skip
 MARKERS = {"holds": "o", "fails": "X", "not-shown": "s"}
@@ -32,7 +32,7 @@ def side(p: np.ndarray) -> np.ndarray:
         return np.where(p <= 0.5, right, -left)
 
 
-def _figure(result: Result, shown: list[int]) -> Figure:
+def _figure(result: Result, shown: list[int]) -> style.Page:
     figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.26 * len(shown), style.PAGE)
     place = side(result["claim_p"])
     decided = side(np.array(LEVEL))

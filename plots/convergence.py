@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plots import style
+from plots import captions, style
 from plots.results import Result
 
+FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
 NEEDS = ("width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noise_stderr", "noise_exponent")
 STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
 # what is drawn, over what, their labels, and the slope that T20 states
@@ -17,7 +17,7 @@ PANELS = (("bias", "width", "|Bias|", "Width $D$", -1.0), ("noise", "group", "Sp
 GUIDE = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     statistics = list(dict.fromkeys(result["statistic"]))
     looks = dict(zip(result["placement"], style.looks(result["placement"]), strict=True))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
@@ -104,4 +104,4 @@ def caption(result: Result) -> str:
             statistic = result["statistic"][f].replace("_", " ")
             left_out.setdefault(f"{statistic}, {result['bias_reason'][f].split(':')[0]}", []).append(look.label)
     words += "".join(f"Left out ({why}): {', '.join(labels)}. " for why, labels in left_out.items())
-    return words + result.setting()
+    return words + captions.setting(result)

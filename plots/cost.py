@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
@@ -12,8 +11,9 @@ from plots import style
 from plots.figures import Figures
 from plots.results import Result
 
-NEEDS = ("axis", "implementation", "way", "repeat_seconds", "peak_memory")
 KEPT = ("width", "layers", "tokens", "threads", "seeds")
+FIGURES = {name: f"time and memory of a stack against its {name}" for name in KEPT}
+NEEDS = ("axis", "implementation", "way", "repeat_seconds", "peak_memory")
 LOOKS = {
     "dense": style.Look("dense weights", "#0072B2", "o"),
     "matrix-free": style.Look("matrix-free weights (T21)", "#D55E00", "s", (0, (6, 1.5))),
@@ -37,7 +37,7 @@ def points(result: Result, axis: str, way: str, implementation: str) -> np.ndarr
     return found[np.argsort(result[axis][found])]
 
 
-def _figure(result: Result, axis: str) -> Figure:
+def _figure(result: Result, axis: str) -> style.Page:
     ways = [way for way in WAYS if ((result["axis"] == axis) & (result["way"] == way)).any()]
     figure, grid = style.panels(2, len(ways), 2.1, style.page(len(ways)), sharex=True, sharey="row")
     for column, way in enumerate(ways):
@@ -100,6 +100,5 @@ def _caption(result: Result, axis: str) -> str:
         f"Time and peak memory of the process against {axis}; {', '.join(kept)}; proportions of the "
         f"{result.config['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the "
         f"norm of every matrix's gradient too. Medians of {result['repeat_seconds'].shape[1]} repeats, bars from the "
-        f"fastest to the slowest. {attributes['cpu']}; {attributes['peer']}. Periscope {attributes['version']}, commit "
-        f"{attributes['commit']}."
+        f"fastest to the slowest. {attributes['cpu']}; {attributes['peer']}. {result.version}"
     )

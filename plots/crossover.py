@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import curves, score_path, style
 from plots.results import Result
 
+FIGURES = {"crossover": "the last MLP's gradient over Pre-LN's, against its output's size"}
 NEEDS = ("down_factor", "log_ratio_predicted", "log_rms_a_predicted", "log_law_measured", "log_crossing_measured")
 LAW = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "linestyle": "", "color": style.INK, "zorder": 3,
        "markeredgecolor": style.INK}  # fmt: skip
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     looks = style.looks(result["placement"])
     figure, ((axes,),) = style.panels(1, 1, 3.2, style.page(1))
     axes.axhline(1, color=style.INK, linewidth=0.6, zorder=1)

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import style
+from plots import captions, style
 from plots.results import Result
 
 Curve = dict[str, np.ndarray]  # predicted, predicted_stderr and, if it was measured, measured and stderr
@@ -70,7 +69,7 @@ def caption(result: Result, name: str, stride: int) -> str:
         one = "one seed" if result.seeds == 1 else f"mean of {result.seeds} seeds, ± 2 standard errors"
         words.append(f"Markers{often}: {one}.")
         words += refusals(result, name)
-    return " ".join([*words, result.setting()])
+    return " ".join([*words, captions.setting(result)])
 
 
 def refusals(result: Result, name: str) -> list[str]:
@@ -83,7 +82,7 @@ def refusals(result: Result, name: str) -> list[str]:
     return words
 
 
-def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
+def over_depth(result: Result, name: str, label: str, log: bool) -> style.Page:
     """A statistic of the stream over depth, one panel per input."""
     inputs, placements, depth = result["input"], result["placement"], result["depth"]
     looks = style.looks(placements)
@@ -105,7 +104,7 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> Figure:
 
 def per_placement(
     result: Result, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: bool
-) -> Figure:
+) -> style.Page:
     """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
     looks = style.looks(result["placement"])
     rows, columns = style.multiples(len(looks))

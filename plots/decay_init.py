@@ -6,7 +6,6 @@ from functools import partial
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -14,6 +13,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-10-decay-init": "weight decay and initialisation"}
 NEEDS = ("group", "depth", "weight_decay", "init_std", "variance_mean", "final_loss_mean", "final_loss_stderr",
          "claim_exhibit")  # fmt: skip
 TWO = ("pre", "peri")
@@ -39,7 +39,7 @@ def variants(result: Result, study: str) -> list[tuple[str, list[int]]]:
     return sorted(found.items(), key=lambda item: np.nan_to_num(result[key][item[1][0]], nan=np.inf))
 
 
-def _figure(result: Result, present: list[str]) -> Figure:
+def _figure(result: Result, present: list[str]) -> style.Page:
     figure, grid = style.panels(len(present), 3, 2.5, style.PAGE)
     shown = []
     for row, study in zip(grid, present, strict=True):

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from plots import curves, style
 from plots.results import Result
 
 NAME = "site_branch_ratio"
+FIGURES = {"dilution": "size of every branch beside the stream that it joins"}
 NEEDS = ("site", "sublayer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 MODULES = ("Attention", "MLP")
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     inputs = result["input"]
     looks = style.looks(result["placement"])
     site = list(result["site"]).index("B_out")

@@ -1,16 +1,18 @@
-"""All figures of one result file, drawn in a process of its own, so that a damaged file ends nothing but itself."""
+"""All figures of one result file, or of several together, drawn in a process of its own, so that a damaged file ends
+nothing but itself."""
 
 import multiprocessing
 import os
 import resource
 import signal
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
-
-from matplotlib.figure import Figure
+from typing import Any, BinaryIO
 
 from plots import (
     agreement,
@@ -43,6 +45,8 @@ from plots import (
     results,
     score_path,
     stability,
+    style,
+    together,
     token_cosine,
     training,
     variance,
@@ -50,6 +54,7 @@ from plots import (
     wrong_theories,
 )
 from plots.figures import FigureError
+from plots.options import Options
 
 KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
@@ -59,6 +64,8 @@ KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergenc
 WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in
+DEFAULT = Options()
+UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
@@ -77,32 +84,49 @@ class Failed:
 
 @dataclass(frozen=True)
 class Begun:
-    """What is being done, for the message if it never ends: "reading it"."""
+    """What is being done with which file, for the message if it never ends: "reading it"."""
 
     words: str
+    file: Path
 
 
-def draw(file: Path, folder: Path, patience: float = PATIENCE) -> Iterator[Written | Failed]:
-    """Draws all figures of `file` into `folder`, and says one by one what was written and what failed."""
+def names() -> list[str]:
+    """The names of all figures, as --only takes them."""
+    return list(dict.fromkeys(name for kind in KINDS for name in kind.FIGURES))
+
+
+def is_wanted(kind: ModuleType, name: str, only: Sequence[str]) -> bool:
+    """Whether `only` asks for a figure of this kind. One that is drawn once per input has that input behind its own
+    name: "agreement-text" is of the figure "agreement"."""
+    own = [known for known in kind.FIGURES if name == known or name.startswith(f"{known}-")]
+    return not only or max(own, key=len) in only
+
+
+def draw(
+    files: Sequence[Path], folder: Path, options: Options = DEFAULT, patience: float = PATIENCE
+) -> Iterator[Written | Failed]:
+    """Draws all figures of `files`, of several files together, into `folder`, and says one by one what was written and
+    what failed."""
     context = multiprocessing.get_context("fork")
     reports, to_parent = context.Pipe(duplex=False)
-    child = context.Process(target=_in_child, args=(file, folder, to_parent), daemon=True)
+    child = context.Process(target=_in_child, args=(files, folder, options, to_parent), daemon=True)
     child.start()
     to_parent.close()
-    doing = "starting"
+    doing, file = "starting", files[0]
     try:
         while reports.poll(patience):
             report = reports.recv()
             if report is None:
                 return
             if isinstance(report, Begun):
-                doing = report.words
+                doing, file = report.words, report.file
             else:
                 yield report
         yield Failed(f"{file}: {doing} takes longer than {patience:g} s: left out")
     except EOFError:
         child.join()
-        end = signal.Signals(-child.exitcode).name if child.exitcode < 0 else f"exit code {child.exitcode}"
+        code = child.exitcode or 0
+        end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         yield Failed(f"{file}: {doing} crashed ({end}); expected a NetCDF-4 file of Periscope")
     finally:
         child.terminate()  # it removes the figure that it is writing
@@ -112,40 +136,55 @@ def draw(file: Path, folder: Path, patience: float = PATIENCE) -> Iterator[Writt
         reports.close()
 
 
-def _in_child(file: Path, folder: Path, to_parent: Connection) -> None:
+def _in_child(files: Sequence[Path], folder: Path, options: Options, to_parent: Connection) -> None:
     # What a library prints before it crashes, and what numpy says of overflowing data, is not the one line per failure
     # that this program promises. A crash is expected of bad files, so it leaves no core file either.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    to_parent.send(Begun("reading it"))
-    try:
-        result = results.read(file)
-    except results.ResultError as error:
-        to_parent.send(Failed(str(error)))
-        to_parent.send(None)
-        return
-    kinds = [kind for kind in KINDS if all(name in result for name in kind.NEEDS)]
-    if not kinds and result.attributes.get("result") not in WITHOUT_FIGURES:
-        to_parent.send(Failed(f"{file}: none of {len(KINDS)} figures finds the variables that it needs; expected those "
-                              "that `periscope list --columns` names"))  # fmt: skip
-    for kind in kinds:
-        for report in figures_of(kind, result, folder):
-            to_parent.send(report)
+    style.use_width(options.width)
+    for report in _reports(files, folder, options):
+        to_parent.send(report)
     to_parent.send(None)
 
 
-def figures_of(kind: ModuleType, result: results.Result, folder: Path) -> Iterator[Begun | Written | Failed]:
+def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[Begun | Written | Failed]:
+    found = []
+    for file in files:
+        yield Begun("reading it", file)
+        try:
+            found.append(results.read(file))
+            if len(files) > 1:
+                together.require(found[-1])
+        except results.ResultError as error:
+            yield Failed(str(error))
+            found = found[: len(found) - (len(found) > 0 and found[-1].path == file)]
+    if not found:
+        return
+    result = together.merged(found) if len(files) > 1 else found[0]
+    kinds = [kind for kind in KINDS if all(name in result for name in kind.NEEDS)]
+    if not kinds and result.attributes.get("result") not in WITHOUT_FIGURES:
+        yield Failed(f"{result.path}: none of {len(KINDS)} figures finds the variables that it needs; expected those "
+                     "that `periscope list --columns` names")  # fmt: skip
+    for kind in kinds:
+        if not options.only or set(options.only) & set(kind.FIGURES):
+            yield from figures_of(kind, result, folder, options)
+
+
+def figures_of(
+    kind: ModuleType, result: results.Result, folder: Path, options: Options = DEFAULT
+) -> Iterator[Begun | Written | Failed]:
     """Draws what a kind of figures makes of a result, and goes on behind one that fails."""
     short = kind.__name__.rpartition(".")[2]
-    yield Begun(f"drawing {short}")
+    yield Begun(f"drawing {short}", result.path)
     drawn = iter(kind.draw(result))
     name = short
     while True:
         try:
             name = short
             name, figure = next(drawn)
-            for path in save(figure, folder / f"{result.path.stem}-{name}"):
-                yield Written(path)
+            if is_wanted(kind, name, options.only):
+                for path in save(figure, folder / f"{result.path.stem}-{name}", options):
+                    yield Written(path)
         except StopIteration:
             return
         except Exception as error:
@@ -162,21 +201,37 @@ def _reason(error: BaseException) -> str:
     return words if isinstance(error, OSError) else f"{type(error).__name__}: {words}"
 
 
-def save(figure: Figure, path: Path) -> Iterator[Path]:
-    """Writes a figure as PNG and as SVG, each complete or not at all."""
+def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator[Path]:
+    """Writes a figure in every format, and its caption as text unless it goes into the figure; each file complete or
+    not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for kind, keywords in (("png", {}), ("svg", {"metadata": {"Date": None}})):
-        named = path.with_name(f"{path.name}.{kind}")
-        target = named.resolve()  # behind a symbolic link, which stays one
-        if target.exists() and not target.is_file():
-            raise OSError(f"cannot write {named}: it is there and no regular file")
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            with temporary.open("xb") as stream:
-                figure.savefig(stream, format=kind, **keywords)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        yield named
+    if options.caption == "below":
+        style.caption_below(figure)
+    for kind in options.formats:
+        yield _write(path.with_name(f"{path.name}.{kind}"), partial(_image, figure, kind))
+    if options.caption == "file":
+        yield _write(path.with_name(f"{path.name}.txt"), partial(_text, figure.caption))
+
+
+def _image(figure: style.Page, kind: str, stream: BinaryIO) -> None:
+    figure.savefig(stream, format=kind, metadata=UNDATED.get(kind))
+
+
+def _text(caption: str, stream: BinaryIO) -> None:
+    stream.write(f"{textwrap.fill(style.plain(caption), 100)}\n".encode())
+
+
+def _write(named: Path, write: Callable[[BinaryIO], None]) -> Path:
+    target = named.resolve()  # behind a symbolic link, which stays one
+    if target.exists() and not target.is_file():
+        raise OSError(f"cannot write {named}: it is there and no regular file")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("xb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return named

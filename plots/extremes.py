@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from plots import groups, style
@@ -11,6 +10,7 @@ from plots.certificate import FP16
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-11-extremes": "the hundred largest activations during training"}
 NEEDS = ("group", "record", "top_first", "top_last", "claim_exhibit")
 
 
@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
     return Figures([("figure-11-extremes", partial(_figure, result, shown))] if shown else [])
 
 
-def _figure(result: Result, shown: list[int]) -> Figure:
+def _figure(result: Result, shown: list[int]) -> style.Page:
     looks, step = groups.looks(result, shown), result["record"]
     figure, ((axes,),) = style.panels(1, 1, 2.9, style.PAGE)
     for g, look in zip(shown, looks, strict=True):

@@ -3,13 +3,13 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"table-5-losses": "final losses, seed by seed"}
 NEEDS = ("group", "study", "final_loss", "final_loss_mean", "final_loss_stderr", "claim_exhibit")
 STUDIES = {"base": "table5", "frozen": "8", "layer-norm": "19", "embedding-norm": "20", "olmo": "32"}
 
@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
     return Figures([("table-5-losses", partial(_figure, result, shown))] if shown else [])
 
 
-def _figure(result: Result, shown: list[int]) -> Figure:
+def _figure(result: Result, shown: list[int]) -> style.Page:
     looks = groups.looks(result, shown)
     figure, ((axes,),) = style.panels(1, 1, 0.6 + 0.26 * len(shown), style.PAGE)
     for row, (g, look) in enumerate(zip(shown, looks, strict=True)):

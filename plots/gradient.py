@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots import curves, style
 from plots.results import Result
 
 NAME = "log_grad_sq"
+FIGURES = {"gradient": "gradient of the hidden state over depth"}
 NEEDS = ("input", "depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 
 
@@ -17,7 +17,7 @@ def norms(result: Result, name: str, place: tuple) -> curves.Curve:
     return curves.norms({k: v / 2 for k, v in curves.select(result, name, place).items()})
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     inputs, depth = result["input"], result["depth"]
     looks = style.looks(result["placement"])
     figure, (row,) = style.panels(1, len(inputs), 3.2, style.page(len(inputs)), sharey=True)

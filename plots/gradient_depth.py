@@ -4,19 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import curves, score_path, style
 from plots.results import Result
 
+FIGURES = {"gradient-vs-depth": "the last layer's gradient against the number of layers"}
 NEEDS = ("layers", "theory_layers", "log_gradient_measured", "log_gradient_predicted", "late_exponent_measured")
 CLAIMED = {"color": "0.8", "marker": "|", "markersize": 13, "markeredgewidth": 3.5, "markeredgecolor": "0.8"}
 THEORY = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5, "linestyle": "", "markeredgecolor": style.INK}
 LIMIT = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     looks = style.looks(result["placement"])
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, SymmetricalLogLocator
 from matplotlib.transforms import ScaledTranslation
 
-from plots import style
+from plots import captions, style
 from plots.results import Result
 
 MAIN = ("post", "pre", "peri")
@@ -85,7 +85,7 @@ def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, st
     return lines
 
 
-def head(figure: Figure, result: Result, exhibits: Iterable[str]) -> None:
+def head(figure: style.Page, result: Result, exhibits: Iterable[str]) -> None:
     """Says above the panels which claims of the paper these runs show, and which not."""
     lines = verdicts(result, exhibits)
     if not lines:
@@ -112,7 +112,7 @@ def diverged(result: Result, shown: Sequence[int]) -> str:
 
 
 def run(result: Result, rate: bool = True) -> str:
-    """How it was trained: the sentence before result.setting()."""
+    """How it was trained: the sentence before captions.setting(result)."""
     train = result.config["train"]
     profile = "Short profile (--quick): " if result.attributes.get("quick") == 1 else ""
     parts = [
@@ -122,11 +122,13 @@ def run(result: Result, rate: bool = True) -> str:
         f"corpus {PurePath(train['corpus']).name}",
         result.config["run"]["dtype"],
     ]
-    return f"{', '.join(parts)}. {result.setting()}"
+    return f"{', '.join(parts)}. {captions.setting(result)}"
 
 
-def finish(figure: Figure, result: Result, keys: Sequence, words: str, exhibits: Sequence[str], shown: Sequence[int],
-           rate: bool = True) -> Figure:  # fmt: skip
+def finish(
+    figure: style.Page, result: Result, keys: Sequence[Artist], words: str, exhibits: Sequence[str],
+    shown: Sequence[int], rate: bool = True,
+) -> style.Page:  # fmt: skip
     """The frame of every figure of `reproduce`: claims above, legend, caption with what is drawn and what was run."""
     head(figure, result, exhibits)
     return style.finish(figure, keys, f"{words} {diverged(result, shown)}{tested(result, exhibits)}{run(result, rate)}")

@@ -5,13 +5,14 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
+           "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = ("group", "record", "depth", "second_moment_mean", "second_moment_stderr", "eq4_mean", "theory_second_moment",
          "cosine_share", "claim_exhibit")  # fmt: skip
 SHARES = (0.0, 0.2, 1.0)
@@ -27,7 +28,7 @@ def draw(result: Result) -> Figures:
     return Figures(figures.items())
 
 
-def _growth(result: Result, shown: list[int]) -> Figure:
+def _growth(result: Result, shown: list[int]) -> style.Page:
     looks, at, step = groups.looks(result, shown), groups.records(result, SHARES), result["record"]
     number = len(shown) + 1
     columns = min(3, number)
@@ -78,7 +79,7 @@ def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
     style.log_axis([axes], np.concatenate(drawn))
 
 
-def _parts(result: Result, shown: list[int]) -> Figure:
+def _parts(result: Result, shown: list[int]) -> style.Page:
     """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 2.4, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),

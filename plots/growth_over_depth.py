@@ -4,12 +4,12 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from plots import curves, groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-1-variance": "variance over depth and training"}
 NEEDS = ("group", "record", "depth", "variance_mean", "variance_stderr", "theory_variance", "claim_exhibit")
 SHARES = (0.0, 0.04, 0.2, 0.5, 1.0)  # of the steps: the surge is early
 
@@ -18,7 +18,7 @@ def draw(result: Result) -> Figures:
     return Figures([("figure-1-variance", partial(_figure, result))] if groups.rows(result) else [])
 
 
-def _figure(result: Result) -> Figure:
+def _figure(result: Result) -> style.Page:
     shown, at = groups.rows(result), groups.records(result, SHARES)
     looks, depth, step = groups.looks(result, shown), result["depth"], result["record"]
     number = len(at) + 1

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots import curves, score_path, style
 from plots.results import Result
 
+FIGURES = {"identity-path": "the gradient's part that came down the skip connections"}
 NEEDS = ("depth", "sublayer", "skip_share_predicted", "log_skip_predicted", "branch_term", "identity_error")
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     looks, depth = style.looks(result["placement"]), result["depth"]
     figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
     points = curves.turns(len(depth), len(looks))

@@ -6,15 +6,16 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from plots import style
+from plots import captions, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"signals": "limits of infinite width: signals", "gradients": "limits of infinite width: gradients",
+           "errors": "distance from the theory of infinite width"}  # fmt: skip
 NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "limit",
          "fit")
 DECADE = 10
@@ -26,22 +27,29 @@ PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "atten
 
 
 def draw(result: Result) -> Figures:
-    drawn = {}
-    for placement, name in dict.fromkeys(zip(result["quantity_placement"], result["quantity_input"], strict=True)):
-        rows = [i for i, q in enumerate(result["quantity"])
-                if " mean over " in q and (result["quantity_placement"][i], result["quantity_input"][i]) ==
-                (placement, name) and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
+    drawn: dict[str, Callable[[], style.Page]] = {}
+    stacks = list(zip(result["quantity_placement"], result["quantity_input"], strict=True))
+    for placement, name in dict.fromkeys(stacks):
+        rows = [i for i, q in enumerate(result["quantity"]) if " mean over " in q and stacks[i] == (placement, name)
+                and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        if rows:
-            drawn[f"{safe}-{name}"] = partial(_limits, result, str(placement), str(name), rows)
-            if result["ladder_width"].max() >= DECADE * result["ladder_width"].min():
-                drawn[f"{safe}-{name}-error"] = partial(_errors, result, str(placement), str(name), rows)
+        kinds = {"signals": [i for i in rows if not _is_of_gradients(result["quantity"][i])],
+                 "gradients": [i for i in rows if _is_of_gradients(result["quantity"][i])]}  # fmt: skip
+        for kind, of_kind in kinds.items():
+            if of_kind:
+                drawn[f"{kind}-{safe}-{name}"] = partial(_limits, result, str(placement), str(name), of_kind)
+        if rows and result["ladder_width"].max() >= DECADE * result["ladder_width"].min():
+            drawn[f"errors-{safe}-{name}"] = partial(_errors, result, str(placement), str(name), rows)
     return Figures(drawn.items())
+
+
+def _is_of_gradients(quantity: str) -> bool:
+    return quantity.startswith(("log_grad_sq", "score_share"))
 
 
 def _panels(
     result: Result, rows: list[int], panel: Callable[[Result, Axes, int], None], x: str, y: str
-) -> Figure:
+) -> style.Page:
     count, columns = style.multiples(len(rows))
     figure, grid = style.panels(count, columns, 1.55, style.page(columns))
     panels = [axes for line in grid for axes in line]
@@ -52,7 +60,7 @@ def _panels(
     return figure
 
 
-def _errors(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+def _errors(result: Result, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(result, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
         Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
@@ -65,7 +73,7 @@ def _errors(result: Result, placement: str, name: str, rows: list[int]) -> Figur
         f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
         "the error at the largest width. Wide stacks are drawn without matrices (T21). "
     )
-    return style.finish(figure, keys, words + result.setting())
+    return style.finish(figure, keys, words + captions.setting(result))
 
 
 def _error_panel(result: Result, axes: Axes, i: int) -> None:
@@ -92,7 +100,7 @@ def _error_panel(result: Result, axes: Axes, i: int) -> None:
     axes.tick_params(labelsize=6)
 
 
-def _limits(result: Result, placement: str, name: str, rows: list[int]) -> Figure:
+def _limits(result: Result, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(result, rows, _panel, "1 / width", "Measured − theory")
     keys = [
         Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
@@ -130,8 +138,29 @@ def _panel(result: Result, axes: Axes, i: int) -> None:
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
     axes.set_title(f"{name_of(result['quantity'][i])}\n{result['ladder_verdict'][i]}", fontsize=6.5)
-    axes.set_xticks([0, *x[:: max(1, len(x) // 3)]], ["0", *(f"1/{1 / v:g}" for v in x[:: max(1, len(x) // 3)])])
+    axes.set_xscale("function", functions=(_root, _square))
+    axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
+    ticks = apart(x)
+    axes.set_xticks(ticks, ["0" if v == 0 else f"1/{1 / v:g}" for v in ticks])
     axes.tick_params(labelsize=6)
+
+
+def _root(x: np.ndarray) -> np.ndarray:
+    """The scale of 1/width, on which widths that double stand apart: the square root, with its sign below 0."""
+    return np.sign(x) * np.sqrt(np.abs(x))
+
+
+def _square(root: np.ndarray) -> np.ndarray:
+    return np.sign(root) * np.square(root)
+
+
+def apart(inverse: np.ndarray) -> list[float]:
+    """0 and those of the inverse widths, the largest first, whose labels do not touch on the scale of roots."""
+    ticks = [0.0]
+    for value in sorted(inverse, reverse=True):
+        if min(abs(np.sqrt(value) - np.sqrt(t)) for t in ticks) > 0.22 * np.sqrt(max(inverse)):
+            ticks.append(float(value))
+    return sorted(ticks)
 
 
 def caption(result: Result, label: str, name: str) -> str:
@@ -140,4 +169,4 @@ def caption(result: Result, label: str, name: str) -> str:
         f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
         "at 0 is held against theory, with nothing allowed for finite width (T23); under the titles: the verdicts. "
     )
-    return words + result.setting()
+    return words + captions.setting(result)

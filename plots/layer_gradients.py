@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-7-gradients": "gradient of every layer before and after training"}
 NEEDS = ("group", "record", "layer", "layer_gradient_mean", "layer_gradient_stderr", "theory_layer_gradient",
          "claim_exhibit")  # fmt: skip
 
@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
     return Figures([("figure-7-gradients", partial(_figure, result))] if groups.rows(result) else [])
 
 
-def _figure(result: Result) -> Figure:
+def _figure(result: Result) -> style.Page:
     shown = groups.rows(result)
     looks = groups.looks(result, shown)
     columns = min(3, len(shown))

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from plots import style
 from plots.results import Result
 
+FIGURES = {"massive_activations": "an MLP's gradient against the size of its hidden activation"}
 NEEDS = ("massive_placement", "massive_final_norm", "massive_factor", "massive_gradient", "massive_gradient_low",
          "massive_gradient_high", "massive_bound", "massive_ceiling")  # fmt: skip
 FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
@@ -22,7 +22,7 @@ def look_of(placement: str, final_norm: float) -> style.Look:
     return style.Look(words, look.colour, look.marker, look.dash)
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
     looks = [look_of(*which) for which in zip(result["massive_placement"], result["massive_final_norm"], strict=True)]
     bounded = [k for k in range(len(looks)) if np.isfinite(result["massive_ceiling"][k])]
@@ -57,5 +57,5 @@ def caption(result: Result) -> str:
         "Lines: bounds of T14 (median over the stacks); dotted: T14d's bound for all factors at once. Markers, shifted "
         f"sideways on the right: gradient, median and quantiles 0.16 and 0.84 of {a['massive_stacks']} random ReLU "
         f"stacks, width {a['massive_width']}, hidden width {a['massive_hidden']}, one token. Only Pre-LN without a "
-        f"final norm grows with the activation. Periscope {a['version']}, commit {a['commit']}."
+        f"final norm grows with the activation. {result.version}"
     )

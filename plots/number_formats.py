@@ -5,14 +5,17 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import style
+from plots import captions, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
+           "gradient-noise": "the same of gradients",
+           "law": "second moments in number formats",
+           "massive": "what massive features of the input cost in number formats"}  # fmt: skip
 NEEDS = ("format", "features", "site", "sqnr", "sqnr_stderr", "second_moment_drift", "overflow_seeds")
 FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_e5m2": "FP8 E5M2",
            "fp8_e4m3": "FP8 E4M3", "int8": "INT8", "int4": "INT4"}  # fmt: skip
@@ -46,7 +49,7 @@ def _markers(count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, MARKERS)).round().astype(int))
 
 
-def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[Figure, list[Axes]]:
+def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page, list[Axes]]:
     rows, columns = style.multiples(len(formats))
     figure, grid = style.panels(rows, columns, height, style.page(columns))
     style.label_outer(grid, len(formats), x, y)
@@ -55,7 +58,7 @@ def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[Figure, li
     return figure, panels
 
 
-def _noise(result: Result, stacks: list[int], name: str, site: str) -> Figure:
+def _noise(result: Result, stacks: list[int], name: str, site: str) -> style.Page:
     """One panel per format: the SQNR of the stream, or of its gradient, at every depth."""
     formats = formats_of(result)
     looks = [style.looks(list(result["placement"]))[i] for i in stacks]
@@ -95,7 +98,7 @@ def _noise(result: Result, stacks: list[int], name: str, site: str) -> Figure:
         )
     if overflowed:
         words += "Vertical lines: the first overflow. "
-    return style.finish(figure, keys, words + _held(result) + result.setting())
+    return style.finish(figure, keys, words + _held(result) + captions.setting(result))
 
 
 def _marker(look: style.Look) -> Line2D:
@@ -108,7 +111,7 @@ def _held(result: Result) -> str:
     return f"Held in the format: {covers}; the rest in {name_of(own['rest'])}; sums in {own['accumulate']}. "
 
 
-def _law(result: Result, stacks: list[int], name: str) -> Figure:
+def _law(result: Result, stacks: list[int], name: str) -> style.Page:
     """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
     formats = list(range(len(result["format"])))
     looks = [style.looks(list(result["placement"]))[i] for i in stacks]
@@ -143,10 +146,10 @@ def _law(result: Result, stacks: list[int], name: str) -> Figure:
              f"format over that of the same seeds in FP64; {style.INPUTS[name]}, mean over "
              f"{result.config['run']['seeds']} seeds, bars ± 2 standard errors, markers shifted sideways. "
              f"Under the titles: the verdicts, {order}; one rounding of the stream is allowed for. ")  # fmt: skip
-    return style.finish(figure, keys, words + _held(result) + result.setting())
+    return style.finish(figure, keys, words + _held(result) + captions.setting(result))
 
 
-def _massive(result: Result, stacks: list[int], name: str) -> Figure:
+def _massive(result: Result, stacks: list[int], name: str) -> style.Page:
     """How many decibels massive features cost the modules' outputs and the stream."""
     formats = formats_of(result)
     looks = [style.looks(list(result["placement"]))[i] for i in stacks]
@@ -165,4 +168,4 @@ def _massive(result: Result, stacks: list[int], name: str) -> Figure:
     words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in "
              f"signal-to-quantisation-noise ratio: plain minus massive, seed by seed, {style.INPUTS[name]}; bars ± 2 "
              "standard errors. Left: mean over sublayers; right: behind the last one. ")  # fmt: skip
-    return style.finish(figure, [_marker(look) for look in looks], words + _held(result) + result.setting())
+    return style.finish(figure, [_marker(look) for look in looks], words + _held(result) + captions.setting(result))

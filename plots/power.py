@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import curves, style
+from plots import captions, curves, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"power": "the smallest error that the test would have found"}
 NEEDS = ("depth", "verdict", "power_worst", "second_moment_power", "second_moment_measured")
 BAND = "#56B4E9"
 LINE = "#0072B2"
@@ -28,7 +28,7 @@ def deviation(curve: curves.Curve) -> np.ndarray:
     return 100 * (curve["measured"] / predicted - 1)
 
 
-def _bands(result: Result, i: int) -> Figure:
+def _bands(result: Result, i: int) -> style.Page:
     limit, depth = 100 * result.config["agreement"]["power_limit"]["second_moment"], result["depth"]
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
@@ -58,4 +58,4 @@ def caption(result: Result, i: int) -> str:
         f"({result.seeds_in_words}). Band: the smallest error that the test would have rejected with 95 % probability "
         "(T22); a verdict whose band leaves the dashed limit is inconclusive. Titles: the verdict over all sites."
     )
-    return f"{words} {result.setting()}"
+    return f"{words} {captions.setting(result)}"

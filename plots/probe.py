@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -14,6 +13,10 @@ from plots import style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"trained-vs-init": "a checkpoint's stream over depth beside theory",
+           "growth": "the terms of the stream's growth",
+           "massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits",
+           "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
          "extreme_value", "extreme_over_median", "signal_maximum")  # fmt: skip
 TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
@@ -58,7 +61,7 @@ def caption(result: Result, words: str, theory: bool = False) -> str:
     if theory and _has_theory(result):
         scheme = f"{init['scheme']} init" + (f", std {init['std']:g}" if init["scheme"] == "normal" else "")
         setting += f"Theory: {scheme}. "
-    return f"{words} {setting}Periscope {result.attributes['version']}, commit {result.attributes['commit']}."
+    return f"{words} {setting}{result.version}"
 
 
 def _has_theory(result: Result) -> bool:
@@ -75,7 +78,7 @@ def _log(axes: Axes, *curves: np.ndarray) -> None:
     style.log_axis([axes], np.concatenate([np.ravel(c) for c in curves]))
 
 
-def _trained(result: Result) -> Figure:
+def _trained(result: Result) -> style.Page:
     shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
     if "grad_sq_measured" in result:
         shown.append(("grad_sq", "Mean over tokens of\n$\\|\\partial\\,\\mathrm{loss}/\\partial x\\|^2$"))
@@ -116,7 +119,7 @@ def _trained(result: Result) -> Figure:
     return style.finish(figure, keys, caption(result, words, theory=True))
 
 
-def _parts(result: Result) -> Figure:
+def _parts(result: Result) -> style.Page:
     """T29: growth over depth in three parts, and what every null leaves over."""
     depth = result["depth"]
     figure, ((left, right),) = style.panels(1, 2, 3.0, style.PAGE)
@@ -147,7 +150,7 @@ def _parts(result: Result) -> Figure:
     return style.finish(figure, keys, caption(result, words, theory=True))
 
 
-def _growth(result: Result) -> Figure:
+def _growth(result: Result) -> style.Page:
     sublayer = result["sublayer"]
     has_gains = bool(np.isfinite(result["branch_from_gains"]).any())
     figure, (row,) = style.panels(1, 3 if has_gains else 2, 3.0, style.PAGE)
@@ -185,7 +188,7 @@ def _growth(result: Result) -> Figure:
     return style.finish(figure, keys, caption(result, words))
 
 
-def _massive(result: Result) -> Figure:
+def _massive(result: Result) -> style.Page:
     depth, values, ratio = result["depth"], np.abs(result["extreme_value"]), result["extreme_over_median"]
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
     left, right = row
@@ -227,7 +230,7 @@ def _top(result: Result) -> str:
     return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
 
 
-def _margins(result: Result) -> Figure:
+def _margins(result: Result) -> style.Page:
     sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE, sharey=True)
     keys, drawn = [], []

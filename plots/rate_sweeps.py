@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
@@ -13,6 +12,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-3-rates": "final loss over the learning rate"}
 NEEDS = ("group", "lr", "final_loss_mean", "final_loss_stderr", "diverged_at", "claim_exhibit")
 # A study, its title, the claims' exhibit, and whether the base study has its rate of factor 1.
 SWEEPS = (
@@ -29,7 +29,7 @@ def draw(result: Result) -> Figures:
     return Figures([("figure-3-rates", partial(_figure, result, present))] if present else [])
 
 
-def _figure(result: Result, present: list[tuple[str, str, str, bool]]) -> Figure:
+def _figure(result: Result, present: list[tuple[str, str, str, bool]]) -> style.Page:
     rows, columns = -(-len(present) // 3), min(3, len(present))
     figure, grid = style.panels(rows, columns, 2.3, style.PAGE, sharey=True)
     style.label_outer(grid, len(present), "Learning rate", "Final training loss (nat)")

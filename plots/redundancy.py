@@ -5,7 +5,6 @@ from functools import partial
 
 import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -13,6 +12,8 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-9-angles": "angular distances before and after training",
+           "figure-9-gains": "gains of output norms during training"}  # fmt: skip
 NEEDS = ("group", "record", "depth", "sublayer", "angular_distance_mean", "gain_b_mean", "gain_b_stderr",
          "claim_exhibit")  # fmt: skip
 SHARES = (0.0, 0.2, 0.5, 1.0)
@@ -28,7 +29,7 @@ def draw(result: Result) -> Figures:
     return Figures(figures.items())
 
 
-def _angles(result: Result) -> Figure:
+def _angles(result: Result) -> style.Page:
     shown = groups.rows(result, placements=groups.MAIN) + groups.rows(result, "frozen")
     depth, ends = result["depth"], (0, len(result["record"]) - 1)
     side = min(1.9, (style.PAGE - 1.3) / len(shown))
@@ -60,7 +61,7 @@ def _angles(result: Result) -> Figure:
     return groups.finish(figure, result, [], words, ["9"], shown)
 
 
-def _gains(result: Result) -> Figure:
+def _gains(result: Result) -> style.Page:
     shown = groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")
     sublayer, at = result["sublayer"], groups.records(result, SHARES)
     figure, (row,) = style.panels(1, len(shown), 2.6, style.page(len(shown)), sharey=True)

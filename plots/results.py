@@ -3,16 +3,12 @@
 import json
 import math
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import netCDF4
 import numpy as np
-
-NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
-MLPS = {"swiglu": "SwiGLU", "geglu": "GeGLU", "relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
-SCHEMES = {"lecun": "LeCun", "he": "He", "xavier": "Xavier"}
 
 
 class ResultError(Exception):
@@ -27,6 +23,7 @@ class Result:
     variables: dict[str, np.ndarray]
     attributes: dict[str, Any]
     config: dict[str, Any]
+    dimensions: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each variable
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.variables[name]
@@ -46,32 +43,10 @@ class Result:
     def seeds_in_words(self) -> str:
         return "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
 
-    def setting(self) -> str:
-        """The sentences of a caption that say what was run, and with which Periscope."""
-        stack = self.config["stacks"][0]
-        model, init = stack["model"], stack["init"]
-        scheme = SCHEMES.get(init["scheme"], init["scheme"])
-        parts = [
-            *([f"{model['layers']} layer{'s' * (model['layers'] > 1)}, each attention and MLP"]
-              if "layers" not in self else []),
-            *([f"width {model['width']}"] if "width" not in self and "ladder_width" not in self else []),
-            f"{stack['input']['tokens']} tokens",
-            MLPS.get(model["mlp"], model["mlp"]),
-            NORMS.get(model["norm"], model["norm"]),
-            f"{scheme} init" + (f" (std {init['std']:g})" if scheme == "normal" else ""),
-            *([self.config["run"]["dtype"]] if self.measured or "bias" in self or "fit" in self else []),
-        ]
-        words = ", ".join(parts)
-        version, commit = self.attributes["version"], self.attributes["commit"]
-        return f"{words[0].upper()}{words[1:]}. {self._misled()}Periscope {version}, commit {commit}."
-
-    def _misled(self) -> str:
-        """What theory was told instead of the truth, or which mistake was planted in it."""
-        if "theory_told" not in self.attributes:
-            return ""
-        told = json.loads(self.attributes["theory_told"])
-        planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
-        return f"Theory is wrong on purpose: {', '.join(told['set'] + planted)}. "
+    @property
+    def version(self) -> str:
+        """Which Periscope has made it, as the last words of a caption."""
+        return f"Periscope {self.attributes['version']}, commit {self.attributes['commit']}."
 
 
 LARGEST = 1 << 30  # bytes of one variable: a damaged length must not fill the memory
@@ -126,10 +101,11 @@ def read(path: Path) -> Result:
                 if variable.ndim == 0 and not np.ma.is_masked(variable[...]):
                     attributes[name] = np.asarray(variable[...]).item()
             variables = {name: values for name, values in variables.items() if values.ndim > 0}
+            dimensions = {name: data.variables[name].dimensions for name in variables}
         config = json.loads(attributes["config"])
     except (OSError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, MemoryError) as error:
         reason = " ".join(str(error).split()).removesuffix(f": '{path}'")
         raise ResultError(f"{path}: cannot be read: {reason}; expected a NetCDF-4 file of Periscope") from error
     if not isinstance(config, dict):
         raise ResultError(f"{path}: its attribute 'config' holds no table; expected the resolved configuration")
-    return Result(path, variables, attributes, config)
+    return Result(path, variables, attributes, config, dimensions)

@@ -4,15 +4,16 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import curves, style
+from plots import captions, curves, style
 from plots.figures import Figures
 from plots.results import Result
 
 WITHOUT = "log_grad_sq_without_scores_predicted"
+FIGURES = {"score-share": "share of queries and keys in attention's gradient",
+           "score-path": "gradients, and a theory without queries and keys"}  # fmt: skip
 NEEDS = ("layer", "depth", "score_share_predicted", "score_share_measured", WITHOUT)
 CONTROL = {"color": "0.45", "linestyle": (0, (2, 1.5)), "linewidth": 1.1}
 
@@ -21,7 +22,7 @@ def draw(result: Result) -> Figures:
     return Figures((("score-share", partial(_shares, result)), ("score-path", partial(_gradients, result))))
 
 
-def _shares(result: Result) -> Figure:
+def _shares(result: Result) -> style.Page:
     looks, layer = style.looks(result["placement"]), 1 + result["layer"]
     figure, ((axes,),) = style.panels(1, 1, 2.8, style.page(1))
     for p, look in enumerate(looks):
@@ -33,7 +34,7 @@ def _shares(result: Result) -> Figure:
     return style.finish(figure, [style.key(look, True) for look in looks], words)
 
 
-def _gradients(result: Result) -> Figure:
+def _gradients(result: Result) -> style.Page:
     depth = result["depth"]
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
@@ -53,4 +54,4 @@ def _gradients(result: Result) -> Figure:
 
 def reading(result: Result) -> str:
     words = "Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction. Markers: mean of "
-    return f"{words}{result.seeds_in_words}, ± 2 standard errors. {result.setting()}"
+    return f"{words}{result.seeds_in_words}, ± 2 standard errors. {captions.setting(result)}"

@@ -2,13 +2,14 @@
 
 from functools import partial
 
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"figure-4-instability": "every seed's loss and gradient norm, and its spikes",
+           "figure-5-last-layer": "gradient norm of the last layer over training"}  # fmt: skip
 NEEDS = ("group", "step", "loss", "grad_norm", "last_layer_grad_norm", "spikes", "claim_exhibit")
 
 
@@ -21,7 +22,7 @@ def draw(result: Result) -> Figures:
     return Figures(figures.items())
 
 
-def _instability(result: Result) -> Figure:
+def _instability(result: Result) -> style.Page:
     shown = groups.rows(result, placements=("pre", "peri"))
     looks, step = groups.looks(result, shown), result["step"]
     figure, grid = style.panels(2, len(shown), 1.7, style.PAGE, sharex=True, sharey="row")
@@ -42,7 +43,7 @@ def _instability(result: Result) -> Figure:
     return groups.finish(figure, result, _keys(looks), words, ["4"], shown)
 
 
-def _last_layer(result: Result) -> Figure:
+def _last_layer(result: Result) -> style.Page:
     shown = groups.rows(result, placements=groups.MAIN)
     looks, step = groups.looks(result, shown), result["step"]
     figure, ((axes,),) = style.panels(1, 1, 3.0, style.PAGE)

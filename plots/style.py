@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
@@ -27,6 +30,8 @@ matplotlib.rcParams.update({
 })  # fmt: skip
 
 PAGE = 7.0  # inches: the text width of a page
+PANEL = 4.6  # inches: a figure of one panel
+PANEL_LEAST = 1.55  # inches: panels that would be narrower stand below each other
 INK = "0.3"  # what is neither frame nor data
 INPUTS = {"gaussian": "Gaussian input", "tokens": "random-token input", "text": "text input"}
 
@@ -38,7 +43,7 @@ class Look:
     label: str
     colour: str
     marker: str
-    dash: str | tuple = "-"
+    dash: Any = "-"
 
     @property
     def size(self) -> float:
@@ -63,41 +68,103 @@ LOOKS = {
     "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
 }
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
+VARIANTS = ("o", "D", "X", "s", "P", "v")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
 FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"))
 
 
-def looks(placements: Sequence[str]) -> list[Look]:
-    """The look of each placement of a file. Free-form ones are told apart by their order."""
+def looks(placements: Iterable[str]) -> list[Look]:
+    """The look of each stack of a file by its label: a placement, a free-form one as JSON, a name that its user gave,
+    or one of these with what it differs by, as in "peri, qk_norm full". Stacks of one placement differ in colour."""
+    names = [str(name) for name in placements]
     known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
-    for i, table in enumerate(p for p in dict.fromkeys(placements) if p not in known):
-        keys = json.loads(table)
-        norms = "+".join(position for position in "ABC" if keys[position]) or "no norm"
-        label = f"{norms}, α = {keys['alpha']:g}, β = {keys['beta']:g}"
-        known[table] = Look(label, *FREE_FORM[i % len(FREE_FORM)], (0, (5, 1.5)))
-    return [known[p] for p in placements]
+    strange = list(dict.fromkeys(name for name in names if name.split(", ")[0] not in known))
+    found: dict[str, Look] = {}
+    taken: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        base, _, rest = name.partition(", ")
+        if name in strange:
+            found[name] = Look(_words(name), *FREE_FORM[strange.index(name) % len(FREE_FORM)], (0, (5, 1.5)))
+            continue
+        look, rank = known[base], taken.get(base, 0)
+        taken[base] = rank + 1
+        if rank:
+            shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
+            look = Look(look.label, _shade(look.colour, rank), *shape)
+        found[name] = replace(look, label=f"{look.label}, {rest}") if rest else look
+    return [found[name] for name in names]
+
+
+def _words(name: str) -> str:
+    """What a stack is called that is none of the placements."""
+    if not name.startswith("{"):
+        return name
+    keys, _, rest = name.partition("}")
+    table = json.loads(keys + "}")
+    norms = "+".join(position for position in "ABC" if table[position]) or "no norm"
+    return f"{norms}, α = {table['alpha']:g}, β = {table['beta']:g}{rest}"
+
+
+def _shade(colour: str, rank: int) -> str:
+    """The colour of another stack of the same placement: lighter and darker ones in turn."""
+    towards = np.ones(3) if rank % 2 else np.zeros(3)
+    share = 0.45 if rank < 3 else 0.65
+    return to_hex((1 - share) * np.array(to_rgb(colour)) + share * towards)
 
 
 def title(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
+class Page(Figure):
+    """A figure with the caption that belongs to it, which is drawn by caption_below alone."""
+
+    caption = ""
+    below = 0.0  # inches below the panels, for the legend and a caption
+
+
+def use_width(inches: float | None) -> None:
+    """From now on figures are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
+    global PAGE, PANEL
+    if inches is not None:
+        PAGE = PANEL = inches
+
+
 def page(columns: int) -> float:
     """The width of a figure with that many panels side by side, which a legend must fit too."""
-    return PAGE if columns > 1 else 4.6
+    return PAGE if columns > 1 else PANEL
 
 
 def panels(
-    rows: int, columns: int, height: float, width: float, layout: str = "constrained", **keywords
-) -> tuple[Figure, list[list[Axes]]]:
-    """Rows of panels, `height` inches each. The layout "compressed" is for panels of fixed aspect."""
-    figure = Figure(figsize=(width, rows * height), layout=layout)
-    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)
-    return figure, figure.subplots(rows, columns, squeeze=False, **keywords).tolist()
+    rows: int, columns: int, height: float, width: float, layout: str = "constrained", **keywords: Any
+) -> tuple[Page, list[list[Axes]]]:
+    """Rows of panels, `height` inches each. The layout "compressed" is for panels of fixed aspect.
+
+    Where the width does not hold that many columns, each row is broken into several of the figure; what is returned
+    still has the rows and columns that were asked for.
+    """
+    fitting = max(1, min(columns, int(width / PANEL_LEAST)))
+    per_row = -(-columns // fitting)
+    figure = Page(figsize=(width, rows * per_row * height), layout=layout)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(w_pad=0.06, h_pad=0.06)
+    if per_row == 1:
+        return figure, figure.subplots(rows, columns, squeeze=False, **keywords).tolist()
+    keywords.pop("width_ratios", None)
+    grid = figure.subplots(rows * per_row, fitting, squeeze=False, **keywords)
+    flat = [[axes for line in grid[r * per_row : (r + 1) * per_row] for axes in line] for r in range(rows)]
+    for row in flat:
+        for axes in row[columns:]:
+            axes.remove()
+        for axes in row[:columns]:
+            axes.tick_params(labelbottom=True)
+    return figure, [row[:columns] for row in flat]
 
 
 def multiples(number: int) -> tuple[int, int]:
-    """Rows and columns of small multiples."""
-    rows = math.ceil(number / 4)
+    """Rows and columns of small multiples, up to four columns where the page is wide enough."""
+    rows = math.ceil(number / max(1, min(4, int(PAGE / PANEL_LEAST))))
     return rows, math.ceil(number / rows)
 
 
@@ -154,23 +221,47 @@ def key(look: Look, measured: bool, note: str = "") -> Line2D:
                   label=look.label + note)  # fmt: skip
 
 
-def finish(figure: Figure, keys: Sequence[Artist], caption: str) -> Figure:
-    """Puts the legend and the caption below the panels. The figure grows by their height."""
-    width, height = figure.get_size_inches()
-    columns, legend = 1, 0.0
-    if keys:
-        widest = max(len(str(k.get_label())) for k in keys)
-        columns = min(len(keys), max(1, int(width / (0.06 * widest + 0.66))))
-        rows = math.ceil(len(keys) / columns)
-        columns = math.ceil(len(keys) / rows)
-        legend = 0.165 * rows + 0.1
-    lines = textwrap.wrap(caption, int(20 * width))
-    below = legend + 0.112 * len(lines) + 0.1
-    total = height + below
-    figure.set_size_inches(width, total)
-    figure.get_layout_engine().set(rect=(0, below / total, 1, height / total))
-    if keys:
-        figure.legend(handles=list(keys), ncols=columns, loc="upper center", bbox_to_anchor=(0.5, below / total),
-                      borderaxespad=0.3)  # fmt: skip
-    figure.text(0.5, (below - legend - 0.04) / total, "\n".join(lines), ha="center", va="top", fontsize=6.5, color=INK)
+def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
+    """Puts the legend below the panels, by whose height the figure grows, and gives the figure its caption."""
+    figure.caption = caption
+    if not keys:
+        return figure
+    width, _ = figure.get_size_inches()
+    labels = [plain(str(k.get_label())) for k in keys]
+    widest = max(len(line) for label in labels for line in label.split("\n"))
+    columns = min(len(keys), max(1, int(width / (0.06 * widest + 0.66))))
+    rows = math.ceil(len(keys) / columns)
+    columns = math.ceil(len(keys) / rows)
+    figure.legend(handles=list(keys), ncols=columns, loc="upper center", borderaxespad=0.3)
+    _grow(figure, 0.165 * rows * max(1 + label.count("\n") for label in labels) + 0.14)
     return figure
+
+
+def _grow(figure: Page, inches: float) -> float:
+    """Makes room below all that is drawn. Returns the upper edge of that room, as a share of the figure's height."""
+    width, height = figure.get_size_inches()
+    total = height + inches
+    figure.below += inches
+    figure.set_size_inches(width, total)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(rect=(0, figure.below / total, 1, 1 - figure.below / total))
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0.5, figure.below / total))
+    return inches / total
+
+
+def caption_below(figure: Page) -> None:
+    """Draws the caption of a figure below its legend; the figure grows by its height."""
+    width, _ = figure.get_size_inches()
+    lines = textwrap.wrap(figure.caption, int(20 * width))
+    top = _grow(figure, 0.112 * len(lines) + 0.1)
+    figure.text(0.5, top, "\n".join(lines), ha="center", va="top", fontsize=6.5, color=INK)
+
+
+def plain(words: str) -> str:
+    """A caption without the marks of mathematical text: "W_down" for "$W_\\mathrm{down}$"."""
+    for mark, letter in (("\\,", " "), ("\\partial", "∂"), ("\\|", "‖"), ("\\alpha", "α"), ("\\beta", "β")):
+        words = words.replace(mark, letter)
+    words = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", words)
+    return re.sub(r"_\{([^}]*)\}", r"_\1", words).replace("$", "").replace("\\", "")

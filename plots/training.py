@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -11,6 +10,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+FIGURES = {"training": "loss, gradient norm and variance during training"}
 NEEDS = ("placement", "seed", "step", "record", "depth", "loss", "validation_loss", "grad_norm", "diverged_at",
          "variance_measured")  # fmt: skip
 
@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
     return Figures([("training", partial(_figure, result))])
 
 
-def _figure(result: Result) -> Figure:
+def _figure(result: Result) -> style.Page:
     looks, step, record, depth = (style.looks(result["placement"]), *(result[n] for n in ("step", "record", "depth")))
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
     variance = result["variance_measured"]

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from matplotlib.figure import Figure
-
+from plots import style
 from plots.curves import over_depth
 from plots.results import Result
 
+FIGURES = {"variance": "hidden-state variance over depth"}
 NEEDS = ("depth", "variance_predicted", "variance_predicted_stderr")
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     label = "Hidden-state variance\n" r"(mean over tokens of $\mathrm{Var}_D(x)$)"
     yield "variance", over_depth(result, "variance", label, log=True)

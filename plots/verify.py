@@ -39,6 +39,5 @@ def run(result: Result) -> str:
     scaled = "" if scale == 1 else f" Bounds that should hold multiplied by {scale:g} in the verdict."
     return (
         f"{result.attributes['verify_cases']:,} random sublayers: width 1 to 64, RMSNorm and LayerNorm, every MLP, "
-        f"magnitudes 1e-6 to 1e6, f64.{scaled} Periscope {result.attributes['version']}, commit "
-        f"{result.attributes['commit']}."
+        f"magnitudes 1e-6 to 1e6, f64.{scaled} {result.version}"
     )

@@ -3,13 +3,13 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from plots import curves, gradient, style
 from plots.figures import Figures
 from plots.results import Result
 
 NAME = "weight_log_grad_sq"
+FIGURES = {"weight-gradients": "gradient of every matrix over layers"}
 NEEDS = ("input", "layer", "weight", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 
 
@@ -17,7 +17,7 @@ def draw(result: Result) -> Figures:
     return Figures((f"weight-gradients-{name}", partial(_panels, result, i)) for i, name in enumerate(result["input"]))
 
 
-def _panels(result: Result, i: int) -> Figure:
+def _panels(result: Result, i: int) -> style.Page:
     looks = style.looks(result["placement"])
     layer = 1 + result["layer"]
     every = range(len(result["weight"]))

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
 from plots import style
 from plots.results import Result
 
+FIGURES = {"wrong-theories": "how clearly each wrong theory is rejected"}
 NEEDS = ("theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
          "theory_rejected")  # fmt: skip
 WRONG, TRUE = "#D55E00", "#009E73"
@@ -22,7 +22,7 @@ def margins(result: Result) -> np.ndarray:
     return result["power_excess"] / result["power_critical"]
 
 
-def draw(result: Result) -> Iterator[tuple[str, Figure]]:
+def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     margin = margins(result)
     order = sorted(range(len(margin)), key=lambda i: (result["theory_is_true"][i], result["configuration"][i]))
     shown = np.clip(np.nan_to_num(margin, nan=LEAST, posinf=MOST), LEAST, MOST)
@@ -61,11 +61,10 @@ def clearest(result: Result, i: int) -> str:
 
 
 def caption(result: Result) -> str:
-    version, commit = result.attributes["version"], result.attributes["commit"]
     return (
         "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
         "contrast that says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
         "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
-        f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. Periscope "
-        f"{version}, commit {commit}."
+        f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. "
+        f"{result.version}"
     )

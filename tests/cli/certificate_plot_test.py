@@ -16,10 +16,6 @@ import numpy as np
 from plots import certificate, results
 
 
-def caption(figure):
-    return " ".join(figure.texts[0].get_text().split())
-
-
 class CertificatePlot(unittest.TestCase):
     def draw(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +43,7 @@ class CertificatePlot(unittest.TestCase):
                     self.assertEqual(len(drawn), 1, curve.label)
                     np.testing.assert_array_equal(drawn[0].get_ydata(), values[np.isfinite(values)])
         self.assertEqual(figure.axes[0].get_ylabel(), "Largest magnitude (mixed, FP16)")
-        self.assertIn("sums, norms and softmax in FP32 (T24)", caption(figure))
+        self.assertIn("sums, norms and softmax in FP32 (T24)", figure.caption)
         limits = {line.get_ydata()[0] for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7}
         self.assertEqual(limits, {448.0, 57344.0, 65504.0})
 
@@ -55,7 +51,7 @@ class CertificatePlot(unittest.TestCase):
         _, figure = self.draw()
         markers = {line.get_marker() for axes in figure.axes for line in axes.get_lines()}
         self.assertLessEqual(markers, {"None", "_"})
-        self.assertNotIn("Markers", caption(figure))
+        self.assertNotIn("Markers", figure.caption)
 
     def test_the_arithmetic_of_the_certificate_is_drawn(self):
         for flags, words, drawn in ((("--arithmetic", "pure"), "pure, FP16", "run_bound"),
@@ -63,7 +59,7 @@ class CertificatePlot(unittest.TestCase):
             with self.subTest(words):
                 result, figure = self.draw(*flags)
                 self.assertEqual(figure.axes[0].get_ylabel(), f"Largest magnitude ({words})")
-                self.assertIn("exact arithmetic (T17)" if words == "exact" else "step in FP16 (T24)", caption(figure))
+                self.assertIn("exact arithmetic (T17)" if words == "exact" else "step in FP16 (T24)", figure.caption)
                 bounds = result[drawn]
                 if drawn == "run_bound":
                     bounds = bounds[list(result["format"]).index("fp16")]

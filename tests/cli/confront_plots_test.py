@@ -63,11 +63,11 @@ class ConfrontPlots(FolderTest):
         result = results.read(self.folder / "ladder.nc")
         self.assertTrue(all(name in result for name in ladder.NEEDS))
         figures = dict(ladder.draw(result))
-        self.assertEqual(sorted(figures), ["peri-gaussian", "pre-gaussian"])
-        axes = figures["pre-gaussian"].axes[0]
+        self.assertEqual(sorted(figures), ["signals-peri-gaussian", "signals-pre-gaussian"])
+        axes = figures["signals-pre-gaussian"].axes[0]
         self.assertEqual(axes.get_title().split("\n")[0], "stream, second moment")
         self.assertEqual(axes.get_ylabel(), "Measured − theory")
-        self.assertEqual(figures["pre-gaussian"].axes[-1].get_xlabel(), "1 / width")
+        self.assertEqual(figures["signals-pre-gaussian"].axes[-1].get_xlabel(), "1 / width")
         self.assertEqual([ladder.name_of(q) for q in ("score_share A_out mean over attention",
                                                       "token_cosine f_out mean over mlp",
                                                       "log_grad_sq down mean over layers",

@@ -120,7 +120,7 @@ class Numbers(SharedFolderTest):
             self.assertEqual((axes.get_yscale(), axes.get_xscale()), (y_scale, "linear"))
             self.assertEqual((axes.get_xlabel(), axes.get_title()), ("Sublayers passed", "Gaussian input"))
             self.assertTrue(axes.get_ylabel().startswith(words), axes.get_ylabel())
-            self.assertIn("± 2 standard errors", " ".join(figure.texts[0].get_text().split()))
+            self.assertIn("± 2 standard errors", figure.caption)
             self.assertEqual(set(colours(figure)), set(PLACEMENTS.values()))
             for name, label in PLACEMENTS.items():
                 with self.subTest(figure=kind, placement=name):

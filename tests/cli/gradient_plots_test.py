@@ -70,7 +70,7 @@ class GradientPlots(SharedFolderTest):
                 with Image.open(self.folder / "figures" / f"{file}-{name}.png") as image:
                     self.assertGreater(len(np.unique(np.asarray(image.convert("L")))), 50, f"{name} is not blank")
         of_other_runs = [p.name for p in written if p.name.split("-")[0] != "propagate"]
-        self.assertEqual(len(of_other_runs), 2 * sum(len(f) for _, file, f in RUNS if file != "propagate"),
+        self.assertEqual(len(of_other_runs), 3 * sum(len(f) for _, file, f in RUNS if file != "propagate"),
                          "a file is drawn by its own figures only")
 
     def check(self, axes, look, predicted, measured, error):
@@ -138,7 +138,7 @@ class GradientPlots(SharedFolderTest):
         (axes,), data = self.panels(crossover, "gradient_crossover")
         for p, look in enumerate(style.looks(data["placement"])):
             self.check(axes, look, *self.norms(data, "log_ratio", p))
-        self.assertIn(data.attributes["order_claim"], axes.figure.texts[0].get_text())
+        self.assertIn(data.attributes["order_claim"], axes.figure.caption)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class NumberFormatPlots(FolderTest):
         axes = figures["noise-gaussian"].axes[0]
         at = result["overflow_sublayer"][1, 1, 0] + 1
         self.assertIn([at, at], [list(li.get_xdata()) for li in axes.get_lines() if li.get_color() == look.colour])
-        self.assertIn("first overflow", figures["noise-gaussian"].texts[-1].get_text().replace("\n", " "))
+        self.assertIn("first overflow", figures["noise-gaussian"].caption)
 
 
 if __name__ == "__main__":

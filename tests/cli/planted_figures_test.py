@@ -109,10 +109,6 @@ def planted_train():
     return Result(pathlib.Path("train.nc"), v, ATTRIBUTES, CONFIG)
 
 
-def words_of(text):
-    return " ".join(text.get_text().split())
-
-
 class Planted(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -218,12 +214,12 @@ class Planted(unittest.TestCase):
             lost_here = np.column_stack([v["lr"][lost], v["final_loss_mean"][lost]]) if lost else np.empty((0, 2))
             np.testing.assert_allclose(hollow, lost_here, err_msg=look.label)
         self.assertIn("with diverged runs", [text.get_text() for text in figure.legends[0].get_texts()])
-        caption = words_of(figure.texts[-1])
+        caption = figure.caption
         self.assertIn("Pre-LN (3 of 3 seeds)", caption)
         self.assertIn("Pre-LN, rate x 3 (1 of 3 seeds)", caption)
         plain = self.figure(rate_sweeps, "figure-3-rates")
         self.assertNotIn("with diverged runs", [text.get_text() for text in plain.legends[0].get_texts()])
-        self.assertNotIn("Diverged", words_of(plain.texts[-1]))
+        self.assertNotIn("Diverged", plain.caption)
 
     def test_figure_4_instability(self):
         v, figure = self.result, self.figure(stability, "figure-4-instability")
@@ -368,7 +364,7 @@ class Planted(unittest.TestCase):
                 self.drawn(top, RECORDS, variance[:, -1], what, colour=look.colour, marker=look.marker)
                 self.drawn(depth, v["depth"], variance[-1], what, colour=look.colour, marker=look.marker)
         self.assertEqual([line.get_ydata()[0] for line in loss.get_lines() if line.get_linestyle() == ":"], [0.75])
-        self.assertIn("Diverged: Pre-LN (1 of 3 seeds).", words_of(figure.texts[-1]))
+        self.assertIn("Diverged: Pre-LN (1 of 3 seeds).", figure.caption)
         self.assertEqual(depth.get_title(), "Over depth, after 24 steps")
 
     # -- probe --------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Failures(SharedFolderTest):
             "angular-gaussian", "angular-tokens")], done.stderr)
         written = {p.name for p in out.iterdir()}
         for figure in EVERY_FIGURE:
-            for kind in ("png", "svg"):
+            for kind in ("png", "svg", "txt"):
                 self.assertIn(f"a-{figure}.{kind}", written)
                 if not figure.startswith(("angular", "dilution")):
                     self.assertIn(f"b-{figure}.{kind}", written)
@@ -102,7 +102,7 @@ class Failures(SharedFolderTest):
             os.kill(os.getpid(), signal.SIGSEGV)
 
         with mock.patch.object(results, "read", crash):
-            reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash"))
+            reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash"))
         self.assertEqual([type(r) for r in reports], [drawing.Failed])
         self.assertIn("theory.nc: reading it crashed (SIGSEGV)", reports[0].words)
 
@@ -112,7 +112,7 @@ class Failures(SharedFolderTest):
                 signal.pause()
 
         with mock.patch.object(results, "read", hang):
-            reports = list(drawing.draw(self.results / "stack" / "theory.nc", self.folder / "of_crash", patience=0.5))
+            reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash", patience=0.5))
         self.assertIn("reading it takes longer than 0.5 s", reports[0].words)
 
     def test_figures_replace_figures_only_whole_and_nothing_else(self):

@@ -62,7 +62,7 @@ class TrainingPlots(FolderTest):
         result = made(self.folder, "reproduce", *EXHIBITS)
         for kind in KINDS:
             self.assertTrue(all(name in result for name in kind.NEEDS), kind.__name__)
-        written = [report.path.name for report in drawing.draw(self.folder / "reproduce.nc", self.folder / "figures")]
+        written = [report.path.name for report in drawing.draw([self.folder / "reproduce.nc"], self.folder / "figures")]
         for figure in ("figure-1-variance", "figure-3-rates", "figure-10-decay-init", "figure-9-gains", "growth",
                        "growth-parts", "claims", "table-5-losses", "figure-4-instability", "figure-5-last-layer",
                        "figure-7-gradients", "figure-9-angles", "figure-11-extremes"):
@@ -157,7 +157,7 @@ class TrainingPlots(FolderTest):
         """A rate at which every run fails: the figures are drawn all the same, and say which runs were lost."""
         result = made(self.folder, "reproduce", "--figure", "1", "--set", "train.lr=1e30")
         self.assertTrue(np.isfinite(result["diverged_at"]).all())
-        reports = list(drawing.draw(self.folder / "reproduce.nc", self.folder / "figures"))
+        reports = list(drawing.draw([self.folder / "reproduce.nc"], self.folder / "figures"))
         self.assertEqual([r.words for r in reports if isinstance(r, drawing.Failed)], [])
         self.assertIn("Pre-LN (2 of 2 seeds)", groups.diverged(result, groups.rows(result)))
 

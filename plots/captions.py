@@ -1,0 +1,118 @@
+"""What captions say of a run: its size, every key that decides the curves, and which Periscope made it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from plots import style
+from plots.results import Result
+
+NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
+MLPS = {"swiglu": "SwiGLU", "geglu": "GeGLU", "relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
+SCHEMES = {"lecun": "LeCun", "he": "He", "xavier": "Xavier"}
+SECTIONS = ("model", "init", "input")
+# Said in words, by the placement's name in the legend, or of no effect on numbers.
+SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
+        "input.tokens", "input.path")  # fmt: skip
+
+
+def setting(result: Result) -> str:
+    """The last sentences of a caption: what was run, with which keys, and with which Periscope."""
+    return f"{_size(result)} {_keys(result)}{_misled(result)}{result.version}"
+
+
+def stacks(result: Result) -> list[dict[str, Any]]:
+    """The resolved keys of every stack: {"model.width": 64, ...}."""
+    return [{f"{section}.{key}": value for section in SECTIONS for key, value in stack[section].items()}
+            for stack in result.config["stacks"]]  # fmt: skip
+
+
+def shared(every: list[dict[str, Any]], key: str) -> Any:
+    """A key's value, None if the stacks differ in it or do not have it."""
+    values = {json.dumps(stack.get(key)) for stack in every}
+    return every[0].get(key) if len(values) == 1 else None
+
+
+def _size(result: Result) -> str:
+    """ "24 layers, each attention and MLP, width 64, ..." """
+    every = stacks(result)
+    layers, width, mlp, norm = (shared(every, f"model.{key}") for key in ("layers", "width", "mlp", "norm"))
+    tokens, scheme = shared(every, "input.tokens"), shared(every, "init.scheme")
+    parts = []
+    if layers is not None and "layers" not in result:
+        parts.append(f"{layers} layer{'s' * (layers > 1)}, each attention and MLP")
+    if width is not None and "width" not in result and "ladder_width" not in result:
+        parts.append(f"width {width}")
+    if tokens is not None:
+        parts.append(f"{tokens} tokens")
+    parts += [names.get(value, value) for names, value in ((MLPS, mlp), (NORMS, norm)) if value is not None]
+    if scheme is not None:
+        std = shared(every, "init.std")
+        spread = f" (std {std:g})" if scheme == "normal" and std is not None else ""
+        parts.append(f"{SCHEMES.get(scheme, scheme)} init{spread}")
+    if result.measured or "bias" in result or "fit" in result:
+        parts.append(result.config["run"]["dtype"])
+    return f"{style.title(', '.join(parts))}."
+
+
+def _keys(result: Result) -> str:
+    """What else decides the curves: the keys that differ from their defaults, and those in which stacks differ."""
+    every = stacks(result)
+    common = _common(result, every)
+    words = ""
+    if common:
+        words += f"{common}. "
+    differing = dict(_differing(result, every))
+    if differing:
+        words += f"Curves differ in {'; '.join(f'{key}: {values}' for key, values in differing.items())}. "
+    return words
+
+
+def _common(result: Result, every: list[dict[str, Any]]) -> str:
+    """As the file says it, or, in a file that does not say what differs from defaults, all keys."""
+    said = result.attributes.get("config_differences")
+    if said is not None:
+        found = {k: v for k, v in json.loads(said).items() if k not in SAID}
+        return f"Other than by default: {_listed(found)}" if found else ""
+    found = {k: shared(every, k) for k in every[0] if k not in SAID and shared(every, k) is not None}
+    return f"Keys: {_listed(found)}" if found else ""
+
+
+def _differing(result: Result, every: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Each key in which stacks differ: which value is whose."""
+    if "placement_settings" in result and "placement" in result:
+        labels = [look.label for look in style.looks(result["placement"])]
+        tables = [json.loads(text) if text else {} for text in result["placement_settings"]]
+    else:
+        labels = [look.label for look in style.looks(_name(stack) for stack in every)]
+        tables = every
+    for key in dict.fromkeys(key for table in tables for key in table if key not in SAID[4:]):
+        owners: dict[str, list[str]] = {}
+        for label, table in zip(labels, tables, strict=True):
+            owners.setdefault(_value(table.get(key)), []).append(label)
+        if len(owners) > 1:
+            yield key, ", ".join(f"{value} ({', '.join(dict.fromkeys(names))})" for value, names in owners.items())
+
+
+def _name(stack: dict[str, Any]) -> str:
+    placement = stack["model.placement"]
+    return placement if isinstance(placement, str) else json.dumps(placement)
+
+
+def _listed(keys: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in keys.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _misled(result: Result) -> str:
+    """What theory was given instead of the truth, or which mistake was planted in it."""
+    if "theory_told" not in result.attributes:
+        return ""
+    told = json.loads(result.attributes["theory_told"])
+    planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
+    return f"Theory is wrong on purpose: {', '.join(told['set'] + planted)}. "
