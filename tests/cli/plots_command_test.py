@@ -13,6 +13,7 @@ from plotting import ROOT, draw  # first of what needs packages
 
 # isort: split
 from PIL import Image
+
 from plots import drawing, results, style, together, variance
 
 
