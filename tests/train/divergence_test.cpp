@@ -9,7 +9,7 @@ namespace periscope::testing {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double infinite_loss = std::numeric_limits<double>::infinity();
 
 training::CellHistory history_of(const std::vector<double>& loss) {
   training::CellHistory history;
@@ -40,7 +40,7 @@ TEST_CASE("a run that learns did not diverge") {
 }
 
 TEST_CASE("a loss or a gradient that is not finite is a divergence at its step") {
-  for (const double bad : {nan, infinity, -infinity}) {
+  for (const double bad : {nan, infinite_loss, -infinite_loss}) {
     CHECK(training::divergence_step(history_of(run(4, 1, bad))) == 6);
     CHECK(training::divergence_step(history_of({bad})) == 1);
     training::CellHistory history = history_of(run(4, 1, 2.0));

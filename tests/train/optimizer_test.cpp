@@ -13,14 +13,14 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-constexpr int steps = 6;
+constexpr int updates = 6;
 constexpr std::size_t size = 33;
 constexpr ParameterId matrix = matrix_id(1, Weight::down);
 constexpr ParameterId gain = gain_id(1, Weight::norm_b);
 constexpr ParameterId bias = bias_of(gain);
 
 TrainSpec train_spec(OptimizerKind optimizer) {
-  return {.steps = steps,
+  return {.steps = updates,
           .optimizer = optimizer,
           .lr = 0.3,
           .warmup = 0.3,
@@ -38,7 +38,7 @@ Numbers by_hand(const TrainSpec& train, Numbers p, const std::vector<Numbers>& g
   for (std::size_t i = 0; i < p.size(); ++i) {
     double mean = 0.0;
     double square = 0.0;
-    for (int t = 1; t <= steps; ++t) {
+    for (int t = 1; t <= updates; ++t) {
       const double g = gradient_scale(t) * gradients[static_cast<std::size_t>(t - 1)][i];
       const double rate = learning_rate(train, t);
       if (decays) p[i] -= rate * train.weight_decay * p[i];
@@ -56,9 +56,9 @@ Numbers by_hand(const TrainSpec& train, Numbers p, const std::vector<Numbers>& g
   return p;
 }
 
-/// A bound of the rounding of `steps` updates of numbers up to `largest`: some twenty roundings each, of the number,
+/// A bound of the rounding of the updates of numbers up to `largest`: some twenty roundings each, of the number,
 /// and of an update that is a quotient of sums of terms of the gradients' size.
-double allowed(DType dtype, double largest) { return roundings(20.0 * steps, dtype) * (largest + 3.0); }
+double allowed(DType dtype, double largest) { return roundings(20.0 * updates, dtype) * (largest + 3.0); }
 
 void check_parameter(const Target& target, const TrainSpec& train, const ParameterId& id) {
   const bool is_matrix = id.part == ParameterId::Part::matrix;
@@ -68,7 +68,7 @@ void check_parameter(const Target& target, const TrainSpec& train, const Paramet
   Optimizer optimizer(*target.backend, train, {{id, start.here}});
   Tensor parameter = start.here;
   std::vector<Numbers> gradients;
-  for (int step = 1; step <= steps; ++step) {
+  for (int step = 1; step <= updates; ++step) {
     const Twin gradient = normal_twin(target, rows, cols, static_cast<std::uint32_t>(1 + step), 0.5);
     gradients.push_back(truth().to_host(gradient.truth));
     parameter = optimizer.updated(id, std::move(parameter), gradient.here, gradient_scale(step), step);
