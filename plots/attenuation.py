@@ -1,6 +1,8 @@
-"""Gradients from the top of a stack to its bottom, for uniform and real attention, beside claim G10."""
+"""Gradients from the top of a stack to its bottom, for uniform and real attention, beside the rate that
+Xiong et al. state for Post-LN (claim G10)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -11,20 +13,20 @@ from plots.results import Result
 
 FIGURES = {"attenuation": "gradients from the top of a stack to its bottom"}
 NEEDS = ("qk_factor", "layers_passed", "layer", "log_stream_predicted", "log_down_predicted", "claimed_rate")
-QUANTITIES = (("log_stream", "layers_passed", 0, r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
-              ("log_down", "layer", 1, r"$\|\partial\,\mathrm{loss}/\partial W_\mathrm{down}\|_F$", "Layer"))
-CLAIM = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
+QUANTITIES = (("log_stream", "layers_passed", r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
+              ("log_down", "layer", r"$\|\partial\,\mathrm{loss}/\partial W_\mathrm{down}\|_F$", "Layer (from 0)"))
+CLAIM: dict[str, Any] = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     factors = list(dict.fromkeys(result["qk_factor"]))
     figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
     looks = style.looks(result["placement"])
-    for row, (name, along, first, label, x_label) in zip(grid, QUANTITIES, strict=True):
-        x = first + result[along]
+    for row, (name, along, label, x_label) in zip(grid, QUANTITIES, strict=True):
+        x = result[along]
         for axes, factor in zip(row, factors, strict=True):
             every = []
-            for k in np.flatnonzero(result["qk_factor"] == factor):
+            for k in np.flatnonzero(result["qk_factor"] == factor).tolist():
                 every.append(curves.norms(curves.case(result, name, k)))
                 curves.draw(axes, looks[k], x, every[-1], slice(None))
                 rate = result["claimed_rate"][k]
@@ -36,7 +38,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
         row[0].set_ylabel(label)
     shown = dict(zip(result["placement"], looks, strict=True))
     keys = [style.key(look, True) for look in shown.values()]
-    keys.append(Line2D([], [], **CLAIM, label="claim G10, Post-LN: $(2/3)^{(L-l)/2}$"))
+    keys.append(Line2D([], [], **CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
     words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
     words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "
     yield "attenuation", style.finish(figure, keys, words + score_path.reading(result))

@@ -1,6 +1,7 @@
 """How close random sublayers come to each bound: the distribution of gradient over bound."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from plots.results import Result
 FIGURES = {"bound_ratios": "how close gradients come to their bounds"}
 NEEDS = ("statement", "log_ratio", "ratio_histogram", "ratio_largest", "width_ratio_limit")
 LOWEST, FLOOR = 1e-3, 1e-6
-LINE = {"color": style.INK, "linewidth": 0.8, "zorder": 1.5}
+LINE: dict[str, Any] = {"color": style.INK, "linewidth": 0.8, "zorder": 1.5}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:

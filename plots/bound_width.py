@@ -1,6 +1,7 @@
 """Gradient over bound against the width: which power of D is right."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,11 +13,11 @@ from plots.results import Result
 FIGURES = {"bound_ratio_vs_width": "gradient over bound against width"}
 NEEDS = ("statement", "width", "width_cases", "width_ratio_median", "width_ratio_q99", "width_ratio_largest",
          "width_ratio_limit")  # fmt: skip
-PANELS = {"T14b": r"Sharp (T14b): $\sqrt{2}\,(1-p_y)\sqrt{D}$", "C.2-whole": r"Paper (C.2): $4\sqrt{D}$",
+PANELS = {"T14b": r"Sharp: $\sqrt{2}\,(1-p_y)\sqrt{D}$", "C.2-whole": r"Paper: $4\sqrt{D}$",
           "G4-whole": r"Reviews: $4\sqrt{1/D}$"}  # fmt: skip
 MARKS = {"largest": ("o", "#D55E00", "largest"), "q99": ("^", "#009E73", "99 %"), "median": ("s", "#0072B2", "median")}
 ORDINARY = 3  # LayerNorm of 2 features has no direction left for a gradient: at D = 2 the median is next to 0
-LIMIT = {"color": style.INK, "linewidth": 1.2, "zorder": 2}
+LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 1.2, "zorder": 2}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
@@ -26,7 +27,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
         axes.set(title=words, xlabel="Width $D$")
     row[0].set_ylabel("Gradient over bound, Peri-LN")
     keys = [Line2D([], [], color=c, marker=m, ls="", ms=4, label=words) for m, c, words in MARKS.values()]
-    keys.append(Line2D([], [], **LIMIT, label="limit that T14 leaves"))
+    keys.append(Line2D([], [], **LIMIT, label="the most that any gradient can reach"))
     keys.append(Line2D([], [], color="0.6", linestyle=":", linewidth=1.2, label="the bound"))
     yield "bound_ratio_vs_width", style.finish(figure, keys, caption(result))
 

@@ -6,6 +6,7 @@ first that was. Exact arithmetic has one set of bounds for all formats (T17).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ class Curve:
     label: str
     colour: str
     marker: str
-    dash: str | tuple
+    dash: Any
     first: int = 0  # place 0 is before sublayer 0: attention sublayers are at odd places, MLPs at even ones
     step: int = 1
 
@@ -50,8 +51,8 @@ FP16 = 65504.0  # the largest finite number
 ALWAYS = FP16  # limits up to this are drawn in every figure
 # What a run does in an arithmetic, its format in braces; for a caption.
 ARITHMETICS = {
-    "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32 (T24)",
-    "pure": "when a run takes every step in {} (T24)",
+    "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32",
+    "pure": "when a run takes every step in {}",
 }
 
 
@@ -69,7 +70,7 @@ def bounds(result: Result) -> Bounds:
     fp16_first = sorted(names, key=lambda name: name != "fp16")
     judged = [name for name in fp16_first if np.isfinite(result["run_bound"][names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
-        return Bounds(result["class_bound"], "exact", "in exact arithmetic (T17)")
+        return Bounds(result["class_bound"], "exact", "in exact arithmetic")
     label = FORMATS.get(judged[0], judged[0])
     return Bounds(result["run_bound"][names.index(judged[0])], f"{arithmetic}, {label}",
                   ARITHMETICS[arithmetic].format(label))  # fmt: skip
@@ -92,7 +93,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
         for curve in curves:
             _curve(axes, result, curve, bound.of_class, measured)
-        axes.set(title=title, xlabel="Sublayer", yscale="log")
+        axes.set(title=title, xlabel="Sublayer (from 0)", yscale="log")
         axes.set_xlim(-1.6, result["place"][-1] + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     row[0].set_ylabel(f"Largest magnitude ({bound.short})")

@@ -33,9 +33,9 @@ def side(p: np.ndarray) -> np.ndarray:
 
 
 def _figure(result: Result, shown: list[int]) -> style.Page:
-    figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.26 * len(shown), style.PAGE)
+    figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.3 * len(shown), style.PAGE)
     place = side(result["claim_p"])
-    decided = side(np.array(LEVEL))
+    decided = float(side(np.array(LEVEL)))
     axes.axvspan(-decided, decided, color="0.93", zorder=0)
     axes.axvline(0, color=style.INK, linewidth=0.7, zorder=1)
     for row, c in enumerate(shown):
@@ -44,29 +44,39 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
         axes.plot(place[c], row, color=colour, marker=MARKERS[verdict], markersize=5.0, linestyle="", zorder=3,
                   markeredgecolor=colour, markerfacecolor=colour if together(result, c) else "white",
                   markeredgewidth=0.9)  # fmt: skip
-        axes.text(1.02, row, number(result, c), transform=axes.get_yaxis_transform(), va="center", fontsize=6,
+        axes.text(1.02, row, number(result, c), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=colour)  # fmt: skip
         if not np.isfinite(place[c]):
             axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK)
     finite = np.abs(place[shown])[np.isfinite(place[shown])]
     far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
-    ticks = [p for p in (LEVEL, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10) if side(np.array(p)) <= far]
+    ticks = apart(far)
     right = side(np.array(ticks))
-    axes.xaxis.set_major_locator(FixedLocator([*-right[::-1], 0, *right]))
+    axes.xaxis.set_major_locator(FixedLocator([*-right[::-1], *right]))
     labels = [f"{p:g}" for p in ticks]
-    axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], "0.5", *labels]))
+    axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], *labels]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks(range(len(shown)), [name(result, c) for c in shown], fontsize=6)
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
-             xlabel="p of the opposite ←   → p of the claim")  # fmt: skip
+             xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")  # fmt: skip
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
                    label=f"{groups.SPELT.get(verdict, verdict)} ({count(result, verdict)})")
             for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
     keys += [Line2D([], [], color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
                     markerfacecolor=colour, markeredgewidth=0.9, label=words)
-             for colour, words in ((style.INK, "decided together with all others"), ("white", "alone"))]  # fmt: skip
+             for colour, words in ((style.INK, "filled: decided with all claims allowed for"),
+                                   ("white", "hollow: decided alone, if at all"))]  # fmt: skip
     return style.finish(figure, keys, caption(result))
+
+
+def apart(far: float) -> list[float]:
+    """The p that the axis names on each side: 5 %, and those further out whose names do not touch."""
+    ticks = [LEVEL]
+    for p in (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
+        if side(np.array(ticks[-1])) + 0.16 * far < side(np.array(p)) <= far:
+            ticks.append(p)
+    return ticks
 
 
 def together(result: Result, c: int) -> bool:
@@ -80,7 +90,8 @@ def name(result: Result, c: int) -> str:
 
 def number(result: Result, c: int) -> str:
     """The mean and its standard error in their own units, both p, and what would be found."""
-    values = f"{result['claim_mean'][c]:.3g} ± {result['claim_stderr'][c]:.2g}"
+    mean, error = result["claim_mean"][c], result["claim_stderr"][c]
+    values = f"{mean:.3g} ± {error:.2g}" if np.isfinite(mean) else "no value"
     found = result["claim_detectable"][c]
     found = f" [{found:.2g}]" if np.isfinite(found) else ""
     return f"{values}{found}\n{groups.chances(result, c)}"

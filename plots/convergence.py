@@ -1,6 +1,7 @@
 """Convergence (T20): the bias of theory over width, and the noise of the measurement over seeds."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +15,7 @@ NEEDS = ("width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noi
 STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
 # what is drawn, over what, their labels, and the slope that T20 states
 PANELS = (("bias", "width", "|Bias|", "Width $D$", -1.0), ("noise", "group", "Spread of means", "Seeds averaged", -0.5))
-GUIDE = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
+GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
@@ -22,7 +23,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     looks = dict(zip(result["placement"], style.looks(result["placement"]), strict=True))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
     for statistic, row in zip(statistics, grid, strict=True):
-        fits = np.flatnonzero(result["statistic"] == statistic)
+        fits = np.flatnonzero(result["statistic"] == statistic).tolist()
         for k, (name, over, y_label, x_label, slope) in enumerate(PANELS):
             curves, exponents = row[2 * k : 2 * k + 2]
             curves.set(xlabel=x_label, ylabel=f"{y_label}\n{STATISTICS.get(statistic, statistic)}")
@@ -61,7 +62,8 @@ def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.nd
 def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:
     """Values with bars; where a bar reaches zero, an open marker with an arrow at its upper end. Returns them."""
     seen = y > bar
-    common = {"color": look.colour, "elinewidth": 0.9, "linestyle": "", "marker": look.marker, "markersize": look.size}
+    common: dict[str, Any] = {"color": look.colour, "elinewidth": 0.9, "linestyle": "", "marker": look.marker,
+                              "markersize": look.size}  # fmt: skip
     axes.errorbar(x[seen], y[seen], bar[seen], **common)
     limit = (y + bar)[~seen]
     axes.errorbar(x[~seen], limit, 0.3 * limit, uplims=True, capsize=2.0, markerfacecolor="white", markeredgewidth=0.9,

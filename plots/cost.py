@@ -1,6 +1,7 @@
 """What a stack costs: time and peak memory against its width, layers, tokens, threads and seeds, PyTorch beside."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ FIGURES = {name: f"time and memory of a stack against its {name}" for name in KE
 NEEDS = ("axis", "implementation", "way", "repeat_seconds", "peak_memory")
 LOOKS = {
     "dense": style.Look("dense weights", "#0072B2", "o"),
-    "matrix-free": style.Look("matrix-free weights (T21)", "#D55E00", "s", (0, (6, 1.5))),
+    "matrix-free": style.Look("weights without matrices", "#D55E00", "s", (0, (6, 1.5))),
     "PyTorch": style.Look("PyTorch, dense", "#555555", "^", (0, (1.5, 1.5))),
 }
 WAYS = {"forward": "Forward", "backward": "Forward and backward"}
@@ -64,8 +65,8 @@ def _series(
     x, seconds = result[axis][at], result["repeat_seconds"][at]
     middle = np.nanmedian(seconds, axis=1)
     range_ = [middle - np.nanmin(seconds, axis=1), np.nanmax(seconds, axis=1) - middle]
-    shape = {"color": look.colour, "marker": look.marker, "markersize": look.size, "linestyle": look.dash,
-             "linewidth": 1.2}
+    shape: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": look.size,
+                             "linestyle": look.dash, "linewidth": 1.2}  # fmt: skip
     time.errorbar(x, middle, range_, elinewidth=0.9, capsize=2, **shape)
     memory.plot(x, result["peak_memory"][at] / MIB, **shape)
     if axis == "width" and name in GUIDES and at.size > 2:

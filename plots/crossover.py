@@ -1,6 +1,7 @@
 """The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -10,8 +11,8 @@ from plots.results import Result
 
 FIGURES = {"crossover": "the last MLP's gradient over Pre-LN's, against its output's size"}
 NEEDS = ("down_factor", "log_ratio_predicted", "log_rms_a_predicted", "log_law_measured", "log_crossing_measured")
-LAW = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "linestyle": "", "color": style.INK, "zorder": 3,
-       "markeredgecolor": style.INK}  # fmt: skip
+LAW: dict[str, Any] = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "linestyle": "", "color": style.INK,
+                       "zorder": 3, "markeredgecolor": style.INK}  # fmt: skip
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
@@ -37,7 +38,8 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     axes.set(xscale="log", xlabel="Size of the last MLP's output, rms $a$",
              ylabel="Gradient of the last $W_\\mathrm{down}$\nover that of Pre-LN")
     keys = [style.key(look, True) for look in looks]
-    keys.append(Line2D([], [], **LAW, label="T14, from measured sizes"))
+    keys.append(Line2D([], [], **LAW, label="closed form, from measured sizes"))
     words = "Bars in the background: where the measured ratio is 1, ± 2 standard errors. The order Post > Pre > Peri "
-    words += f"(G6): {result.attributes['order_claim']}: {result.attributes['order_condition']}. "
+    claim, condition = result.attributes["order_claim"], result.attributes["order_condition"]
+    words += f"is the claim of the literature: {claim}: {condition}. "
     yield "crossover", style.finish(figure, keys, words + score_path.reading(result))

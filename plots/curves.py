@@ -1,6 +1,7 @@
 """Statistics over depth: theory as lines, measurement as markers, one look per placement."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from plots.results import Result
 Curve = dict[str, np.ndarray]  # predicted, predicted_stderr and, if it was measured, measured and stderr
 
 
-def select(result: Result, name: str, place: tuple) -> Curve:
+def select(result: Result, name: str, place: tuple[Any, ...]) -> Curve:
     versions = ("predicted", "predicted_stderr", "measured", "stderr")
     return {v: result[f"{name}_{v}"][place] for v in versions if f"{name}_{v}" in result}
 
@@ -69,7 +70,7 @@ def caption(result: Result, name: str, stride: int) -> str:
         one = "one seed" if result.seeds == 1 else f"mean of {result.seeds} seeds, ± 2 standard errors"
         words.append(f"Markers{often}: {one}.")
         words += refusals(result, name)
-    return " ".join([*words, captions.setting(result)])
+    return " ".join([*words, entering(result) + captions.setting(result)])
 
 
 def refusals(result: Result, name: str) -> list[str]:
@@ -93,7 +94,7 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> style.Page:
         for p, look in enumerate(looks):
             every.append(select(result, name, (i, p)))
             draw(axes, look, depth, every[-1], points[p])
-        axes.set(title=style.title(style.INPUTS[inputs[i]]), xlabel="Sublayers passed")
+        axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     row[0].set_ylabel(label)
@@ -102,8 +103,26 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> style.Page:
     return style.finish(figure, legend(result, looks, name), caption(result, name, points[0].step))
 
 
+def input_title(result: Result, i: int) -> str:
+    """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moment if it is the same for all."""
+    moment = captions.shared(captions.stacks(result), "input.second_moment")
+    words = style.title(style.INPUTS[result["input"][i]])
+    return words if moment is None else f"{words}, E[x²] = {moment:g}"
+
+
+def entering(result: Result) -> str:
+    """A sentence for where the input's second moment is not the one that embeddings drawn as the matrices have."""
+    every = captions.stacks(result)
+    scheme, std, moment = (captions.shared(every, k) for k in ("init.scheme", "init.std", "input.second_moment"))
+    if scheme != "normal" or std is None or moment is None or abs(moment / std**2 - 1) < 1e-6:
+        return ""
+    return (f"The input's second moment is {moment:g}, that of embeddings drawn like the matrices, N(0, {std:g}²), "
+            "would be "
+            f"{std**2:g}: what is above the first norm of a stack, its gradient at depth 0 too, depends on it. ")
+
+
 def per_placement(
-    result: Result, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: bool
+    result: Result, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: Any
 ) -> style.Page:
     """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
     looks = style.looks(result["placement"])

@@ -18,7 +18,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     looks = style.looks(result["placement"])
     site = list(result["site"]).index("B_out")
     layer = 1 + np.arange(len(result["sublayer"]) // 2)
-    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500) if t <= layer[-1]]
+    ticks = [t for t in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if t <= layer[-1]]
     points = curves.turns(len(layer), len(looks))
     figure, grid = style.panels(2, len(inputs), 2.3, style.page(len(inputs)), sharex=True, sharey=True)
     every = []
@@ -28,11 +28,11 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
                 every.append(curves.select(result, NAME, (i, p, site, slice(m, None, 2))))
                 curves.draw(axes, look, layer, every[-1], points[p])
             axes.set(title=f"{MODULES[m]}, {style.INPUTS[inputs[i]]}", xscale="log")
-            axes.set(xticks=ticks, xticklabels=ticks, xlim=(0.9, 1.1 * layer[-1]))
+            axes.set(xticks=ticks, xticklabels=[t - 1 for t in ticks], xlim=(0.9, 1.1 * layer[-1]))
             axes.set_xticks(layer, [], minor=True)
         row[0].set_ylabel("Branch over stream\n" r"$\mathrm{rms}(\beta\,B_{out})\,/\,\mathrm{rms}(\alpha\,x_{in})$")
     for axes in grid[-1]:
-        axes.set_xlabel("Layer")
+        axes.set_xlabel("Layer (from 0, on a scale of log(1 + layer))")
     curves.log_scale([axes for row in grid for axes in row], every)
     caption = curves.caption(result, NAME, points[0].step)
     yield "dilution", style.finish(figure, curves.legend(result, looks, NAME), caption)

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
 from plots import groups, style
 from plots.certificate import FP16
@@ -30,6 +31,9 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
     style.log_axis([axes], np.concatenate([result["top_first"][shown], result["top_last"][shown]]))
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, 2 * FP16))
+    axes.yaxis.set_major_locator(LogLocator(numticks=10))  # the axis reaches further than the data
+    axes.yaxis.set_major_formatter(LogFormatterSciNotation())
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.axhline(FP16, color="#B00000", linewidth=0.9)
     axes.annotate(f"FP16's largest number, {FP16:g}", (0.01, FP16), (0, -2), xycoords=("axes fraction", "data"),
                   textcoords="offset points", va="top", fontsize=6.5, color="#B00000")  # fmt: skip

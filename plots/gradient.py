@@ -1,6 +1,7 @@
 """Gradient of the hidden state over depth: the lab's Figure 7 at initialisation."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
@@ -12,7 +13,7 @@ FIGURES = {"gradient": "gradient of the hidden state over depth"}
 NEEDS = ("input", "depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 
 
-def norms(result: Result, name: str, place: tuple) -> curves.Curve:
+def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
     """From the logarithms of squares."""
     return curves.norms({k: v / 2 for k, v in curves.select(result, name, place).items()})
 
@@ -27,7 +28,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
         for p, look in enumerate(looks):
             every.append(norms(result, NAME, (i, p)))
             curves.draw(axes, look, depth, every[-1], points[p])
-        axes.set(title=style.title(style.INPUTS[inputs[i]]), xlabel="Sublayers passed")
+        axes.set(title=curves.input_title(result, i), xlabel="Sublayers passed (0: the input)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     row[0].set_ylabel("Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens")
     curves.log_scale(row, every)

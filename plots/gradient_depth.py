@@ -1,6 +1,7 @@
 """The last MLP matrix's gradient against the number of layers, and the exponents fitted to it (G8)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +12,11 @@ from plots.results import Result
 
 FIGURES = {"gradient-vs-depth": "the last layer's gradient against the number of layers"}
 NEEDS = ("layers", "theory_layers", "log_gradient_measured", "log_gradient_predicted", "late_exponent_measured")
-CLAIMED = {"color": "0.8", "marker": "|", "markersize": 13, "markeredgewidth": 3.5, "markeredgecolor": "0.8"}
-THEORY = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5, "linestyle": "", "markeredgecolor": style.INK}
-LIMIT = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
+CLAIMED: dict[str, Any] = {"color": "0.8", "marker": "|", "markersize": 13, "markeredgewidth": 3.5,
+                           "markeredgecolor": "0.8"}  # fmt: skip
+THEORY: dict[str, Any] = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5, "linestyle": "",
+                          "markeredgecolor": style.INK}  # fmt: skip
+LIMIT: dict[str, Any] = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
@@ -36,7 +39,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     axes.set_xticks([], minor=True)
     _exponents(result, side, looks)
     keys = [style.key(look, True) for look in looks]
-    keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claim G8"))
+    keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claimed by Xiong et al."))
     keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, greatest L")]
     words = "Geometric means over seeds; the same seeds at every depth. Right: exponents of L fitted to the three "
     words += f"largest measured depths, {', '.join(f'{v:g}' for v in result['layers'][-3:])}, of every seed. "

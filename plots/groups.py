@@ -1,12 +1,13 @@
 """What figures of `train` and `reproduce` share: which groups, records and claims they show, and how they say so."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogFormatterSciNotation, SymmetricalLogLocator
 from matplotlib.transforms import ScaledTranslation
 
 from plots import captions, style
@@ -43,20 +44,23 @@ def records(result: Result, shares: Sequence[float]) -> list[int]:
     return list(dict.fromkeys(int(np.argmin(np.abs(step - share * step[-1]))) for share in shares))
 
 
-def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **keywords) -> None:
+def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **other: Any) -> None:
     """A geometric mean over seeds as markers; bars of two standard errors of the mean logarithm, up and down."""
     up, down = np.exp(2 * error), np.exp(-2 * error)
-    keywords = {"linestyle": "", "marker": look.marker, "markersize": look.size, "zorder": 2.5} | keywords
+    keywords: dict[str, Any] = {"linestyle": "", "marker": look.marker, "markersize": look.size, "zorder": 2.5, **other}
     axes.errorbar(x, mean, [mean * (1 - down), mean * (up - 1)], color=look.colour, elinewidth=0.9, **keywords)
 
 
 def step_axis(axes: Axes, last: float) -> None:
-    """Steps from 0 on, logarithmic behind the first."""
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35)
-    axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1.0))
-    axes.xaxis.set_major_formatter(LogFormatterSciNotation())
-    axes.set_xlim(-0.15, 1.25 * last)
-    axes.set_xlabel("Steps done")
+    """Steps from 0 on, on a scale of square roots: early records stand apart, and late ones keep most of the width."""
+    axes.set_xscale("function", functions=(style.root, style.square))
+    axes.set_xlim(-0.0004 * last, 1.05 * last)
+    ticks = [0.0]
+    for step in sorted({k * 10.0**d for d in range(9) for k in (1, 2, 5) if k * 10.0**d <= last}):
+        if step**0.5 - ticks[-1] ** 0.5 > 0.15 * last**0.5:
+            ticks.append(step)
+    axes.set_xticks(ticks, [f"{step:g}" for step in ticks])
+    axes.set_xlabel("Steps done (scale of roots)")
 
 
 def chance(p: float) -> str:
@@ -78,7 +82,7 @@ def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, st
     """Of the tested claims of these exhibits: verdict, and "F4a holds (p = 0.001, of all 0.03)", and the statement."""
     wanted = np.isin(result["claim_exhibit"], list(exhibits)) & np.isin(result["claim_verdict"], list(VERDICTS))
     lines = []
-    for c in np.flatnonzero(wanted):
+    for c in np.flatnonzero(wanted).tolist():
         verdict = str(result["claim_verdict"][c])
         words = f"{result['claim'][c]} {SPELT.get(verdict, verdict)} ({chances(result, c)})"
         lines.append((verdict, words, str(result["claim_statement"][c])))
@@ -87,15 +91,17 @@ def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, st
 
 def head(figure: style.Page, result: Result, exhibits: Iterable[str]) -> None:
     """Says above the panels which claims of the paper these runs show, and which not."""
-    lines = verdicts(result, exhibits)
+    width, height = figure.get_size_inches()
+    lines = [(verdict, line) for verdict, claim, statement in verdicts(result, exhibits)
+             for line in textwrap.wrap(f"{claim}: {statement}", int(18 * width), subsequent_indent="    ",
+                                       break_on_hyphens=False)]  # fmt: skip
     if not lines:
         return
-    width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + HEAD * len(lines) / 72)
     figure.suptitle("\n".join("·" for _ in lines), fontsize=7, alpha=0.0, linespacing=HEAD / 7)  # keeps their place
-    for i, (verdict, claim, statement) in enumerate(lines):
+    for i, (verdict, line) in enumerate(lines):
         down = ScaledTranslation(0, -(4 + HEAD * i) / 72, figure.dpi_scale_trans)
-        figure.text(0.02, 1.0, f"{claim}: {statement}", color=VERDICTS[verdict], fontsize=7, va="top",
+        figure.text(0.02, 1.0, line, color=VERDICTS[verdict], fontsize=7, va="top",
                     transform=figure.transFigure + down)  # fmt: skip
 
 

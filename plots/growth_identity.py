@@ -12,17 +12,19 @@ from plots.figures import Figures
 from plots.results import Result
 
 FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
+           "eq-4-gap": "what the cosine of stream and branch adds over training",
            "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = ("group", "record", "depth", "second_moment_mean", "second_moment_stderr", "eq4_mean", "theory_second_moment",
          "cosine_share", "claim_exhibit")  # fmt: skip
 SHARES = (0.0, 0.2, 1.0)
-STEPS = (style.Look("", "#0072B2", "o"), style.Look("", "#E69F00", "s"), style.Look("", "#000000", "^"))
+# Shades of one colour that no placement has.
+STEPS = (style.Look("", "#C9A227", "o"), style.Look("", "#8C6D1F", "s"), style.Look("", "#3B2A0A", "^"))
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
 def draw(result: Result) -> Figures:
     shown = groups.rows(result)
-    figures = {"growth": partial(_growth, result, shown)} if shown else {}
+    figures = {"growth": partial(_growth, result, shown), "eq-4-gap": partial(_gap, result, shown)} if shown else {}
     if shown and "growth_from_alignment" in result:
         figures["growth-parts"] = partial(_parts, result, shown)
     return Figures(figures.items())
@@ -30,37 +32,48 @@ def draw(result: Result) -> Figures:
 
 def _growth(result: Result, shown: list[int]) -> style.Page:
     looks, at, step = groups.looks(result, shown), groups.records(result, SHARES), result["record"]
-    number = len(shown) + 1
+    number = len(shown)
     columns = min(3, number)
     figure, grid = style.panels(-(-number // columns), columns, 2.15, style.PAGE)
     panels = [axes for row in grid for axes in row][:number]
     style.label_outer(grid, number, "Sublayers passed", "Second moment")
-    for axes, g, look in zip(panels, shown, looks, strict=False):
+    for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, result, g, at)
         axes.set_title(look.label)
-    for g, look in zip(shown, looks, strict=True):
-        panels[-1].plot(step, result["cosine_share"][g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
-    panels[-1].axhline(0, color=style.INK, linewidth=0.6)
-    panels[-1].set(title="What Eq. 4 misses at the top", ylabel="ln(second moment / Eq. 4)")
-    groups.step_axis(panels[-1], step[-1])
     line = partial(Line2D, [], [], color="0.3")
-    keys = [line(linewidth=1.3, label="theory, before training")]
+    keys = [Line2D([], [], color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
     for r, look in zip(at, STEPS, strict=False):
         keys.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
                            linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
     if "scaled_second_moment" in result:
         keys.append(line(linewidth=1.0, linestyle=DOTS, label="random weights of the trained scales"))
         keys[-1].set_color(RANDOM)
-    keys += [Line2D([], [], color=look.colour, linestyle=look.dash, linewidth=0.9, label=look.label) for look in looks]
     words = (
         f"Markers: mean square of the stream on held-out tokens, geometric mean of {result.seeds_in_words}, ± 2 "
-        "standard errors. Dashed: Eq. 4, the growth identity T15 without its cosine term, with the measured branches; "
+        "standard errors. Dashed: Eq. 4, the growth of the second moment without the cosine of stream and branch, "
+        "with the measured branches; "
         "a gap is alignment of branches with the stream. Dotted, at the end, seed by seed: theory for random weights "
-        "with every matrix's trained scale and all gains. Last panel: every seed."
+        "with every matrix's trained scale and all gains."
     )
     if "scaled_second_moment" not in result:
-        words = words.replace(words[words.index(" Dotted") : words.index(" Last panel")], "")
+        words = words[: words.index(" Dotted")]
     return groups.finish(figure, result, keys, words, ["growth"], shown)
+
+
+def _gap(result: Result, shown: list[int]) -> style.Page:
+    """What the cosine of stream and branch adds at the top of the stack, over training."""
+    looks, step = groups.looks(result, shown), result["record"]
+    figure, ((axes,),) = style.panels(1, 1, 2.6, style.page(1))
+    for g, look in zip(shown, looks, strict=True):
+        axes.plot(step, result["cosine_share"][g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
+    axes.axhline(0, color=style.INK, linewidth=0.6)
+    groups.step_axis(axes, step[-1])
+    axes.set_ylabel("ln(second moment / Eq. 4) at the top")
+    words = (
+        "Every seed: what Eq. 4 of the paper, the growth of the second moment without the cosine of stream and branch, "
+        "misses at the top of the stack; above 0 branches are aligned with the stream that they join."
+    )
+    return groups.finish(figure, result, [style.key(look, False) for look in looks], words, ["growth"], shown)
 
 
 def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
@@ -96,7 +109,7 @@ def _parts(result: Result, shown: list[int]) -> style.Page:
     keys = [Line2D([], [], color=c, marker=m, markersize=5, linestyle="", label=w) for _, w, c, m, _ in kinds]
     words = (
         "Every seed: ln of the second moment that random weights of the trained matrices' root mean squares and gains "
-        "have at the top, over the measured one before training; what the sizes of every row and column add (T29); and "
+        "have at the top, over the measured one before training; what the sizes of every row and column add; and "
         "ln of the measured one at the end over that. Their sum is the growth."
     )
     return groups.finish(figure, result, keys, words, [], shown)

@@ -28,7 +28,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     branch.set_yscale("log")
     share.set(title="Share of the skip path", ylabel=r"$\|s\|^2/(\|s\|^2+\|r\|^2)$", xlabel="Sublayers passed")
     skip.set(title="Its gradient over the top's", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
-    branch.set(title="Every branch's term", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer")
+    branch.set(title="Every branch's term", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer (from 0)")
     for axes in (share, skip, branch):
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "

@@ -71,7 +71,7 @@ def _errors(result: Result, placement: str, name: str, rows: list[int]) -> style
         f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
         "of measured over theory) are from the theory of infinite width, against width, and what the fit says of "
         f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
-        "the error at the largest width. Wide stacks are drawn without matrices (T21). "
+        "the error at the largest width. Wide stacks are drawn without matrices. "
     )
     return style.finish(figure, keys, words + captions.setting(result))
 
@@ -138,20 +138,11 @@ def _panel(result: Result, axes: Axes, i: int) -> None:
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
     axes.set_title(f"{name_of(result['quantity'][i])}\n{result['ladder_verdict'][i]}", fontsize=6.5)
-    axes.set_xscale("function", functions=(_root, _square))
+    axes.set_xscale("function", functions=(style.root, style.square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
     ticks = apart(x)
     axes.set_xticks(ticks, ["0" if v == 0 else f"1/{1 / v:g}" for v in ticks])
     axes.tick_params(labelsize=6)
-
-
-def _root(x: np.ndarray) -> np.ndarray:
-    """The scale of 1/width, on which widths that double stand apart: the square root, with its sign below 0."""
-    return np.sign(x) * np.sqrt(np.abs(x))
-
-
-def _square(root: np.ndarray) -> np.ndarray:
-    return np.sign(root) * np.square(root)
 
 
 def apart(inverse: np.ndarray) -> list[float]:
@@ -167,6 +158,6 @@ def caption(result: Result, label: str, name: str) -> str:
     words = (
         f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
         f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
-        "at 0 is held against theory, with nothing allowed for finite width (T23); under the titles: the verdicts. "
+        "at 0 is held against theory, with nothing allowed for finite width; under the titles: the verdicts. "
     )
     return words + captions.setting(result)

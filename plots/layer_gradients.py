@@ -1,6 +1,7 @@
 """Squared gradient of every layer before and after training, a panel per placement: the paper's Figure 7."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,13 +28,14 @@ def _figure(result: Result) -> style.Page:
     panels = [axes for row in grid for axes in row][: len(shown)]
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, result, g, look)
-    style.label_outer(grid, len(shown), "Layer", "Squared gradient norm\nof a layer's matrices (nat²)")
+    style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
     ends = result["layer_gradient_mean"][shown][:, [0, -1]]
     style.log_axis(panels, np.concatenate([ends, result["theory_layer_gradient"][shown][:, None]], axis=1))
-    look = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3", "linestyle": ""}
+    marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
+                             "linestyle": ""}  # fmt: skip
     keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),
-            Line2D([], [], **look, markerfacecolor="white", label="before training, measured"),
-            Line2D([], [], **look | {"linestyle": "-"}, linewidth=0.7,
+            Line2D([], [], **marks, markerfacecolor="white", label="before training, measured"),
+            Line2D([], [], **marks | {"linestyle": "-"}, linewidth=0.7,
                    label=f"after {result['record'][-1]:g} steps, measured")]  # fmt: skip
     words = (
         f"Gradient of the loss on the held-out windows. Markers: geometric mean of {result.seeds_in_words}, ± 2 "
@@ -50,7 +52,7 @@ def _panel(axes: Axes, result: Result, g: int, look: style.Look) -> None:
     if "theory_layer_gradient_stderr" in result:
         margin = 2 * result["theory_layer_gradient_stderr"][g]
         axes.fill_between(layer, theory - margin, theory + margin, color=look.colour, alpha=0.25, lw=0)
-    hollow = {"markerfacecolor": "white", "markeredgecolor": look.colour, "markeredgewidth": 0.9}
+    hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": look.colour, "markeredgewidth": 0.9}
     groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **hollow)
     groups.measured(axes, look, layer, mean[g, -1], error[g, -1], linestyle="-", linewidth=0.7, zorder=2.6)
     axes.set_title(look.label)

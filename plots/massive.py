@@ -54,7 +54,7 @@ def _panel(result: Result, axes: Axes, looks: list[style.Look], curves: Iterable
 def caption(result: Result) -> str:
     a = result.attributes
     return (
-        "Lines: bounds of T14 (median over the stacks); dotted: T14d's bound for all factors at once. Markers, shifted "
+        "Lines: sharp bounds (median over the stacks); dotted: one bound for all factors at once. Markers, shifted "
         f"sideways on the right: gradient, median and quantiles 0.16 and 0.84 of {a['massive_stacks']} random ReLU "
         f"stacks, width {a['massive_width']}, hidden width {a['massive_hidden']}, one token. Only Pre-LN without a "
         f"final norm grows with the activation. {result.version}"

@@ -93,7 +93,7 @@ def _noise(result: Result, stacks: list[int], name: str, site: str) -> style.Pag
     words += f"markers: mean over {result.config['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
     if predicted:
         words += (
-            "Lines: predicted from the pass in FP64, to first order (T27), exact where the loss reads the stream; "
+            "Lines: predicted from the pass in FP64, to first order, exact where the loss reads the stream; "
             "below, too low where gradients are not isotropic. None for FP32, whose sums it leaves out. "
         )
     if overflowed:
@@ -142,7 +142,7 @@ def _law(result: Result, stacks: list[int], name: str) -> style.Page:
         axes.yaxis.get_offset_text().set_fontsize(6)
     keys = [_marker(look) for look in looks] + [Patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
     order = ", ".join(look.label for look in looks)
-    words = ("Mean square of the residual stream: in FP64 over its prediction at this width (T12, T25), in a "
+    words = ("Mean square of the residual stream: in FP64 over its prediction at this width, in a "
              f"format over that of the same seeds in FP64; {style.INPUTS[name]}, mean over "
              f"{result.config['run']['seeds']} seeds, bars ± 2 standard errors, markers shifted sideways. "
              f"Under the titles: the verdicts, {order}; one rounding of the stream is allowed for. ")  # fmt: skip

@@ -56,6 +56,6 @@ def caption(result: Result, i: int) -> str:
     words = (
         f"{style.title(style.INPUTS[result['input'][i]])}: second moment of the stream, measured over predicted "
         f"({result.seeds_in_words}). Band: the smallest error that the test would have rejected with 95 % probability "
-        "(T22); a verdict whose band leaves the dashed limit is inconclusive. Titles: the verdict over all sites."
+        "a verdict whose band leaves the dashed limit is inconclusive. Titles: the verdict over all sites."
     )
     return f"{words} {captions.setting(result)}"

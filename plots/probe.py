@@ -2,8 +2,10 @@
 growth is size and what alignment (T29), the growth identity T15, the largest activations, the margins of formats."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -88,10 +90,10 @@ def _trained(result: Result) -> style.Page:
         curves = [result[f"{name}_measured"]]
         axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
         if f"{name}_at_init" in result:
-            predicted, ends = result[f"{name}_at_init"], [result[f"{name}_at_init_{end}"] for end in ("low", "high")]
+            predicted, low, high = (result[f"{name}_at_init{end}"] for end in ("", "_low", "_high"))
             axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
-            axes.fill_between(depth, *ends, color=THEORY, alpha=0.25, lw=0)
-            curves += [predicted, *ends]
+            axes.fill_between(depth, low, high, color=THEORY, alpha=0.25, lw=0)
+            curves += [predicted, low, high]
         if f"{name}_at_scales" in result:
             curves.append(result[f"{name}_at_scales"])
             axes.plot(depth, curves[-1], color=SCALES, linewidth=1.3, linestyle="--")
@@ -106,7 +108,8 @@ def _trained(result: Result) -> style.Page:
     if _has_theory(result):
         keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
         words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
-                 "wider than the line: 2 standard errors of the prediction, and T19's finite-width term.")  # fmt: skip
+                 "wider than the line: 2 standard errors of the prediction, and what finite width "
+                 "may add.")  # fmt: skip
     if "variance_at_scales" in result:
         keys.append(Line2D([], [], color=SCALES, linewidth=1.3, linestyle="--",
                            label="random weights at the trained scales, theory"))  # fmt: skip
@@ -114,7 +117,7 @@ def _trained(result: Result) -> style.Page:
     if "variance_at_profiles" in result:
         keys.append(Line2D([], [], color=PROFILES, linewidth=1.3, linestyle=":",
                            label="and with the size of every row and column, theory"))  # fmt: skip
-        words += (" Dotted: with the size of every row and column besides (T29); what the measurement differs from it "
+        words += (" Dotted: with the size of every row and column besides; what the measurement differs from it "
                   "by is alignment.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words, theory=True))
 
@@ -141,7 +144,7 @@ def _parts(result: Result) -> style.Page:
         _depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
     right.set_ylabel("ln(second moment / null's)")
-    words = ("Left: growth of the stream over its initialisation, in three parts (T29). Right: what is left over "
+    words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over "
              "beyond random weights that keep something of the trained ones' sizes.")  # fmt: skip
     draws = result["null_draws"][0]
     if "null_left_over_error" in result and np.isfinite(draws):
@@ -170,19 +173,20 @@ def _growth(result: Result) -> style.Page:
     for which, (_, marker) in enumerate(MODULES):
         right.plot(sublayer[which::2], ratio[which::2], color="#CC79A7", marker=marker, markersize=4.5, linestyle="")
     right.set_ylabel("Cosine term over branch\n(0: Eq. 4 holds)")
-    keys = [Patch(color=colour, label=label) for _, label, colour in TERMS]
+    keys: list[Artist] = [Patch(color=colour, label=label) for _, label, colour in TERMS]
     if has_gains:
-        gains = {"color": BLACK, "marker": "_", "markersize": 9, "markeredgewidth": 1.6, "markeredgecolor": BLACK,
-                 "linestyle": ""}  # fmt: skip
+        gains: dict[str, Any] = {"color": BLACK, "marker": "_", "markersize": 9, "markeredgewidth": 1.6,
+                                 "markeredgecolor": BLACK, "linestyle": ""}  # fmt: skip
         row[2].bar(sublayer, result["growth_branch"], color=TERMS[1][2], width=0.8, linewidth=0)
         row[2].plot(sublayer, result["branch_from_gains"], **gains)
         row[2].set_ylabel("Branch $\\beta^2 s^2$ ($\\beta_0$)")
         keys.append(Line2D([], [], label="$\\beta_0$ from norm B's gains alone", **gains))
     for axes in row:
-        axes.set_xlabel("Sublayer")
+        axes.set_xlabel("Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     keys += [Line2D([], [], color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
-    words = ("Growth identity T15, exact for every token: left, its three terms as shares of the second moment after "
+    words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
+             "moment after "
              "the sublayer (before a norm C), mean over tokens; beside it, the term that Eq. 4 leaves out, over the "
              "branch's own.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))
@@ -239,11 +243,11 @@ def _margins(result: Result) -> style.Page:
         for words, curve in _distinct(found).items():
             colour, marker = looks[words.split(", ")[-1]]
             there = np.isfinite(curve)
-            look = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
+            look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
             axes.plot(sublayer[there], curve[there], **look)
             keys.append(Line2D([], [], label=words, **look))
             drawn.append(curve)
-        axes.set(title=title, xlabel="Sublayer")
+        axes.set(title=title, xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
     _log(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
@@ -256,7 +260,10 @@ def _margins(result: Result) -> style.Page:
                         va="top" if below else "bottom")  # fmt: skip
     row[0].set_ylabel("Largest $|x|$")
     words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
-             "numbers of formats: the distance is the margin.")  # fmt: skip
+             "numbers of formats: the distance is the margin. Signals: A_out and B_out behind the norms in front "
+             "of a module "
+             "and behind it, f_out the module's output, x_out the stream behind the sublayer, r_out ResiDual's second "
+             "stream; q, k, v, mixed inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))
 
 

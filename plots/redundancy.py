@@ -2,6 +2,7 @@
 the paper's Figures 9 and 39."""
 
 from functools import partial
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -68,13 +69,13 @@ def _gains(result: Result) -> style.Page:
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(at)))
     keys = []
     for r, colour, marker in zip(at, colours, MARKERS, strict=False):
-        look = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
         keys.append(Line2D([], [], **look, label=f"after {result['record'][r]:g} steps"))
         for axes, g in zip(row, shown, strict=True):
             mean, error = result["gain_b_mean"][g, r], result["gain_b_stderr"][g, r]
             axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
     for axes, g in zip(row, shown, strict=True):
-        axes.set(title=groups.label(result, g), xlabel="Sublayer")
+        axes.set(title=groups.label(result, g), xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if not np.isfinite(result["gain_b_mean"][g]).any():
             style.nothing_finite(axes)

@@ -73,7 +73,7 @@ def _require_file(path: Path) -> None:
         raise ResultError(f"{path}: is empty; expected a NetCDF-4 file of Periscope")
 
 
-def _values(path: Path, name: str, variable: netCDF4.Variable) -> np.ndarray:
+def _values(path: Path, name: str, variable: "netCDF4.Variable[Any]") -> np.ndarray:
     size = math.prod(variable.shape) * 8
     if size > LARGEST:
         raise ResultError(f"{path}: variable {name!r} has {size // 8} values; expected at most {LARGEST // 8}")

@@ -1,6 +1,7 @@
 """Every seed's loss, gradient norm and last layer's gradient norm over training: the paper's Figures 4 and 5."""
 
 from functools import partial
+from typing import Any
 
 from matplotlib.lines import Line2D
 
@@ -8,6 +9,7 @@ from plots import groups, style
 from plots.figures import Figures
 from plots.results import Result
 
+SPIKE: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 5, "markeredgewidth": 0.5, "zorder": 3}
 FIGURES = {"figure-4-instability": "every seed's loss and gradient norm, and its spikes",
            "figure-5-last-layer": "gradient norm of the last layer over training"}  # fmt: skip
 NEEDS = ("group", "step", "loss", "grad_norm", "last_layer_grad_norm", "spikes", "claim_exhibit")
@@ -28,7 +30,12 @@ def _instability(result: Result) -> style.Page:
     figure, grid = style.panels(2, len(shown), 1.7, style.PAGE, sharex=True, sharey="row")
     for row, name, y in zip(grid, ("loss", "grad_norm"), ("Training loss (nat)", "Gradient norm"), strict=True):
         for axes, g, look in zip(row, shown, looks, strict=True):
-            axes.plot(step, result[name][g].T, color=look.colour, linewidth=0.5, alpha=0.8)
+            for seed, series in enumerate(result[name][g]):
+                colour = style.shade(look.colour, seed)
+                axes.plot(step, series, color=colour, linewidth=0.5, alpha=0.8)
+                if "spike" in result:
+                    at = result["spike"][g, seed] == 1
+                    axes.plot(step[at], series[at], color=colour, **SPIKE)
         row[0].set_ylabel(y)
         style.log_axis(row, result[name][shown])
     for axes, below, g, look in zip(*grid, shown, looks, strict=True):
@@ -36,11 +43,16 @@ def _instability(result: Result) -> style.Page:
         axes.set_title(f"{look.label}: {counts} spikes, seed by seed")
         below.set(xlabel="Step", xlim=(0, step[-1]))
     words = (
-        "Every seed on its own; the two placements see the same batches. Spikes: events in which the logarithm of loss "
+        "Every seed on its own, in shades of one colour; the two placements see the same batches. Spikes: events "
+        "in which the logarithm of loss "
         "or gradient norm is 6 robust standard deviations above its median of the last 128 steps; steps that are at "
-        "most 16 apart are of one event. Gradient norm: of all gradients before clipping."
+        "most 16 apart are of one event, whose first step is marked in both rows whichever of both it is. Gradient "
+        "norm: of all gradients before clipping."
     )
-    return groups.finish(figure, result, _keys(looks), words, ["4"], shown)
+    keys = _keys(looks)
+    if "spike" in result:
+        keys.append(Line2D([], [], color=style.INK, **SPIKE, label="first step of a counted spike"))
+    return groups.finish(figure, result, keys, words, ["4"], shown)
 
 
 def _last_layer(result: Result) -> style.Page:

@@ -14,6 +14,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
@@ -90,7 +91,7 @@ def looks(placements: Iterable[str]) -> list[Look]:
         taken[base] = rank + 1
         if rank:
             shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
-            look = Look(look.label, _shade(look.colour, rank), *shape)
+            look = Look(look.label, shade(look.colour, rank), *shape)
         found[name] = replace(look, label=f"{look.label}, {rest}") if rest else look
     return [found[name] for name in names]
 
@@ -105,11 +106,15 @@ def _words(name: str) -> str:
     return f"{norms}, α = {table['alpha']:g}, β = {table['beta']:g}{rest}"
 
 
-def _shade(colour: str, rank: int) -> str:
-    """The colour of another stack of the same placement: lighter and darker ones in turn."""
+def shade(colour: str, rank: int) -> str:
+    """The colour of another stack or seed of the same placement: lighter and darker ones in turn; that of rank 0 is its
+    own."""
+    if rank == 0:
+        return colour
     towards = np.ones(3) if rank % 2 else np.zeros(3)
     share = 0.45 if rank < 3 else 0.65
-    return to_hex((1 - share) * np.array(to_rgb(colour)) + share * towards)
+    red, green, blue = (1 - share) * np.array(to_rgb(colour)) + share * towards
+    return to_hex((red, green, blue))
 
 
 def title(words: str) -> str:
@@ -136,7 +141,7 @@ def page(columns: int) -> float:
 
 
 def panels(
-    rows: int, columns: int, height: float, width: float, layout: str = "constrained", **keywords: Any
+    rows: int, columns: int, height: float, width: float, layout: Any = "constrained", **keywords: Any
 ) -> tuple[Page, list[list[Axes]]]:
     """Rows of panels, `height` inches each. The layout "compressed" is for panels of fixed aspect.
 
@@ -146,9 +151,7 @@ def panels(
     fitting = max(1, min(columns, int(width / PANEL_LEAST)))
     per_row = -(-columns // fitting)
     figure = Page(figsize=(width, rows * per_row * height), layout=layout)
-    engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.set(w_pad=0.06, h_pad=0.06)
+    _layout(figure).set(w_pad=0.06, h_pad=0.06)
     if per_row == 1:
         return figure, figure.subplots(rows, columns, squeeze=False, **keywords).tolist()
     keywords.pop("width_ratios", None)
@@ -160,6 +163,12 @@ def panels(
         for axes in row[:columns]:
             axes.tick_params(labelbottom=True)
     return figure, [row[:columns] for row in flat]
+
+
+def _layout(figure: Figure) -> ConstrainedLayoutEngine:
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)  # "compressed" is one, too
+    return engine
 
 
 def multiples(number: int) -> tuple[int, int]:
@@ -175,9 +184,8 @@ def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> No
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         if i % columns == 0:
             axes.set_ylabel(y)
-        if i // columns == len(grid) - 1:
+        if i + columns >= used:  # nothing is below it
             axes.set_xlabel(x)
-        if i + columns >= used:
             axes.tick_params(labelbottom=True)
         if i >= used:
             axes.remove()
@@ -191,6 +199,16 @@ def plain_log_ticks(axes: Axes, low: float, high: float) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 6 else MaxNLocator(6))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def root(x: np.ndarray) -> np.ndarray:
+    """A scale on which values that double stand apart and 0 has its place: the square root, with its sign below 0."""
+    return np.sign(x) * np.sqrt(np.abs(x))
+
+
+def square(x: np.ndarray) -> np.ndarray:
+    """What root takes back."""
+    return np.sign(x) * np.square(x)
 
 
 def log_axis(panels: Sequence[Axes], values: np.ndarray) -> None:
@@ -243,9 +261,7 @@ def _grow(figure: Page, inches: float) -> float:
     total = height + inches
     figure.below += inches
     figure.set_size_inches(width, total)
-    engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.set(rect=(0, figure.below / total, 1, 1 - figure.below / total))
+    _layout(figure).set(rect=(0, figure.below / total, 1, 1 - figure.below / total))
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0.5, figure.below / total))
     return inches / total

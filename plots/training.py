@@ -1,6 +1,7 @@
 """What `train` recorded: loss, gradient norm, and the variance of the stream over training and depth."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -24,27 +25,32 @@ def _figure(result: Result) -> style.Page:
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
     variance = result["variance_measured"]
     for p, look in enumerate(looks):
-        joined = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
+        joined: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
                   "markersize": look.size - 1}  # fmt: skip
         loss.plot(step, result["loss"][p].T, color=look.colour, linewidth=0.5, alpha=0.6)
         loss.plot(record, result["validation_loss"][p].T, **joined | {"linestyle": ""}, zorder=3)
         gradient.plot(step, result["grad_norm"][p].T, color=look.colour, linewidth=0.5, alpha=0.7)
         top.plot(record, variance[p, :, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
+        over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linewidth": 0.5,
+                                                                "markeredgecolor": look.colour})  # fmt: skip
     floor = result.attributes.get("loss_floor")
     if floor is not None:
         loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")
     style.log_axis([gradient], result["grad_norm"])
     style.log_axis([top], variance[..., -1])
-    style.log_axis([over_depth], variance[:, :, -1])
-    for axes in (loss, gradient, top):
-        groups.step_axis(axes, record[-1])
+    style.log_axis([over_depth], variance[:, :, [0, -1]])
+    for axes in (loss, gradient):
+        axes.set(xlim=(0, record[-1]), xlabel="Steps done")
+    groups.step_axis(top, record[-1])
     loss.set(ylabel="Loss (nat)", title="Training (lines), held out (markers)")
     gradient.set(ylabel="Gradient norm", title="All gradients, before clipping")
     top.set(ylabel="Hidden-state variance", title="At the top of the stack")
-    over_depth.set(xlabel="Sublayers passed", title=f"Over depth, after {record[-1]:g} steps")
+    over_depth.set(xlabel="Sublayers passed", title=f"Over depth: before training and after {record[-1]:g} steps")
     over_depth.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     keys = [style.key(look, True) for look in looks]
+    keys.append(Line2D([], [], color=style.INK, linewidth=0.5, marker="o", markersize=4, markerfacecolor="white",
+                       markeredgecolor=style.INK, label="before training"))  # fmt: skip
     if floor is not None:
         keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
     return style.finish(figure, keys, caption(result))

@@ -17,15 +17,15 @@ class Bound:
 
 
 STATED = {
-    "C.2-whole": Bound("Paper, Peri-LN (C.2)", style.LOOKS["peri"]),
-    "C.3-whole": Bound("Paper, Post-LN (C.3)", style.LOOKS["post"]),
+    "C.2-whole": Bound("Paper, Peri-LN", style.LOOKS["peri"]),
+    "C.3-whole": Bound("Paper, Post-LN", style.LOOKS["post"]),
     "G4-whole": Bound("Reviews, Peri-LN: √(1/D)", style.LOOKS["a+c"]),
 }
 SHARP = {
-    "T14a": Bound("Pre-LN, no final norm (T14a)", style.LOOKS["pre"]),
-    "T14b": Bound("Peri-LN (T14b)", style.LOOKS["peri"]),
-    "T14c": Bound("Post-LN (T14c)", style.LOOKS["post"]),
-    "T14d": Bound("Final norm, unembedding (T14d)", style.LOOKS["deepnorm"]),
+    "T14a": Bound("Pre-LN, no final norm", style.LOOKS["pre"]),
+    "T14b": Bound("Peri-LN, sharp", style.LOOKS["peri"]),
+    "T14c": Bound("Post-LN, sharp", style.LOOKS["post"]),
+    "T14d": Bound("Final norm, unembedding", style.LOOKS["deepnorm"]),
 }
 
 

@@ -19,7 +19,7 @@ def draw(result: Result) -> Figures:
 
 def _panels(result: Result, i: int) -> style.Page:
     looks = style.looks(result["placement"])
-    layer = 1 + result["layer"]
+    layer = result["layer"]
     every = range(len(result["weight"]))
     versions = [result[f"{NAME}_{v}"][i] for v in ("predicted", "measured") if f"{NAME}_{v}" in result]
     # A stack without a gate has no gradient of one. If nothing is finite, empty panels say so.
@@ -34,7 +34,7 @@ def _panels(result: Result, i: int) -> style.Page:
             drawn.append(gradient.norms(result, NAME, (i, p, w)))
             curves.draw(axes, look, layer, drawn[-1], points[p])
         axes.set_title(f"$W_\\mathrm{{{result['weight'][w]}}}$")
-    style.label_outer(grid, len(weights), "Layer", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
+    style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
     caption = f"{style.title(style.INPUTS[result['input'][i]])}. Geometric means over seeds. "
     caption += curves.caption(result, NAME, points[0].step)

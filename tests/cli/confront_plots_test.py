@@ -68,6 +68,11 @@ class ConfrontPlots(FolderTest):
         self.assertEqual(axes.get_title().split("\n")[0], "stream, second moment")
         self.assertEqual(axes.get_ylabel(), "Measured − theory")
         self.assertEqual(figures["signals-pre-gaussian"].axes[-1].get_xlabel(), "1 / width")
+        self.assertEqual([t.get_text() for t in axes.get_xticklabels()], ["0", "1/64", "1/32"], "labels do not touch")
+        widths = np.array([32.0, 64, 128, 256, 1024, 4096, 16384, 65536])
+        roots = np.sqrt(ladder.apart(1 / widths))
+        self.assertGreater(np.diff(roots).min(), 0.2 * roots.max())
+        self.assertEqual((roots[0], roots[-1]), (0, np.sqrt(1 / 32)))
         self.assertEqual([ladder.name_of(q) for q in ("score_share A_out mean over attention",
                                                       "token_cosine f_out mean over mlp",
                                                       "log_grad_sq down mean over layers",

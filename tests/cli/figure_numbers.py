@@ -118,7 +118,8 @@ class Numbers(SharedFolderTest):
             figure = self.figure(kind, file)
             (axes,) = figure.axes
             self.assertEqual((axes.get_yscale(), axes.get_xscale()), (y_scale, "linear"))
-            self.assertEqual((axes.get_xlabel(), axes.get_title()), ("Sublayers passed", "Gaussian input"))
+            self.assertEqual(axes.get_xlabel(), "Sublayers passed (0: the input)")
+            self.assertEqual(axes.get_title(), "Gaussian input, E[x²] = 1")
             self.assertTrue(axes.get_ylabel().startswith(words), axes.get_ylabel())
             self.assertIn("± 2 standard errors", figure.caption)
             self.assertEqual(set(colours(figure)), set(PLACEMENTS.values()))
@@ -149,7 +150,7 @@ class Numbers(SharedFolderTest):
             for name, label in PLACEMENTS.items():
                 with self.subTest(matrix=matrix, placement=name):
                     curve = self.cells(found)[name]["weight_log_grad_sq"][matrix]
-                    self.check(axes, colours(figure)[label], 1 + np.arange(LAYERS), curve,
+                    self.check(axes, colours(figure)[label], np.arange(LAYERS), curve,
                                lambda v: np.exp(v / 2), lambda v: np.exp(v / 2) / 2)
 
     def test_residuals_and_what_a_verdict_could_hide(self):
@@ -211,12 +212,13 @@ class Numbers(SharedFolderTest):
         for row, label in enumerate(PLACEMENTS.values()):
             with self.subTest(placement=label):
                 curve = self.curve(found, "score_share", row)
-                self.check(axes, colours(figure)[label], 1 + np.arange(LAYERS), curve, every=True)
+                self.check(axes, colours(figure)[label], np.arange(LAYERS), curve, every=True)
         panels = self.figure("score_path", file, "score-path").axes
         for row, (label, axes) in enumerate(zip(PLACEMENTS.values(), panels, strict=False)):
             with self.subTest(placement=label, what="without the score path"):
                 verdicts = [found["variables"][k][row] for k in ("verdict", "without_scores_verdict")]
-                self.assertEqual(axes.get_title(), f"{label}: {verdicts[0]},\nwithout: {verdicts[1]}")
+                lines = [label, f"whole theory: {verdicts[0]}", f"without score path: {verdicts[1]}"]
+                self.assertEqual(axes.get_title().split("\n"), lines)
                 (control,) = Drawn(axes, to_hex("0.45")).lines
                 without = np.array(found["variables"]["log_grad_sq_without_scores_predicted"][row])
                 np.testing.assert_allclose(control, np.stack([np.arange(DEPTHS), np.exp(without / 2)], 1), **SAME)
@@ -230,7 +232,7 @@ class Numbers(SharedFolderTest):
                 cases = zip(found["variables"]["placement"], found["variables"]["qk_factor"], strict=True)
                 row = list(cases).index((name, factor))
                 for axes, key, x in ((stream, "log_stream", np.arange(LAYERS + 1)),
-                                     (down, "log_down", 1 + np.arange(LAYERS))):
+                                     (down, "log_down", np.arange(LAYERS))):
                     with self.subTest(factor=factor, placement=name, quantity=key):
                         curve = self.curve(found, key, row)
                         self.check(axes, colours(figure)[label], x, curve, np.exp, np.exp, every=True)

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from plots import (
+    claims,
     decay_init,
     extremes,
     final_losses,
@@ -77,6 +78,7 @@ def planted_reproduce():
         "sublayer": np.arange(2 * LAYERS), "layer": np.arange(LAYERS), "seed": np.arange(SEEDS),
         "final_loss": numbers(n, SEEDS), "final_loss_mean": numbers(n), "final_loss_stderr": numbers(n) / 9,
         "diverged_at": np.full((n, SEEDS), np.nan), "spikes": np.arange(n * SEEDS).reshape(n, SEEDS) + 1.0,
+        "spike": (np.arange(n * SEEDS * STEPS).reshape(n, SEEDS, STEPS) % 7 == 3).astype(float),
         "loss": numbers(n, SEEDS, STEPS), "grad_norm": numbers(n, SEEDS, STEPS),
         "last_layer_grad_norm": numbers(n, SEEDS, STEPS),
         "top_first": numbers(n, SEEDS, r) + 2, "top_last": numbers(n, SEEDS, r), "cosine_share": numbers(n, SEEDS, r),
@@ -226,9 +228,14 @@ class Planted(unittest.TestCase):
         for column, placement in enumerate(("pre", "peri")):
             (g,) = self.rows("base", placement)
             for axes, name in ((figure.axes[column], "loss"), (figure.axes[2 + column], "grad_norm")):
-                self.assertEqual(len(axes.get_lines()), SEEDS)
-                for series in v[name][g]:
-                    self.drawn(axes, v["step"], series, (name, g), colour=style.LOOKS[placement].colour)
+                self.assertEqual(len(axes.get_lines()), 2 * SEEDS)
+                shades = {style.shade(style.LOOKS[placement].colour, seed) for seed in range(SEEDS)}
+                self.assertEqual(len(shades), SEEDS, "every seed has a shade of its own")
+                for seed, series in enumerate(v[name][g]):
+                    colour = style.shade(style.LOOKS[placement].colour, seed)
+                    self.drawn(axes, v["step"], series, (name, g), colour=colour, marker="None")
+                    at = v["spike"][g, seed] == 1
+                    self.drawn(axes, v["step"][at], series[at], (name, g), colour=colour, marker="v")
             counts = ", ".join(f"{n:g}" for n in v["spikes"][g])
             self.assertEqual(figure.axes[column].get_title(),
                              f"{style.LOOKS[placement].label}: {counts} spikes, seed by seed")
@@ -320,7 +327,7 @@ class Planted(unittest.TestCase):
                 self.drawn(axes, v["depth"], v["eq4_mean"][g, r], ("Eq. 4", r, g), colour=look.colour, marker="None")
             for curve in v["scaled_second_moment"][g]:
                 self.drawn(axes, v["depth"], curve, ("scales", g), colour=growth_identity.RANDOM)
-        last = self.panel(figure, "What Eq. 4 misses at the top")
+        (last,) = self.figure(growth_identity, "eq-4-gap").axes
         for g in self.rows():
             for share in v["cosine_share"][g]:
                 self.drawn(last, RECORDS, share, g, colour=style.LOOKS[GROUPS[g][0]].colour)
@@ -347,6 +354,44 @@ class Planted(unittest.TestCase):
             self.drawn(axes, [mean], [row - 0.08], g, marker=look.marker, colour=look.colour)
             self.bars(axes, row - 0.08, mean - 2 * error, mean + 2 * error, g, horizontal=True)
 
+    def test_no_two_ticks_touch_and_no_text_is_cut(self):
+        for kind, name in ((growth_over_depth, "figure-1-variance"), (growth_identity, "growth"),
+                           (growth_identity, "eq-4-gap"), (extremes, "figure-11-extremes"),
+                           (stability, "figure-4-instability"), (rate_sweeps, "figure-3-rates")):  # fmt: skip
+            self.legible(self.figure(kind, name), name)
+        self.legible(self.figure(training, "training", planted_train()), "training")
+
+    def test_claims_have_ticks_apart_and_mark_what_is_decided_with_all(self):
+        p = np.array([1e-11, 1e-4, 0.03, 0.5, 0.97, np.nan])
+        n = len(p)
+        made = {"claim": np.array([f"F{k}" for k in range(n)]), "claim_exhibit": np.array(["1"] * n),
+                "claim_statement": np.array(["one is larger than another"] * n), "claim_p": p,
+                "claim_verdict": np.array(["holds", "holds", "holds", "not-shown", "fails", "not-shown"]),
+                "claim_mean": np.where(np.isfinite(p), 1.0, np.nan), "claim_stderr": np.full(n, 0.1),
+                "claim_holm": np.array([1e-9, 1e-3, 0.3, 1.0, 0.3, np.nan]), "claim_detectable": np.full(n, np.nan)}
+        figure = self.figure(claims, "claims", Result(self.result.path, {**self.result.variables, **made},
+                                                      self.result.attributes, CONFIG))  # fmt: skip
+        self.legible(figure, "claims")
+        self.assertFalse([t for t in figure.axes[0].texts if "nan" in t.get_text()])
+        faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines() if line.get_marker() in "oXs"]
+        self.assertEqual([face == "white" for face in faces], [False, False, True, True, True, True])
+        legend = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertTrue([words for words in legend if words.startswith("hollow: ")])
+
+    def legible(self, figure, name):
+        """Neighbouring tick labels of an axis do not touch, and no text leaves the figure."""
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            for axis, low, high in ((axes.xaxis, "x0", "x1"), (axes.yaxis, "y0", "y1")):
+                boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_visible()
+                         and label.get_text() and axis.get_view_interval().min() <= (
+                             label.get_position()[0 if axis is axes.xaxis else 1]) <= axis.get_view_interval().max()]
+                boxes.sort(key=lambda box: getattr(box, low))
+                for one, other in zip(boxes, boxes[1:], strict=False):
+                    self.assertLess(getattr(one, high), getattr(other, low), (name, axes.get_title()))
+        for text in figure.texts:
+            self.assertLessEqual(text.get_window_extent().x1, figure.bbox.x1, (name, text.get_text()))
+
     # -- train --------------------------------------------------------------------------------------------------------
 
     def test_train(self):
@@ -362,10 +407,11 @@ class Planted(unittest.TestCase):
                 self.drawn(loss, RECORDS, v["validation_loss"][p, s], what, colour=look.colour, marker=look.marker)
                 self.drawn(gradient, v["step"], v["grad_norm"][p, s], what, colour=look.colour)
                 self.drawn(top, RECORDS, variance[:, -1], what, colour=look.colour, marker=look.marker)
-                self.drawn(depth, v["depth"], variance[-1], what, colour=look.colour, marker=look.marker)
+                for record, face in ((-1, look.colour), (0, "white")):
+                    self.drawn(depth, v["depth"], variance[record], what, marker=look.marker, face=face)
         self.assertEqual([line.get_ydata()[0] for line in loss.get_lines() if line.get_linestyle() == ":"], [0.75])
         self.assertIn("Diverged: Pre-LN (1 of 3 seeds).", figure.caption)
-        self.assertEqual(depth.get_title(), "Over depth, after 24 steps")
+        self.assertEqual(depth.get_title(), "Over depth: before training and after 24 steps")
 
     # -- probe --------------------------------------------------------------------------------------------------------
 

@@ -195,6 +195,32 @@ class Plots(SharedFolderTest):
                                                                     "predicted_stderr"))
             np.testing.assert_allclose(values, (m - t) / np.sqrt(e**2 + f**2))
 
+    def test_residuals_are_beside_the_limit_of_rejection(self):
+        figure = self.figure(agreement, self.stack, "agreement-gaussian")
+        limit = self.stack["worst_critical"][0, 1]
+        dashed = {line.get_ydata()[0] for line in figure.axes[1].get_lines() if line.get_linestyle() == "--"}
+        self.assertEqual(dashed, {limit, -limit})
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(labels[2:], ["± 2 standard errors, for the eye", f"limit of rejection, {limit:.2g}"])
+
+    def test_figures_say_which_second_moment_enters(self):
+        for config, words in (({}, "E[x²] = 1"), ({"second_moment": 4e-4}, "E[x²] = 0.0004")):
+            stacks = [{**s, "input": {**s["input"], **config}, "init": {**s["init"], "scheme": "normal"}}
+                      for s in self.stack.config["stacks"]]  # fmt: skip
+            config_of_all = {**self.stack.config, "stacks": stacks}
+            figure = self.figure(variance, dataclasses.replace(self.stack, config=config_of_all))
+            self.assertEqual([axes.get_title() for axes in figure.axes],
+                             [f"Gaussian input, {words}", f"Random-token input, {words}"])  # fmt: skip
+            self.assertEqual("N(0, 0.02²), would be 0.0004" in figure.caption, not config, "it is that of embeddings")
+            self.assertEqual(figure.axes[0].get_xlabel(), "Sublayers passed (0: the input)")
+
+    def test_readers_meet_no_numbers_of_theorems(self):
+        for result in (self.stack, self.theory, self.converge, self.verify, self.probed):
+            for name, figure in self.figures(result):
+                legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
+                for words in (figure.caption, *legends):
+                    self.assertNotRegex(words, r"\b[TG]\d", name)
+
     def test_power_band_is_what_the_test_would_not_refuse(self):
         axes = self.figure(power, self.stack, "power-gaussian").axes[1]
         hidden = 100 * self.stack["second_moment_power"][0, 1]

@@ -217,6 +217,12 @@ std::optional<Values> expected_of_seed(const std::string& column, const TrainedC
   if (column == "diverged_at") return Values{ends ? std::nan("") : static_cast<double>(lost)};
   // Those before the end, at the rate of the steps that were done; the loss that is not finite is none.
   if (column == "spikes") return Values{ends ? 3.0 : 2.0 * steps / lost};
+  if (column == "spike") {
+    Values starts(h.loss.size(), 0.0);
+    for (const std::size_t step : {30U, 50U}) starts[step - 1] = 1.0;
+    if (ends) starts[70] = 1.0;
+    return starts;
+  }
   if (column.starts_with("scaled_") || column.starts_with("profiled_"))
     return only_at_the_end([&] { return last.at(column); });
   if (column == "growth_from_scales") {

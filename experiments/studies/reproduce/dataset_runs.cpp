@@ -147,6 +147,8 @@ dataset::Table<Run> run_table() {
                "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done",
                at_run / "spikes"},
               [](const Run& r) { return spikes(r.cell); })
+      .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0", at_run / "spike"},
+              [](const Run& r) { return spike_starts(r.cell); })
       .part_if_any(growth_table(), growth_of)
       .part_if_any(sizes_table(), sizes_of)
       .column({"validation_loss", on_record, "nat", "on the held-out windows", at_run / "validation_loss"},

@@ -50,14 +50,27 @@ double main_path_share(const TrainedCell& run) {
   return share / static_cast<double>(kept.size() - kept.size() / 2);
 }
 
-double spikes(const TrainedCell& run) {
+namespace {
+
+std::vector<int> events_of(const TrainedCell& run) {
   // A number that is not finite ends a run: that is its divergence, which is told elsewhere.
   const auto finite = [](const std::vector<double>& series) {
     return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
   };
-  const std::size_t events = events_of_run(finite(run.history.loss), finite(run.history.grad_norm)).size();
+  return events_of_run(finite(run.history.loss), finite(run.history.grad_norm));
+}
+
+}  // namespace
+
+double spikes(const TrainedCell& run) {
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
-  return static_cast<double>(events) / done;
+  return static_cast<double>(events_of(run).size()) / done;
+}
+
+std::vector<double> spike_starts(const TrainedCell& run) {
+  std::vector<double> starts(run.history.loss.size(), 0.0);
+  for (const int step : events_of(run)) starts[static_cast<std::size_t>(step) - 1] = 1.0;
+  return starts;
 }
 
 double last_layer_gradient(const TrainedCell& run) {

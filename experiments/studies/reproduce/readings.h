@@ -32,6 +32,8 @@ using training::TrainedCell;
 /// as many as there would be in all steps at the rate of those that were done: a run that diverged early had less time
 /// for them.
 [[nodiscard]] double spikes(const TrainedCell& run);
+/// For every step that was done 1 if an event begins with it that spikes() counts, else 0.
+[[nodiscard]] std::vector<double> spike_starts(const TrainedCell& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
 /// ‖∂loss/∂W‖² of all matrices of each layer, from a record.
