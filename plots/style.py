@@ -32,7 +32,8 @@ matplotlib.rcParams.update({
 
 PAGE = 7.0  # inches: the text width of a page
 PANEL = 4.6  # inches: a figure of one panel
-PANEL_LEAST = 1.55  # inches: panels that would be narrower stand below each other
+# Inches: panels that would be narrower stand below each other, small multiples sooner than few with longer titles.
+MULTIPLE_LEAST, PANEL_LEAST, FEW = 1.55, 2.0, 4
 INK = "0.3"  # what is neither frame nor data
 INPUTS = {"gaussian": "Gaussian input", "tokens": "random-token input", "text": "text input"}
 
@@ -127,6 +128,10 @@ class Page(Figure):
     caption = ""
     below = 0.0  # inches below the panels, for the legend and a caption
 
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.broken: list[list[Axes]] = []  # of every row that was broken the left-most panels
+
 
 def use_width(inches: float | None) -> None:
     """From now on figures are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
@@ -148,7 +153,8 @@ def panels(
     Where the width does not hold that many columns, each row is broken into several of the figure; what is returned
     still has the rows and columns that were asked for.
     """
-    fitting = max(1, min(columns, int(width / PANEL_LEAST)))
+    least = PANEL_LEAST if rows * columns <= FEW and width < 7 else MULTIPLE_LEAST
+    fitting = max(1, min(columns, int(width / least)))
     per_row = -(-columns // fitting)
     figure = Page(figsize=(width, rows * per_row * height), layout=layout)
     _layout(figure).set(w_pad=0.06, h_pad=0.06)
@@ -162,6 +168,7 @@ def panels(
             axes.remove()
         for axes in row[:columns]:
             axes.tick_params(labelbottom=True)
+        figure.broken.append(row[:columns:fitting])
     return figure, [row[:columns] for row in flat]
 
 
@@ -173,7 +180,7 @@ def _layout(figure: Figure) -> ConstrainedLayoutEngine:
 
 def multiples(number: int) -> tuple[int, int]:
     """Rows and columns of small multiples, up to four columns where the page is wide enough."""
-    rows = math.ceil(number / max(1, min(4, int(PAGE / PANEL_LEAST))))
+    rows = math.ceil(number / max(1, min(4, int(PAGE / MULTIPLE_LEAST))))
     return rows, math.ceil(number / rows)
 
 
@@ -242,6 +249,9 @@ def key(look: Look, measured: bool, note: str = "") -> Line2D:
 def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
     """Puts the legend below the panels, by whose height the figure grows, and gives the figure its caption."""
     figure.caption = caption
+    for first, *others in figure.broken:
+        for axes in others:
+            axes.set_ylabel(axes.get_ylabel() or first.get_ylabel())
     if not keys:
         return figure
     width, _ = figure.get_size_inches()

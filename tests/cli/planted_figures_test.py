@@ -361,6 +361,17 @@ class Planted(unittest.TestCase):
             self.legible(self.figure(kind, name), name)
         self.legible(self.figure(training, "training", planted_train()), "training")
 
+    def test_in_a_narrow_figure_panels_stand_below_each_other(self):
+        style.use_width(3.3)
+        try:
+            figure = self.figure(training, "training", planted_train())
+        finally:
+            style.PAGE, style.PANEL = 7.0, 4.6
+        self.assertEqual(figure.get_figwidth(), 3.3)
+        self.legible(figure, "training")
+        boxes = [axes.get_window_extent() for axes in figure.axes]
+        self.assertTrue(all(one.y0 > other.y1 for one, other in zip(boxes, boxes[1:], strict=False)), "one column")
+
     def test_claims_have_ticks_apart_and_mark_what_is_decided_with_all(self):
         p = np.array([1e-11, 1e-4, 0.03, 0.5, 0.97, np.nan])
         n = len(p)
@@ -391,6 +402,8 @@ class Planted(unittest.TestCase):
                     self.assertLess(getattr(one, high), getattr(other, low), (name, axes.get_title()))
         for text in figure.texts:
             self.assertLessEqual(text.get_window_extent().x1, figure.bbox.x1, (name, text.get_text()))
+        for axes in figure.axes:
+            self.assertLessEqual(axes.title.get_window_extent().x1, figure.bbox.x1, (name, axes.get_title()))
 
     # -- train --------------------------------------------------------------------------------------------------------
 
