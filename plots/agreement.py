@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import captions, curves, style
+from plots import captions, curves, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -40,7 +40,7 @@ def _residuals(result: Result, i: int) -> style.Page:
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         shown = {name: residual(curves.select(result, name, (i, p))) for name in STATISTICS}
         if not any(np.isfinite(z).any() for z in shown.values()):
-            style.nothing_finite(axes)  # of one seed there is no standard error
+            scales.nothing_finite(axes)  # of one seed there is no standard error
         axes.set_xlim(-0.02 * result["depth"][-1], 1.02 * result["depth"][-1])
         for name, (_, colour, marker) in STATISTICS.items():
             z = shown[name]

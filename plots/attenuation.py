@@ -34,7 +34,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k factor {factor:g}²")
+            axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k × {factor:g}²")
         row[0].set_ylabel(label)
     shown = dict(zip(result["placement"], looks, strict=True))
     keys = [style.key(look, True) for look in shown.values()]

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import style, verify
+from plots import scales, style, verify
 from plots.results import Result
 
 FIGURES = {"bound_ratio_vs_width": "gradient over bound against width"}
@@ -43,7 +43,7 @@ def _panel(result: Result, axes: Axes, k: int) -> None:
     limit = result["width_ratio_limit"][k]
     lowest = np.nanmin(result["width_ratio_median"][k][seen & (width >= ORDINARY)], initial=limit.min())
     axes.set(xscale="log", yscale="log", ylim=(0.5 * max(lowest, 0.01), 1.6 * max(1.0, limit.max())))
-    style.plain_log_ticks(axes, *axes.get_ylim())
+    scales.plain_log_ticks(axes, *axes.get_ylim())
     axes.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
     axes.set_xticks([], minor=True)
 

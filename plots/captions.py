@@ -18,12 +18,12 @@ SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placeme
 
 def setting(result: Result) -> str:
     """The last sentences of a caption: what was run, with which keys, and with which Periscope."""
-    return f"{_size(result)} {_keys(result)}{_misled(result)}{result.version}"
+    return f"{_size(result)} {keys(result)}{_misled(result)}{result.version}"
 
 
 def stacks(result: Result) -> list[dict[str, Any]]:
     """The resolved keys of every stack: {"model.width": 64, ...}."""
-    return [{f"{section}.{key}": value for section in SECTIONS for key, value in stack[section].items()}
+    return [{f"{section}.{key}": value for section in SECTIONS for key, value in stack.get(section, {}).items()}
             for stack in result.config["stacks"]]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def _size(result: Result) -> str:
     return f"{style.title(', '.join(parts))}."
 
 
-def _keys(result: Result) -> str:
+def keys(result: Result) -> str:
     """What else decides the curves: the keys that differ from their defaults, and those in which stacks differ."""
     every = stacks(result)
     common = _common(result, every)
@@ -99,8 +99,8 @@ def _name(stack: dict[str, Any]) -> str:
     return placement if isinstance(placement, str) else json.dumps(placement)
 
 
-def _listed(keys: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in keys.items())
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in values.items())
 
 
 def _value(value: Any) -> str:

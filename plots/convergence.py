@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import captions, style
+from plots import captions, scales, style
 from plots.results import Result
 
 FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
@@ -53,10 +53,10 @@ def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.nd
     if shown:
         axes.plot(x, 2 * max(shown) * (x / x[0]) ** slope, **GUIDE)
         axes.set_ylim(0.4 * min(shown), 2.4 * max(shown))
-        style.plain_log_ticks(axes, *axes.get_ylim())
+        scales.plain_log_ticks(axes, *axes.get_ylim())
     else:
         axes.set_ylim(0.1, 10.0)
-        style.nothing_finite(axes)
+        scales.nothing_finite(axes)
 
 
 def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from plots import style
+from plots import scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -52,7 +52,7 @@ def _figure(result: Result, axis: str) -> style.Page:
     grid[1][0].set_ylabel("Peak memory [MiB]")
     here = result["axis"] == axis
     for row, name in zip(grid, ("repeat_seconds", "peak_memory"), strict=True):
-        style.log_axis(row, result[name][here] / (MIB if name == "peak_memory" else 1.0))
+        scales.log_axis(row, result[name][here] / (MIB if name == "peak_memory" else 1.0))
         _value_axis(row, result[axis][here])
     of_axis = result["implementation"][result["axis"] == axis]
     shown = [look for name, look in LOOKS.items() if (of_axis == name).any()]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import captions, style
+from plots import captions, scales, style
 from plots.results import Result
 
 Curve = dict[str, np.ndarray]  # predicted, predicted_stderr and, if it was measured, measured and stderr
@@ -51,7 +51,7 @@ def turns(points: int, curves: int) -> list[slice]:
 def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
     """A logarithmic scale that holds all curves with a prediction. One that theory refused may leave it."""
     parts = [c[k] for c in curves if is_predicted(c) for k in ("predicted", "measured") if k in c]
-    style.log_axis(panels, np.concatenate(parts) if parts else np.array([]))
+    scales.log_axis(panels, np.concatenate(parts) if parts else np.array([]))
 
 
 def legend(result: Result, looks: Sequence[style.Look], name: str) -> list[Line2D]:
@@ -83,8 +83,10 @@ def refusals(result: Result, name: str) -> list[str]:
     return words
 
 
-def over_depth(result: Result, name: str, label: str, log: bool) -> style.Page:
-    """A statistic of the stream over depth, one panel per input."""
+def over_depth(
+    result: Result, name: str, label: str, log: bool, read: Callable[[Result, str, tuple[Any, ...]], Curve] = select
+) -> style.Page:
+    """A statistic of the stream over depth, one panel per input, in each of which `read` finds the curves."""
     inputs, placements, depth = result["input"], result["placement"], result["depth"]
     looks = style.looks(placements)
     figure, (row,) = style.panels(1, len(inputs), 3.0, style.page(len(inputs)), sharey=True)
@@ -92,7 +94,7 @@ def over_depth(result: Result, name: str, label: str, log: bool) -> style.Page:
     every = []
     for i, axes in enumerate(row):
         for p, look in enumerate(looks):
-            every.append(select(result, name, (i, p)))
+            every.append(read(result, name, (i, p)))
             draw(axes, look, depth, every[-1], points[p])
         axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -53,7 +53,7 @@ def _figure(result: Result, present: list[str]) -> style.Page:
             axes.set(title=f"{style.LOOKS[placement].label}, by {STUDIES[study]}", xlabel="Sublayers passed")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         members = [g for _, rows in found for g in rows]
-        style.log_axis(row[:2], result["variance_mean"][members, -1])
+        scales.log_axis(row[:2], result["variance_mean"][members, -1])
         row[0].set_ylabel("Variance at the end")
         _losses(row[2], result, found, colours)
         shown += [g for g in members if g not in shown]

@@ -40,6 +40,7 @@ from plots import (
     number_formats,
     power,
     probe,
+    probe_extremes,
     rate_sweeps,
     redundancy,
     results,
@@ -58,8 +59,8 @@ from plots.options import Options
 
 KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps, stability,
-         layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
+         probe, probe_extremes, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps,
+         stability, layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
          cost)  # fmt: skip
 WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.certificate import FP16
 from plots.figures import Figures
 from plots.results import Result
@@ -28,7 +28,7 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
             axes.fill_between(step, low, high, color=look.colour, alpha=0.18, linewidth=0)
             axes.plot(step, high, color=look.colour, linestyle=look.dash, linewidth=0.9)
             axes.plot(step, low, color=look.colour, linestyle=look.dash, linewidth=0.5)
-    style.log_axis([axes], np.concatenate([result["top_first"][shown], result["top_last"][shown]]))
+    scales.log_axis([axes], np.concatenate([result["top_first"][shown], result["top_last"][shown]]))
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, 2 * FP16))
     axes.yaxis.set_major_locator(LogLocator(numticks=10))  # the axis reaches further than the data

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from matplotlib.ticker import MaxNLocator
-
 from plots import curves, style
 from plots.results import Result
 
@@ -19,18 +17,7 @@ def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    inputs, depth = result["input"], result["depth"]
-    looks = style.looks(result["placement"])
-    figure, (row,) = style.panels(1, len(inputs), 3.2, style.page(len(inputs)), sharey=True)
-    points = curves.turns(len(depth), len(looks))
-    every = []
-    for i, axes in enumerate(row):
-        for p, look in enumerate(looks):
-            every.append(norms(result, NAME, (i, p)))
-            curves.draw(axes, look, depth, every[-1], points[p])
-        axes.set(title=curves.input_title(result, i), xlabel="Sublayers passed (0: the input)")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    row[0].set_ylabel("Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens")
-    curves.log_scale(row, every)
-    caption = "Geometric means over seeds. " + curves.caption(result, NAME, points[0].step)
-    yield "gradient", style.finish(figure, curves.legend(result, looks, NAME), caption)
+    label = "Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens"
+    figure = curves.over_depth(result, NAME, label, True, norms)
+    figure.caption = f"Geometric means over seeds. {figure.caption}"
+    yield "gradient", figure

@@ -10,7 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
-from plots import captions, style
+from plots import captions, scales, style
 from plots.results import Result
 
 MAIN = ("post", "pre", "peri")
@@ -53,7 +53,7 @@ def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, erro
 
 def step_axis(axes: Axes, last: float) -> None:
     """Steps from 0 on, on a scale of square roots: early records stand apart, and late ones keep most of the width."""
-    axes.set_xscale("function", functions=(style.root, style.square))
+    axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0004 * last, 1.05 * last)
     ticks = [0.0]
     for step in sorted({k * 10.0**d for d in range(9) for k in (1, 2, 5) if k * 10.0**d <= last}):

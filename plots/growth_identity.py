@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -89,7 +89,7 @@ def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
     if "scaled_second_moment" in result:
         drawn.append(result["scaled_second_moment"][g])
         axes.plot(depth, drawn[-1].T, color=RANDOM, linestyle=DOTS, linewidth=1.0)
-    style.log_axis([axes], np.concatenate(drawn))
+    scales.log_axis([axes], np.concatenate(drawn))
 
 
 def _parts(result: Result, shown: list[int]) -> style.Page:

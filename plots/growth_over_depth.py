@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
-from plots import curves, groups, style
+from plots import curves, groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -38,7 +38,7 @@ def _figure(result: Result) -> style.Page:
     panels[-1].set_title("At the top of the stack")
     groups.step_axis(panels[-1], step[-1])
     every = np.concatenate([result["variance_mean"][shown], result["theory_variance"][shown][:, None]], axis=1)
-    style.log_axis(panels, every)
+    scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
     words = (
         f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{_often(points[0].step)}: geometric mean of "

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from plots import captions, style
+from plots import captions, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -138,7 +138,7 @@ def _panel(result: Result, axes: Axes, i: int) -> None:
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
     axes.set_title(f"{name_of(result['quantity'][i])}\n{result['ladder_verdict'][i]}", fontsize=6.5)
-    axes.set_xscale("function", functions=(style.root, style.square))
+    axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
     ticks = apart(x)
     axes.set_xticks(ticks, ["0" if v == 0 else f"1/{1 / v:g}" for v in ticks])

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -30,7 +30,7 @@ def _figure(result: Result) -> style.Page:
         _panel(axes, result, g, look)
     style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
     ends = result["layer_gradient_mean"][shown][:, [0, -1]]
-    style.log_axis(panels, np.concatenate([ends, result["theory_layer_gradient"][shown][:, None]], axis=1))
+    scales.log_axis(panels, np.concatenate([ends, result["theory_layer_gradient"][shown][:, None]], axis=1))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
                              "linestyle": ""}  # fmt: skip
     keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import captions, style
+from plots import captions, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -86,7 +86,7 @@ def _noise(result: Result, stacks: list[int], name: str, site: str) -> style.Pag
         shown = result["sqnr"][stacks][:, f, 0, place, :-1]
         axes.set_title(name_of(result["format"][f]))
         if not np.isfinite(shown).any():
-            style.nothing_finite(axes)
+            scales.nothing_finite(axes)
     keys = [style.key(look, True) if predicted else _marker(look) for look in looks]
     what = "the residual stream" if site == "x_out" else "the gradient of the residual stream"
     words = f"Signal-to-quantisation-noise ratio of {what} against the same pass in FP64, {style.INPUTS[name]}; "

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -78,7 +78,7 @@ def _gains(result: Result) -> style.Page:
         axes.set(title=groups.label(result, g), xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if not np.isfinite(result["gain_b_mean"][g]).any():
-            style.nothing_finite(axes)
+            scales.nothing_finite(axes)
     row[0].set_ylabel("Mean gain of the output norm")
     words = (
         f"Gains of norm B, mean over features and {result.seeds_in_words}, ± 2 standard errors; even sublayers are "

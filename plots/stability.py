@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -37,7 +37,7 @@ def _instability(result: Result) -> style.Page:
                     at = result["spike"][g, seed] == 1
                     axes.plot(step[at], series[at], color=colour, **SPIKE)
         row[0].set_ylabel(y)
-        style.log_axis(row, result[name][shown])
+        scales.log_axis(row, result[name][shown])
     for axes, below, g, look in zip(*grid, shown, looks, strict=True):
         counts = ", ".join(f"{n:g}" for n in result["spikes"][g])
         axes.set_title(f"{look.label}: {counts} spikes, seed by seed")
@@ -61,7 +61,7 @@ def _last_layer(result: Result) -> style.Page:
     figure, ((axes,),) = style.panels(1, 1, 3.0, style.PAGE)
     for g, look in zip(shown, looks, strict=True):
         axes.plot(step, result["last_layer_grad_norm"][g].T, color=look.colour, linewidth=0.6, alpha=0.7)
-    style.log_axis([axes], result["last_layer_grad_norm"][shown])
+    scales.log_axis([axes], result["last_layer_grad_norm"][shown])
     axes.set(xlabel="Step", ylabel="Gradient norm of the last layer", xlim=(0, step[-1]))
     words = "Every seed on its own: norm of the gradients of the last layer's parameters, before clipping."
     return groups.finish(figure, result, _keys(looks), words, ["5"], shown)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import groups, style
+from plots import groups, scales, style
 from plots.figures import Figures
 from plots.results import Result
 
@@ -37,9 +37,9 @@ def _figure(result: Result) -> style.Page:
     floor = result.attributes.get("loss_floor")
     if floor is not None:
         loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")
-    style.log_axis([gradient], result["grad_norm"])
-    style.log_axis([top], variance[..., -1])
-    style.log_axis([over_depth], variance[:, :, [0, -1]])
+    scales.log_axis([gradient], result["grad_norm"])
+    scales.log_axis([top], variance[..., -1])
+    scales.log_axis([over_depth], variance[:, :, [0, -1]])
     for axes in (loss, gradient):
         axes.set(xlim=(0, record[-1]), xlabel="Steps done")
     groups.step_axis(top, record[-1])

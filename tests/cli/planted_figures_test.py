@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from plots import (
+    captions,
     claims,
     decay_init,
     extremes,
@@ -108,7 +109,7 @@ def planted_train():
         "diverged_at": np.array([[np.nan, 9.0, np.nan], [np.nan] * 3]),
         "variance_measured": numbers(2, SEEDS, len(RECORDS), d),
     }  # fmt: skip
-    return Result(pathlib.Path("train.nc"), v, ATTRIBUTES, CONFIG)
+    return Result(pathlib.Path("train.nc"), v, dict(ATTRIBUTES), CONFIG)
 
 
 class Planted(unittest.TestCase):
@@ -425,6 +426,19 @@ class Planted(unittest.TestCase):
         self.assertEqual([line.get_ydata()[0] for line in loss.get_lines() if line.get_linestyle() == ":"], [0.75])
         self.assertIn("Diverged: Pre-LN (1 of 3 seeds).", figure.caption)
         self.assertEqual(depth.get_title(), "Over depth: before training and after 24 steps")
+
+    def test_a_caption_names_what_differs_from_defaults_and_between_stacks(self):
+        v = planted_train()
+        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
+        v.variables["placement_settings"] = np.array([f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")])
+        v.attributes["config_differences"] = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'
+        words = captions.setting(v)
+        self.assertIn("Other than by default: input.second_moment 0.0004, model.vocab 256.", words)
+        self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
+                      "full (Peri-LN, qk_norm full, mine).", words)  # fmt: skip
+        looks = style.looks(v["placement"])
+        self.assertEqual(len({look.colour for look in looks}), 3)
+        self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)
 
     # -- probe --------------------------------------------------------------------------------------------------------
 

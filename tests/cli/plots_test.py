@@ -29,6 +29,7 @@ from plots import (
     massive,
     power,
     probe,
+    probe_extremes,
     results,
     style,
     token_cosine,
@@ -269,12 +270,12 @@ class Plots(SharedFolderTest):
         np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), self.probed["growth_cross_over_branch"])
 
     def test_probe_places_the_largest_activations_and_joins_equal_signals(self):
-        left = self.figure(probe, self.probed, "massive").axes[0]
+        left = self.figure(probe_extremes, self.probed, "massive").axes[0]
         np.testing.assert_array_equal(left.get_lines()[-1].get_ydata(), self.probed["extreme_over_median"][:, 0])
-        figure = self.figure(probe, self.probed, "margins")
+        figure = self.figure(probe_extremes, self.probed, "margins")
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(labels, ["A_out", "f_out", "B_out", "x_out", "q", "k", "v", "mixed", "gate", "up", "hidden"])
-        joined = probe._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]),
+        joined = probe_extremes._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]),
                                   "r_out": np.array([np.nan])})
         self.assertEqual(list(joined), ["f_out, B_out"])
 

@@ -1,0 +1,110 @@
+"""A checkpoint's largest numbers under the probe: the largest activations of the stream, and the margins of formats."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plots import style
+from plots.figures import Figures
+from plots.probe import TRAINED, caption, depth_axis, log_axis
+from plots.results import Result
+
+FIGURES = {"massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits"}
+NEEDS = ("extreme_value", "extreme_over_median", "signal_maximum", "format_largest")
+AROUND = {"A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79A7", "D"), "x_out": ("#000000", "v"),
+          "r_out": ("#882255", ">")}  # fmt: skip
+INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "mixed": ("#000000", "D"),
+          "gate": ("#E69F00", "v"), "up": ("#D55E00", "<"), "hidden": ("#CC79A7", "P")}  # fmt: skip
+FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
+
+
+def draw(result: Result) -> Figures:
+    return Figures([("massive", partial(_massive, result)), ("margins", partial(_margins, result))])
+
+
+def _massive(result: Result) -> style.Page:
+    depth, values, ratio = result["depth"], np.abs(result["extreme_value"]), result["extreme_over_median"]
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
+    left, right = row
+    left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=4.5, markeredgewidth=0, linestyle="")
+    left.plot(depth, ratio[:, 0], color=TRAINED, marker="o", markersize=4, linewidth=0.8)
+    log_axis(left, ratio)
+    low, high = left.get_ylim()
+    if high > 300:
+        left.axhline(1000, color=style.INK, linewidth=0.8, linestyle=":")
+        left.set_ylim(low, max(high, 1500))
+    left.set_ylabel("$|x|$ over the median of $|x|$")
+    token, feature = result["extreme_token"], result["extreme_feature"]
+    size = 6 + 44 * values / (np.max(values, initial=0.0, where=np.isfinite(values)) or 1.0)
+    points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
+                           linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
+    right.set(xlabel="Token", ylabel="Feature")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
+    depth_axis(left, depth[-1])
+    keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
+            Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
+                   label=f"the next {values.shape[1] - 1}")]  # fmt: skip
+    words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
+             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. "
+             f"{_top(result)}")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words))
+
+
+def _top(result: Result) -> str:
+    """A sentence about the largest activation of all."""
+    values = np.abs(result["extreme_value"])
+    if not np.isfinite(values).any():
+        return "None is finite."
+    top = np.unravel_index(np.nanargmax(values), values.shape)
+    place = int(result["extreme_token"][top])
+    text = str(result["token_text"][place])
+    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(result['token_id'][place])})")
+    value, feature = result["extreme_value"][top], int(result["extreme_feature"][top])
+    return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
+
+
+def _margins(result: Result) -> style.Page:
+    sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
+    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE, sharey=True)
+    keys, drawn = [], []
+    for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
+        found = {name: result["signal_maximum"][signals.index(name)] for name in looks if name in signals}
+        for words, curve in _distinct(found).items():
+            colour, marker = looks[words.split(", ")[-1]]
+            there = np.isfinite(curve)
+            look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
+            axes.plot(sublayer[there], curve[there], **look)
+            keys.append(Line2D([], [], label=words, **look))
+            drawn.append(curve)
+        axes.set(title=title, xlabel="Sublayer (from 0)")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
+    log_axis(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
+    for axes in row:
+        for name, value in largest.items():
+            axes.axhline(value, color="#B00000", linewidth=0.8, linestyle=":" if name == "fp8_e5m2" else "-")
+    for name, below in (("fp16", False), ("fp8_e5m2", True), ("fp8_e4m3", True)):
+        row[0].annotate(f"{FORMATS[name]}: {largest[name]:g}", (0.02, largest[name]), (0, -2 if below else 1),
+                        xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=6.5, color="#B00000",
+                        va="top" if below else "bottom")  # fmt: skip
+    row[0].set_ylabel("Largest $|x|$")
+    words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
+             "numbers of formats: the distance is the margin. Signals: A_out and B_out behind the norms in front "
+             "of a module "
+             "and behind it, f_out the module's output, x_out the stream behind the sublayer, r_out ResiDual's second "
+             "stream; q, k, v, mixed inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
+    return style.finish(figure, keys, caption(result, words))
+
+
+def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Curves that are there, equal ones once under their joint name: without a norm two sites are one signal."""
+    names: dict[str, list[str]] = {}
+    for name, curve in curves.items():
+        if np.isfinite(curve).any():
+            same = next((n for n in names if np.array_equal(curves[n], curve, equal_nan=True)), name)
+            names.setdefault(same, []).append(name)
+    return {", ".join(equal): curves[first] for first, equal in names.items()}
