@@ -219,7 +219,7 @@ def _image(figure: style.Page, kind: str, stream: BinaryIO) -> None:
 
 
 def _text(caption: str, stream: BinaryIO) -> None:
-    stream.write(f"{textwrap.fill(style.plain(caption), 100)}\n".encode())
+    stream.write(f"{textwrap.fill(style.plain(caption), 100, break_on_hyphens=False)}\n".encode())
 
 
 def _write(named: Path, write: Callable[[BinaryIO], None]) -> Path:

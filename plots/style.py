@@ -239,7 +239,7 @@ def _grow(figure: Page, inches: float) -> float:
 def caption_below(figure: Page) -> None:
     """Draws the caption of a figure below its legend; the figure grows by its height."""
     width, _ = figure.get_size_inches()
-    lines = textwrap.wrap(figure.caption, int(20 * width))
+    lines = textwrap.wrap(figure.caption, int(20 * width), break_on_hyphens=False)
     top = _grow(figure, 0.112 * len(lines) + 0.1)
     figure.text(0.5, top, "\n".join(lines), ha="center", va="top", fontsize=6.5, color=INK)
 

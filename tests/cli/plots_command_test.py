@@ -60,6 +60,7 @@ class Command(SharedFolderTest):
         folder = self.folder / self._testMethodName
         words = (folder / "propagate-variance.txt").read_text()
         self.assertIn("Lines: theory", words)
+        self.assertFalse([line for line in words.splitlines() if line.endswith("-")], "no word is broken")
         with Image.open(folder / "propagate-variance.png") as image:
             height = image.height
         (folder / "propagate-variance.txt").unlink()
