@@ -45,7 +45,7 @@ def _residuals(result: Result, i: int) -> style.Page:
         for name, (_, colour, marker) in STATISTICS.items():
             z = shown[name]
             axes.plot(result["depth"], z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6)
-        axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
+        axes.set_title(curves.titled(look, result["verdict"][i, p]))
 
     figure = curves.per_placement(result, panel, 1.7, "Residual / std. error", sharey=True)
     keys: list[Artist] = [Line2D([], [], color=c, marker=m, ms=3.5, lw=0.6, label=words)

@@ -14,6 +14,7 @@ SECTIONS = ("model", "init", "input")
 # Said in words, by the placement's name in the legend, or of no effect on numbers.
 SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
         "input.tokens", "input.path")  # fmt: skip
+OF_CURVES = ("model.placement", "input.kind", "input.path")  # by which curves and panels are told apart anyway
 
 
 def setting(result: Result) -> str:
@@ -86,7 +87,7 @@ def _differing(result: Result, every: list[dict[str, Any]]) -> Iterator[tuple[st
     else:
         labels = [look.label for look in style.looks(_name(stack) for stack in every)]
         tables = every
-    for key in dict.fromkeys(key for table in tables for key in table if key not in SAID[4:]):
+    for key in dict.fromkeys(key for table in tables for key in table if key not in OF_CURVES):
         owners: dict[str, list[str]] = {}
         for label, table in zip(labels, tables, strict=True):
             owners.setdefault(_value(table.get(key)), []).append(label)

@@ -137,6 +137,12 @@ def per_placement(
     return figure
 
 
+def titled(look: style.Look, verdict: str) -> str:
+    """ "Peri-LN: agrees", in two lines where it is long, and without a verdict where there is none."""
+    between = ": " if len(look.label) + len(verdict) < 24 else ":\n"
+    return f"{look.label}{between}{verdict}" if verdict else look.label
+
+
 def norms(curve: Curve) -> Curve:
     """A curve of logarithms as one of norms; standard errors by the first order."""
     shown = {}

@@ -40,7 +40,7 @@ def _bands(result: Result, i: int) -> style.Page:
             axes.axhline(y, color=style.INK, linewidth=0.6, linestyle=(0, (4, 2)), zorder=1)
         curve = curves.select(result, "second_moment", (i, p))
         axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
-        axes.set_title(f"{look.label}: {result['verdict'][i, p]}")
+        axes.set_title(curves.titled(look, result["verdict"][i, p]))
         axes.set_ylim(-1.6 * limit, 1.6 * limit)
 
     figure = curves.per_placement(result, panel, 1.7, "Deviation / %", sharey=True)

@@ -39,7 +39,8 @@ def merged(found: Sequence[Result]) -> Result:
     for name in dict.fromkeys(n for r in found for n in r.variables):
         dims = next(r.dimensions[name] for r in found if name in r)
         if "placement" in dims and name != "placement":
-            parts = [_filled(r, name, dims, axes, sizes) for r in found]
+            is_text = any(r[name].dtype.kind not in "fiub" for r in found if name in r)
+            parts = [_filled(r, name, dims, axes, sizes, is_text) for r in found]
             variables[name] = np.concatenate(parts, axis=dims.index("placement"))
         elif dims == (name,) and name != "placement":
             longest = max((r for r in found if name in r), key=lambda r: r[name].size)
@@ -90,16 +91,15 @@ def _plain(value: Any) -> str:
 
 
 def _filled(
-    result: Result, name: str, dims: tuple[str, ...], axes: dict[str, list[str]], sizes: dict[str, int]
+    result: Result, name: str, dims: tuple[str, ...], axes: dict[str, list[str]], sizes: dict[str, int], is_text: bool
 ) -> np.ndarray:
     """A variable on the coordinates of all results: NaN, or no text, where this result has no value."""
     lengths = sizes | {d: len(names) for d, names in axes.items()} | {"placement": result["placement"].size}
     shape = tuple(lengths[d] for d in dims)
     values = result.variables.get(name)
+    whole = np.full(shape, "", dtype=object) if is_text else np.full(shape, np.nan)
     if values is None:
-        return np.full(shape, np.nan)
-    is_number = values.dtype.kind == "f"
-    whole = np.full(shape, np.nan) if is_number else np.full(shape, "", dtype=object)
+        return whole
     places = [[axes[d].index(v) for v in result[d]] if d in axes else list(range(size))
               for d, size in zip(dims, values.shape, strict=True)]  # fmt: skip
     whole[np.ix_(*places)] = values

@@ -14,7 +14,7 @@ from plotting import ROOT, draw  # first of what needs packages
 # isort: split
 from PIL import Image
 
-from plots import drawing, results, style, together, variance
+from plots import agreement, drawing, results, style, together, variance
 
 
 class Command(SharedFolderTest):
@@ -124,6 +124,18 @@ class Command(SharedFolderTest):
                 self.assertTrue(all(v != v for v in drawn[len(own) :]), "nothing beyond the top of the smaller stack")
         self.assertIn("input.second_moment: 1 (Pre-LN, plain", figure.caption)
         self.assertIn("0.0004 (Pre-LN, small, Peri-LN, small)", figure.caption)
+
+    def test_what_was_not_measured_has_no_verdict_beside_what_was(self):
+        flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
+        done = run("theory", *flags, "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        whole = together.merged([results.read(f) for f in (self.file["plain"], self.folder / "theory" / "theory.nc")])
+        ((_, figure),) = agreement.draw(whole)
+        titles = [axes.get_title().replace("\n", " ") for axes in figure.axes]
+        verdict = results.read(self.file["plain"])["verdict"][0]
+        self.assertEqual(titles, [f"Pre-LN, scheme lecun: {verdict[0]}", f"Peri-LN, scheme lecun: {verdict[1]}",
+                                  "Pre-LN, scheme normal", "Peri-LN, scheme normal"])
+        self.assertIn("Curves differ in init.scheme: lecun (Pre-LN", figure.caption)
 
     def test_captions_name_the_keys_that_decide(self):
         ((_, figure),) = variance.draw(results.read(self.file["deep"]))
