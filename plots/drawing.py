@@ -62,7 +62,6 @@ KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergenc
          probe, probe_extremes, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps,
          stability, layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
          cost)  # fmt: skip
-WITHOUT_FIGURES = ("soundness",)  # kinds of results that no figure shows
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in
 DEFAULT = Options()
@@ -163,7 +162,7 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
         return
     result = together.merged(found) if len(files) > 1 else found[0]
     kinds = [kind for kind in KINDS if all(name in result for name in kind.NEEDS)]
-    if not kinds and result.attributes.get("result") not in WITHOUT_FIGURES:
+    if not kinds:
         yield Failed(f"{result.path}: none of {len(KINDS)} figures finds the variables that it needs; expected those "
                      "that `periscope list --columns` names")  # fmt: skip
     for kind in kinds:

@@ -45,6 +45,10 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
     }
     if (names.empty() || word.starts_with("-")) return "";
     if (std::ranges::find(names, word) == names.end()) {
+      if (at == &app && word == "soundness") {
+        return "periscope: unknown command soundness: the attack on certificates is now the program "
+               "build/tests/soundness_attack";
+      }
       return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
                          fmt::join(names, ", "), path, nearest(word, names));
     }

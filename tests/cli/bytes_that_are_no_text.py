@@ -41,7 +41,6 @@ class AnyBytes(unittest.TestCase):
         commands = {("gradients", e): gradients for e in EXPERIMENTS}
         commands |= {("propagate",): (), ("theory",): (), ("verify",): ("--cases", 50),
                      ("certify",): ("--set", "model.placement=peri", "--set", "input.kind=tokens"),
-                     ("soundness",): ("--checkpoints", 4),
                      ("formats",): ("--set", "formats.certificates=false"),
                      ("ladder",): ("--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
                                    "--set", "model.width=16", "--set", "model.kv_heads=2",

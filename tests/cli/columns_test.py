@@ -48,7 +48,6 @@ TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2"
 OTHERS = {
     "verify": ["verify", "--cases", 2000], "probe": ["probe", CHECKPOINT, "--tokens", "1,2,3,4", "--backward"],
     "certify": ["certify", CHECKPOINT, "--tokens", "1,2,3", "--headroom", "fp16"],
-    "soundness": ["soundness", "--checkpoints", 2],
     "train": ["train", *TINY, "--seeds", 2, "--set", 'model.placement=["pre","peri"]'],
     "reproduce": ["reproduce", "--quick", *TINY],
 }  # fmt: skip

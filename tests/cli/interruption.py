@@ -127,8 +127,7 @@ class Interruption(FolderTest):
 
     def test_with_nothing_to_go_on_from(self):
         for command in (self.command("propagate"), self.command("ladder"),
-                        [str(BINARY), "verify", "--cases", "2000000"],
-                        [str(BINARY), "soundness", "--checkpoints", "100000"]):
+                        [str(BINARY), "verify", "--cases", "2000000"]):
             for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
                 with self.subTest(command=command[1], kill=kill):
                     process = start_program(*command[1:], "--threads", "1", stdout=subprocess.PIPE,

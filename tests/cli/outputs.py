@@ -68,7 +68,6 @@ class Outputs(FolderTest):
         return {"propagate": (("propagate", *self.small, "--out", out), "propagate.nc"),
                 "theory": (("theory", *self.small, "--out", out), "theory.nc"),
                 "verify": (("verify", "--cases", 20, "--out", out), "verify.nc"),
-                "soundness": (("soundness", "--checkpoints", 2, "--out", out), "soundness.nc"),
                 "certify": (("certify", tiny, "--out", out), "certify.nc"),
                 "probe": ((*probe, "--out", out), "probe.nc"),
                 "converge": (("converge", *self.small, "--set", "converge.widths=[32, 64, 96]", "--set",

@@ -3,10 +3,10 @@
 
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
-#include "experiments/studies/certify/soundness/held_weights.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/emulated/backend.h"
+#include "tests/soundness/held_weights.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 #include "theory/certify/certificate.h"

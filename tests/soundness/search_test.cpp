@@ -1,10 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/studies/certify/soundness/soundness.h"
+#include "tests/soundness/search.h"
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
@@ -24,13 +24,8 @@ soundness::SoundnessConfig options(std::uint32_t checkpoints, double scale = 1.0
   return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all_arithmetics(), .scale = scale};
 }
 
-soundness::SoundnessResult searched(const soundness::SoundnessConfig& config) {
-  stacks::Progress progress;
-  return soundness::run(config, progress);
-}
-
 TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number is passed") {
-  const soundness::SoundnessResult r = searched(options(300));
+  const soundness::SoundnessResult r = soundness::run(options(300));
   for (const soundness::SpecimenResult& v : r.violations) MESSAGE(v.specimen.index, " ", v.breaches.front().what);
   CHECK(r.violated == 0);
   CHECK(r.checkpoints == 300);
@@ -42,7 +37,7 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: no certified number i
 }
 
 TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that certifies anything") {
-  const soundness::SoundnessResult r = searched(options(200, 0.9));
+  const soundness::SoundnessResult r = soundness::run(options(200, 0.9));
   for (const soundness::ArithmeticSummary& s : r.summaries) {
     INFO(arithmetic_names[static_cast<std::size_t>(s.arithmetic.kind)], " ", s.arithmetic.stored.name);
     CHECK(s.violated >= s.all_certified);
@@ -50,24 +45,40 @@ TEST_CASE("bounds that are a tenth too low are passed in every arithmetic that c
   CHECK(r.violations.size() == 10);
   CHECK(std::ranges::is_sorted(r.violations, {},
                                [](const soundness::SpecimenResult& v) { return v.specimen.parameters(); }));
-  CHECK(soundness::table(r).find("passed a certified number") != std::string::npos);
+  CHECK(soundness::report(r).find("passed a certified number") != std::string::npos);
 }
 
 TEST_CASE("the result is the same for any number of threads, and of one checkpoint alone") {
-  const auto image = [](const soundness::SoundnessResult& result) {
-    return dataset::json_image(soundness::schema(), soundness::dataset_of(result));
-  };
-  const auto json = [&](int threads) {
+  const auto found = [&](int threads) {
     const Threads set(threads);
-    return image(searched(options(40, 0.9)));
+    const soundness::SoundnessResult r = soundness::run(options(40, 0.9));
+    return std::pair{soundness::report(r), soundness::violations_json(r)};
   };
-  const nlohmann::ordered_json one = json(1);
-  CHECK(one == json(3));
-  const std::uint32_t index = one["violations"][0]["index"];
-  stacks::Progress progress;
-  const soundness::SoundnessResult alone = soundness::run(options(40, 0.9), index, progress);
-  CHECK(alone.violated == 1);
-  CHECK(image(alone)["violations"][0] == one["violations"][0]);
+  const auto [text, one] = found(1);
+  CHECK(found(3) == std::pair{text, one});
+  soundness::SoundnessConfig alone = options(1, 0.9);
+  alone.first = one[0]["index"];
+  const soundness::SoundnessResult r = soundness::run(alone);
+  CHECK(r.violated == 1);
+  CHECK(soundness::violations_json(r)[0] == one[0]);
+}
+
+TEST_CASE("a violation has its checkpoint's weights, the worst run and the first five that passed a bound") {
+  const soundness::SoundnessResult r = soundness::run(options(40, 0.9));
+  REQUIRE_FALSE(r.violations.empty());
+  const soundness::SpecimenResult& v = r.violations.front();
+  const nlohmann::ordered_json json = soundness::violations_json(r)[0];
+  CHECK(json["breaches"].size() == std::min<std::size_t>(5, v.breaches.size()));
+  double worst = 0.0;
+  for (const soundness::Breach& b : v.breaches) worst = std::max(worst, b.reached / b.bound);
+  CHECK(json["worst"]["reached"].get<double>() / json["worst"]["bound"].get<double>() == worst);
+  std::int64_t numbers = 0;
+  for (const auto& [name, weight] : json["weights"].items()) {
+    CHECK(weight["values"].size() == weight["shape"][0].get<std::size_t>() * weight["shape"][1].get<std::size_t>());
+    numbers += static_cast<std::int64_t>(weight["values"].size());
+  }
+  CHECK(numbers == json["parameters"]);
+  CHECK(soundness::report(r).find(fmt::format("--only {}", v.specimen.index)) != std::string::npos);
 }
 
 TEST_CASE("specimens: every family and placement, in and out of order, with the structure that is asked for") {

@@ -47,7 +47,6 @@ std::map<std::string, Told> told(const TemporaryFolder& folder) {
       {"formats", {{R"(formats.format=["bf16"])", "theory.replicates=8"}}},
       {"power", {{}, {}, list}},
       {"verify", {{}, {{"cases", {"60"}}}}},
-      {"soundness", {{}, {{"checkpoints", {"3"}}}}},
       {"certify", {{"input.kind=tokens"}}},
       {"probe", {{}, {{"checkpoint", {std::string(FIXTURES) + "/llama"}}, {"tokens", {"1,2,3"}}, {"draws", {"0"}}}}},
       {"train", {{"train.steps=2", "train.batch=1", R"(model.placement=["pre","peri"])"}, {{"corpus", {"synthetic"}}}}},
@@ -56,15 +55,15 @@ std::map<std::string, Told> told(const TemporaryFolder& folder) {
 
 study::Request request_of(const study::Study& study, const std::map<std::string, Told>& told) {
   study::Request request{.known = sections(), .seeds = 4};
-  // A checkpoint answers the keys of its model itself, and `verify` and `soundness` draw theirs.
-  if (study.name != "probe" && study.name != "verify" && study.name != "soundness") request.settings = small_stack;
+  // A checkpoint answers the keys of its model itself, and `verify` draws its own.
+  if (study.name != "probe" && study.name != "verify") request.settings = small_stack;
   if (const auto found = told.find(study.name); found != told.end()) {
     const Told& own = found->second;
     request.settings.insert(request.settings.end(), own.settings.begin(), own.settings.end());
     request.flags = own.flags;
     request.file = own.file;
   }
-  if (study.name == "verify" || study.name == "soundness" || study.name == "probe") request.seeds.reset();
+  if (study.name == "verify" || study.name == "probe") request.seeds.reset();
   return request;
 }
 

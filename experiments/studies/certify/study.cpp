@@ -9,7 +9,6 @@
 #include "experiments/core/config/told.h"
 #include "experiments/core/study/checkpoint_flags.h"
 #include "experiments/studies/certify/certify.h"
-#include "experiments/studies/certify/soundness/soundness.h"
 
 namespace periscope::certify {
 namespace {
@@ -126,8 +125,7 @@ std::vector<study::Study> studies() {
            .example = "certify DIR --headroom fp16",
            .flags = flag_texts(flags()),
            .schema = &schema(),
-           .resolve = resolve},
-          soundness::study()};
+           .resolve = resolve}};
 }
 
 }  // namespace periscope::certify

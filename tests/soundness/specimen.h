@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "experiments/core/stacks/draw.h"
-#include "experiments/studies/certify/soundness/held_weights.h"
 #include "sim/numerics/number_format.h"
+#include "tests/soundness/held_weights.h"
 #include "theory/certify/certificate.h"
 
 namespace periscope::soundness {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/studies/certify/soundness/specimen.h"
+#include "tests/soundness/specimen.h"
 
 namespace periscope::soundness {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/studies/certify/soundness/inputs.h"
+#include "tests/soundness/inputs.h"
 
 #include <algorithm>
 #include <cmath>

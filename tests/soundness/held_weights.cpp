@@ -1,4 +1,4 @@
-#include "experiments/studies/certify/soundness/held_weights.h"
+#include "tests/soundness/held_weights.h"
 
 #include "sim/model/parameters.h"
 

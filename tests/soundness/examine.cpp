@@ -7,11 +7,11 @@
 
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
-#include "experiments/studies/certify/soundness/inputs.h"
-#include "experiments/studies/certify/soundness/soundness.h"
 #include "sim/emulated/backend.h"
 #include "sim/model/parameters.h"
 #include "sim/reference/backend.h"
+#include "tests/soundness/inputs.h"
+#include "tests/soundness/search.h"
 
 namespace periscope::soundness {
 namespace {

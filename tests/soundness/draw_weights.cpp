@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "experiments/studies/certify/soundness/specimen.h"
 #include "sim/model/parameters.h"
 #include "sim/numerics/rounding.h"
+#include "tests/soundness/specimen.h"
 
 namespace periscope::soundness {
 namespace {

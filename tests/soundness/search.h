@@ -2,29 +2,27 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/study/study.h"
-#include "experiments/studies/certify/soundness/specimen.h"
-#include "sim/base/key.h"
 #include "sim/emulated/emulation.h"
+#include "tests/soundness/specimen.h"
 
-/// Are certificates sound? Random and adversarial checkpoints are certified and run in the arithmetic that the
-/// certificate is for, emulated: no run may pass a bound (T24).
+/// The attack on certificates (T24): random and adversarial checkpoints are certified and run in the arithmetic that
+/// the certificate is for, emulated. No run may pass a bound.
 namespace periscope::soundness {
 
 struct SoundnessConfig {
   std::uint64_t seed = 0;
-  std::uint64_t checkpoints = 1000;
+  std::uint32_t first = 0;  ///< number of the first checkpoint
+  std::uint32_t checkpoints = 1000;
   std::vector<RunArithmetic> arithmetics;  ///< checkpoint i is held against number i mod their count
   double scale = 1.0;                      ///< on every bound; below 1 violations must be found
 };
 
-/// Something that a certificate says cannot happen.
+/// A number of a run that passed its bound.
 struct Breach {
   std::string what;
   double bound = 0.0;
@@ -35,12 +33,9 @@ struct Breach {
   [[nodiscard]] double excess() const { return bound > 0.0 ? reached / bound : theory::infinity; }
 };
 
-/// "mixed fp16, sums sequential, norms …".
-std::string emulation_text(const Emulation& emulation);
-
 inline constexpr std::size_t class_count = theory::signal_class_names.size();
 
-/// What one checkpoint showed.
+/// The certificate and the runs of one checkpoint.
 struct SpecimenResult {
   Specimen specimen;
   RunArithmetic arithmetic;
@@ -59,15 +54,14 @@ struct SpecimenResult {
 /// Builds, certifies and runs checkpoint `index`; a function of its arguments alone.
 SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index);
 
-/// Half of a class's tightness is below the median.
+/// The distribution of a class's tightness over checkpoints.
 struct Tightness {
   int checkpoints = 0;
   double median = 0.0;
   double largest = 0.0;
-  std::uint32_t tightest = 0;  ///< index of the checkpoint that came nearest
 };
 
-/// What all checkpoints of one arithmetic showed.
+/// Counts over all checkpoints of one arithmetic.
 struct ArithmeticSummary {
   RunArithmetic arithmetic;
   int checkpoints = 0, stream_certified = 0, all_certified = 0, violated = 0;
@@ -78,28 +72,20 @@ struct ArithmeticSummary {
 struct SoundnessResult {
   SoundnessConfig config;
   std::vector<ArithmeticSummary> summaries;
-  std::vector<SpecimenResult> violations;  ///< the first few, the smallest checkpoint first
+  std::vector<SpecimenResult> violations;  ///< at most ten, the smallest checkpoint first
   int checkpoints = 0, violated = 0;
   std::int64_t runs = 0;
-  bool stopped_early = false;  ///< nothing else is filled in
 };
 
-extern const Section<SoundnessConfig> section;
-
-/// Examines all checkpoints, on all threads; the result does not depend on their number.
-SoundnessResult run(const SoundnessConfig& config, stacks::Progress& progress);
-/// The same of one checkpoint.
-SoundnessResult run(const SoundnessConfig& config, std::uint32_t only, stacks::Progress& progress);
+/// Examines all checkpoints, on all threads; the result does not depend on their number. `finished` is called now and
+/// then with the number of checkpoints that are done.
+SoundnessResult run(const SoundnessConfig& config, const std::function<void(std::uint32_t)>& finished = {});
 
 /// For people: per arithmetic what was certified, run and violated, how near runs came to bounds; violations; a
 /// verdict.
-std::string table(const SoundnessResult& result);
+std::string report(const SoundnessResult& result);
 
-/// The same as a dataset, with the violations, their weights and their breaches.
-const dataset::Schema& schema();
-dataset::Dataset dataset_of(const SoundnessResult& result);
-
-/// The command.
-study::Study study();
+/// The violations as JSON: checkpoint, weights with their shapes, the worst run and the first five that passed a bound.
+nlohmann::ordered_json violations_json(const SoundnessResult& result);
 
 }  // namespace periscope::soundness

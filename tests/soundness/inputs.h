@@ -3,8 +3,8 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/studies/certify/soundness/specimen.h"
 #include "sim/model/context.h"
+#include "tests/soundness/specimen.h"
 
 namespace periscope::soundness {
 
