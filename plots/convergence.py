@@ -1,4 +1,4 @@
-"""Convergence (T20): the bias of theory over width, and the noise of the measurement over seeds."""
+"""How fast the ladder converges: the bias of theory over width, and the noise of the measurement over seeds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,19 +11,20 @@ from plots import captions, scales, style
 from plots.results import Result
 
 FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
-NEEDS = ("width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noise_stderr", "noise_exponent")
+NEEDS = ("ladder_width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noise_stderr", "noise_exponent")
 STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
-# what is drawn, over what, their labels, and the slope that T20 states
-PANELS = (("bias", "width", "|Bias|", "Width $D$", -1.0), ("noise", "group", "Spread of means", "Seeds averaged", -0.5))
+# what is drawn, over what, their labels, and the slope that theory states
+PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
+          ("noise", "group", "Spread of means", "Seeds averaged", -0.5))  # fmt: skip
 GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    statistics = list(dict.fromkeys(result["statistic"]))
-    looks = dict(zip(result["placement"], style.looks(result["placement"]), strict=True))
+    statistics = list(dict.fromkeys(result["convergence_statistic"]))
+    looks = dict(zip(result["convergence_placement"], style.looks(result["convergence_placement"]), strict=True))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
     for statistic, row in zip(statistics, grid, strict=True):
-        fits = np.flatnonzero(result["statistic"] == statistic).tolist()
+        fits = np.flatnonzero(result["convergence_statistic"] == statistic).tolist()
         for k, (name, over, y_label, x_label, slope) in enumerate(PANELS):
             curves, exponents = row[2 * k : 2 * k + 2]
             curves.set(xlabel=x_label, ylabel=f"{y_label}\n{STATISTICS.get(statistic, statistic)}")
@@ -40,7 +41,7 @@ def is_drawn(result: Result, fit: int) -> bool:
 
 
 def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.ndarray, slope: float) -> None:
-    looks = style.looks(result["placement"])
+    looks = style.looks(result["convergence_placement"])
     shown = []
     for rank, f in enumerate(fits):
         aside = x * 2.0 ** (0.7 * ((rank + 0.5) / len(fits) - 0.5))
@@ -72,11 +73,11 @@ def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.
 
 
 def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope: float) -> None:
-    """The fitted exponents beside the one that T20 states, a row per placement."""
+    """The fitted exponents beside the one that theory states, a row per placement."""
     axes.axvline(slope, **GUIDE)
     value, bar = result[f"{name}_exponent"], 2 * result[f"{name}_exponent_stderr"]
     for row, f in enumerate(fits):
-        look = style.looks(result["placement"])[f]
+        look = style.looks(result["convergence_placement"])[f]
         axes.errorbar(value[f], row, xerr=bar[f], color=look.colour, marker=look.marker, markersize=look.size,
                       elinewidth=0.9)  # fmt: skip
     if not np.isfinite(value[fits]).any():
@@ -95,15 +96,15 @@ def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope
 
 def caption(result: Result) -> str:
     words = (
-        f"Left: measured minus predicted, mean over depth and {result.seeds} seeds; open markers with arrows: upper "
-        "limits, where it is within 2 standard errors of zero. Right: spread of means over groups of seeds, at the "
-        "largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that does not stand "
+        f"Left: measured minus theory of infinite width, mean over depth and {result.seeds} seeds; open markers with "
+        "arrows: upper limits, where it is within 2 standard errors of zero. Right: spread of means over groups of "
+        "seeds, at the largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that does not stand "
         "out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
     )
     left_out: dict[str, list[str]] = {}
-    for f, look in enumerate(style.looks(result["placement"])):
+    for f, look in enumerate(style.looks(result["convergence_placement"])):
         if not is_drawn(result, f):
-            statistic = result["statistic"][f].replace("_", " ")
+            statistic = result["convergence_statistic"][f].replace("_", " ")
             left_out.setdefault(f"{statistic}, {result['bias_reason'][f].split(':')[0]}", []).append(look.label)
     words += "".join(f"Left out ({why}): {', '.join(labels)}. " for why, labels in left_out.items())
     return words + captions.setting(result)

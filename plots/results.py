@@ -37,7 +37,7 @@ class Result:
 
     @property
     def seeds(self) -> int:
-        return self.config["converge" if "bias" in self else "run"]["seeds"]
+        return self.config["ladder" if "ladder_width" in self else "run"]["seeds"]
 
     @property
     def seeds_in_words(self) -> str:

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 #include <sstream>
+#include <vector>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -40,10 +41,16 @@ int run(int argc, char** argv) {
   app.footer(footer);
   int code = 0;
   add_commands(app, code);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "converge") {
+    print_message("periscope: converge is a part of ladder now, which is what runs\n");
+    words[0] = "ladder";
+  }
+  app.name(argv[0]);
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_command(app, {argv + 1, argv + argc}); !unknown.empty()) {
+    if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
       print_message(unknown + "\n");
       return static_cast<int>(ExitCode::configuration);
     }

@@ -8,9 +8,9 @@
 #include <stdexcept>
 
 #include "experiments/core/stacks/kept_reading.h"
+#include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/stacks.h"
-#include "experiments/studies/widths/converge.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
@@ -163,21 +163,21 @@ TEST_CASE("the keys of seeds differ in all that a result depends on") {
 }
 
 TEST_CASE("a function that is asked to stop says so, and judges nothing") {
-  converge::ConvergeConfig config;
+  stacks::LadderConfig config;
   config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 3;
   config.inputs = {InputKind::gaussian};
   config.placements = {*find_placement("pre"), *find_placement("peri")};
-  config.widths = {16, 32, 48};
-  config.width_seeds = 16;
+  config.widths = {16, 32, 48, 64};
+  config.width_seeds = 12;
   stacks::Progress patient;
-  CHECK_FALSE(converge::run(config, patient).stopped_early);
+  CHECK_FALSE(stacks::run_ladder(config, patient).stopped_early);
   Impatient impatient;
-  const converge::ConvergeResult result = converge::run(config, impatient);
+  const stacks::LadderResult result = stacks::run_ladder(config, impatient);
   CHECK(result.stopped_early);
-  REQUIRE(result.fits.size() == 2);
-  CHECK(result.fits[0].noise_verdict == judge::Verdict::not_checked);
+  REQUIRE(result.stacks.size() == 1);
+  CHECK(result.stacks[0].verdict == judge::Verdict::not_checked);
 }
 
 }  // namespace periscope

@@ -10,7 +10,7 @@
 #include "experiments/studies/probe/probe.h"
 #include "experiments/studies/verify/statements.h"
 #include "experiments/studies/verify/verify.h"
-#include "experiments/studies/widths/converge.h"
+#include "experiments/studies/widths/convergence.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
@@ -24,8 +24,8 @@ using Values = std::vector<double>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// A stack's bias c·D^exponent with a relative error, and noise 0.1·n^slope.
-converge::Convergence planted(double exponent, double slope, double error = 0.02) {
-  converge::Convergence c;
+ladder::Convergence planted(double exponent, double slope, double error = 0.02) {
+  ladder::Convergence c;
   c.spec.model.placement = *find_placement("pre");
   for (const double width : {32.0, 64.0, 128.0, 256.0}) {
     c.width.push_back(width);
@@ -41,9 +41,9 @@ converge::Convergence planted(double exponent, double slope, double error = 0.02
   return c;
 }
 
-converge::Convergence judged(converge::Convergence c, bool disagrees) {
-  converge::ConvergeResult result{.fits = {std::move(c)}};
-  converge::judge_exponents(result, 64, 0.01);
+ladder::Convergence judged(ladder::Convergence c, bool disagrees) {
+  ladder::ConvergenceResult result{.fits = {std::move(c)}};
+  ladder::judge_exponents(result, 64, 0.01);
   // Two tests at 1 − √0.99 = 0.50126 % each, two-sided.
   CHECK(result.critical == Approx(2.8062).epsilon(1e-4));
   CHECK(any_disagrees(result) == disagrees);
@@ -83,32 +83,32 @@ stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantitie
 
 }  // namespace
 
-TEST_CASE("converge: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
-  const converge::Convergence right = judged(planted(-1.0, -0.5), false);
+TEST_CASE("convergence: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
+  const ladder::Convergence right = judged(planted(-1.0, -0.5), false);
   CHECK(right.bias_verdict == judge::Verdict::agrees);
   CHECK(right.noise_verdict == judge::Verdict::agrees);
   CHECK(right.bias_fit.exponent == Approx(-1.0).epsilon(1e-6));
   CHECK(right.noise_fit.exponent == Approx(-0.5).epsilon(1e-6));
-  const converge::Convergence constant = judged(planted(0.0, -0.5), true);
+  const ladder::Convergence constant = judged(planted(0.0, -0.5), true);
   CHECK(constant.bias_verdict == judge::Verdict::disagrees);
   CHECK(constant.noise_verdict == judge::Verdict::agrees);
-  const converge::Convergence correlated = judged(planted(-1.0, 0.0), true);
+  const ladder::Convergence correlated = judged(planted(-1.0, 0.0), true);
   CHECK(correlated.bias_verdict == judge::Verdict::agrees);
   CHECK(correlated.noise_verdict == judge::Verdict::disagrees);
   // Points on D^−0.8 have χ² = 0 there; that of D^−1 falls with the square of the errors. Just inside the limit and
   // just outside.
-  converge::Convergence edge = planted(-0.8, -0.5);
+  ladder::Convergence edge = planted(-0.8, -0.5);
   const double at = chi_squared(edge.width, edge.bias, edge.bias_error, -1.0);
   for (const double aside : {0.999, 1.001}) {
-    converge::Convergence c = planted(-0.8, -0.5, 0.02 * std::sqrt(at) / 2.80624 * aside);
+    ladder::Convergence c = planted(-0.8, -0.5, 0.02 * std::sqrt(at) / 2.80624 * aside);
     CHECK(judged(c, aside < 1.0).bias_verdict == (aside < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
   }
 }
 
-TEST_CASE("converge: an agreement that the next orders would have found too is inconclusive") {
+TEST_CASE("convergence: an agreement that the next orders would have found too is inconclusive") {
   // Widths that are close together know the amplitude well, to 5 %, and the exponent to ± 0.5, with a limit of 2.8.
   const auto close_widths = [](double exponent, double error) {
-    converge::Convergence c = planted(exponent, -0.5);
+    ladder::Convergence c = planted(exponent, -0.5);
     c.width = {32.0, 40.0, 48.0, 56.0};
     for (std::size_t i = 0; i < c.width.size(); ++i) {
       c.bias[i] = 0.5 * std::pow(c.width[i] / 32.0, exponent);
@@ -121,14 +121,14 @@ TEST_CASE("converge: an agreement that the next orders would have found too is i
   CHECK(close_widths(-0.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // 0 is as near as -1
   CHECK(close_widths(-1.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // and so is -2
   CHECK(close_widths(-1.0, 0.1).bias_verdict == judge::Verdict::agrees);
-  converge::Convergence noisy = planted(-1.0, -0.5);
+  ladder::Convergence noisy = planted(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
   CHECK(judged(noisy, false).noise_verdict == judge::Verdict::inconclusive);
 }
 
-TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and they do") {
+TEST_CASE("convergence: an inconclusive verdict names the seeds that decide, and they do") {
   const auto close_widths = [](double error, double of_theory) {
-    converge::Convergence c = planted(-1.0, -0.5);
+    ladder::Convergence c = planted(-1.0, -0.5);
     c.width = {32.0, 40.0, 48.0, 56.0};
     for (std::size_t i = 0; i < c.width.size(); ++i) {
       c.bias[i] = 16.0 / c.width[i];
@@ -138,7 +138,7 @@ TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and th
     return judged(c, false);
   };
   CHECK(close_widths(0.1, 0.0).remedy.empty());  // it decides
-  const converge::Convergence c = close_widths(0.25, 0.02);
+  const ladder::Convergence c = close_widths(0.25, 0.02);
   CHECK(c.noise_verdict == judge::Verdict::agrees);
   int seeds = 0;
   REQUIRE(std::sscanf(c.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
@@ -156,11 +156,11 @@ TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and th
   CHECK(close_widths(0.1, 0.25).remedy.find("times as precise (theory.tolerance)") != std::string::npos);
 
   // Of noise, the number of groups decides, whatever the numbers are.
-  converge::Convergence noisy = planted(-1.0, -0.5);
+  ladder::Convergence noisy = planted(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
-  const converge::Convergence spread = judged(noisy, false);
+  const ladder::Convergence spread = judged(noisy, false);
   REQUIRE(std::sscanf(spread.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
-  converge::Convergence then = planted(-1.0, -0.5);
+  ladder::Convergence then = planted(-1.0, -0.5);
   then.seeds.clear();
   then.noise.clear();
   then.noise_error.clear();
@@ -172,27 +172,27 @@ TEST_CASE("converge: an inconclusive verdict names the seeds that decide, and th
   CHECK(judged(then, false).noise_verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("converge: what says nothing of an exponent is not checked, and says why") {
-  const converge::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
+TEST_CASE("convergence: what says nothing of an exponent is not checked, and says why") {
+  const ladder::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias_verdict == judge::Verdict::not_checked);
   CHECK(unseen.bias_reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
   CHECK(unseen.noise_verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
-    converge::Convergence c = planted(0.0, 0.0);
+    ladder::Convergence c = planted(0.0, 0.0);
     (of_bias ? c.bias : c.noise)[2] = nan;
-    const converge::Convergence lost = judged(c, false);
+    const ladder::Convergence lost = judged(c, false);
     CHECK(lost.bias_reason == "not finite");
     CHECK(lost.bias_verdict == judge::Verdict::not_checked);
     CHECK(lost.noise_verdict == judge::Verdict::not_checked);
   }
-  converge::Convergence fixed = planted(0.0, 0.0);
+  ladder::Convergence fixed = planted(0.0, 0.0);
   for (double& noise : fixed.noise) noise = 1e-7;
   CHECK(judged(fixed, false).bias_reason == "fixed by the placement: no noise to fit");
-  converge::Convergence refused = planted(0.0, 0.0);
+  ladder::Convergence refused = planted(0.0, 0.0);
   refused.bias_reason = "because";
   CHECK(judged(refused, false).bias_reason == "because");
-  converge::ConvergeResult nothing;
-  converge::judge_exponents(nothing, 64, 0.01);
+  ladder::ConvergenceResult nothing;
+  ladder::judge_exponents(nothing, 64, 0.01);
   CHECK_FALSE(any_disagrees(nothing));
 }
 

@@ -44,8 +44,7 @@ class AnyBytes(unittest.TestCase):
                      ("formats",): ("--set", "formats.certificates=false"),
                      ("ladder",): ("--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
                                    "--set", "model.width=16", "--set", "model.kv_heads=2",
-                                   "--set", "model.mlp_width=16"),
-                     ("converge",): ("--set", "converge.widths=[32, 64, 96]", "--set", "converge.seeds=16")}
+                                   "--set", "model.mlp_width=16")}
         for command, flags in commands.items():
             with self.subTest(command=command):
                 out = os.path.join(self.folder, b"out", NAME)

@@ -18,9 +18,6 @@ import numpy as np
 from plots import cost, drawing, results
 
 KEYS = SWEEPS + """
-[converge]
-widths = [32, 64, 128]
-seeds = 16
 [ladder]
 widths = [32, 64, 96, 128]
 seeds = 8
@@ -36,7 +33,7 @@ config = "small"
 """
 CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
 COMMANDS = {
-    "propagate": ["propagate", "--backward"], "theory": ["theory"], "converge": ["converge"],
+    "propagate": ["propagate", "--backward"], "theory": ["theory"],
     "ladder": ["ladder", "--set", "init.scheme=lecun"], "gradient_depth": ["gradients", "depth"],
     "gradient_attenuation": ["gradients", "attenuation"], "identity_path": ["gradients", "identity-path"],
     "score_path": ["gradients", "score-path"], "gradient_crossover": ["gradients", "crossover"],

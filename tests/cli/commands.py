@@ -173,13 +173,19 @@ class Commands(FolderTest):
         self.assertIn(result["cells"][0]["verdict"], ("agrees", "inconclusive"))
         self.assertNotEqual(*(result["cells"][0]["variance"][key] for key in ("predicted", "predicted_limit")))
 
-    def test_converge(self):
-        result, code = run_json("converge", "--config", self.config, "--quiet", "--out", self.folder, "--set",
-                                "converge.widths=[32,64,128]", "--set", "converge.seeds=32")
-        self.assertEqual(code, 0)
-        self.assertEqual(len(result["fits"]), 4)
-        self.assertEqual(result["coordinates"]["width"], [32, 64, 128])
-        self.assertTrue((self.folder / "converge.nc").exists())
+    def test_converge_is_a_part_of_ladder(self):
+        few = ("--config", self.config, "--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16")
+        done = run("converge", *few, "--json", "--out", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.splitlines()[0], "periscope: converge is a part of ladder now, which is what runs")
+        self.assertIn("noise: -1/2", done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual([f["statistic"] for f in result["convergence"]], ["second_moment", "token_cosine"] * 2)
+        self.assertEqual([len(f["bias"]) for f in result["convergence"]], [4] * 4)
+        self.assertEqual(result["coordinates"]["ladder_width"], [32, 64, 96, 128])
+        self.assertTrue((self.folder / "ladder.nc").exists())
+        ladder, _ = run_json("ladder", *few, "--quiet")
+        self.assertEqual(ladder["convergence"], result["convergence"])
 
     def test_verify(self):
         result, code = run_json("verify", "--cases", 500, "--quiet", "--out", self.folder)
@@ -262,7 +268,7 @@ class Commands(FolderTest):
     def test_list_and_help(self):
         done = run("list")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for word in ("b-only", "OLMo 2", "3.2B", "model.qk_norm", "propagate", "converge", "verify"):
+        for word in ("b-only", "OLMo 2", "3.2B", "model.qk_norm", "propagate", "ladder", "verify"):
             self.assertIn(word, done.stdout)
         for arguments in (["--help"], ["propagate", "--help"], ["--version"]):
             done = run(*arguments)

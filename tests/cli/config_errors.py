@@ -76,9 +76,10 @@ SETTINGS = [
     ("run.device=tpu", 2, ["run.device", "tpu", "cpu, reference, cuda or cuda-tf32"]),
     ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "between 0 and 1"]),
     ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "between 0 and 1"]),
-    ("converge.widths=[8,0]", 2, ["converge.widths", "from 1 to"]),
-    ("converge.widths=[8,16,16]", 2, ["converge.widths = [8, 16, 16]", "16 only once"]),
-    ("converge.widths=[-9223372036854775808]", 2, ["converge.widths = ", "a list of whole numbers"]),
+    ("converge.seeds=8", 2, ["unknown key converge.seeds", "ladder.seeds"]),
+    ("ladder.widths=[8,0]", 2, ["ladder.widths", "from 1 to"]),
+    ("ladder.widths=[8,16,16]", 2, ["ladder.widths = [8, 16, 16]", "16 only once"]),
+    ("ladder.widths=[-9223372036854775808]", 2, ["ladder.widths = ", "a list of whole numbers"]),
     ("=3", 2, ["--set =3", "key=value"]),
     ("model.width", 2, ["--set model.width", "key=value"]),
 ]
@@ -282,13 +283,18 @@ class ConfigErrors(FolderTest):
         self.check(run("theory", "--config", self.config, "--set", "input.kind=text", "--set", f"input.path={text}"),
                    3, [str(text), "6 bytes could be read", "need 7"])
 
+    def test_the_section_of_an_old_command(self):
+        old = self.folder / "old.toml"
+        old.write_text("[converge]\nwidths = [32, 64, 96]\n")
+        self.check(run("ladder", "--config", old), 2, [str(old), "[converge] is [ladder] now", "ladder.widths"])
+
     def test_widths_that_split_a_head(self):
-        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[32,64,64]"), 2,
-                   ["converge.widths", "64 only once"])
-        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[32,128,64]"), 2,
-                   ["converge.widths", "grow"])
-        self.check(run("converge", "--config", self.config, "--set", "converge.widths=[16,32,48]"), 2,
-                   ["converge.widths", "width 16", "kv_heads"])
+        self.check(run("ladder", "--config", self.config, "--set", "ladder.widths=[32,64,64]"), 2,
+                   ["ladder.widths", "64 only once"])
+        self.check(run("ladder", "--config", self.config, "--set", "ladder.widths=[32,128,64,256]"), 2,
+                   ["ladder.widths", "grow"])
+        self.check(run("ladder", "--config", self.config, "--set", "ladder.widths=[16,32,48,64]"), 2,
+                   ["ladder.widths", "width 16", "kv_heads"])
 
     def test_verify(self):
         case = self.folder / "case.json"

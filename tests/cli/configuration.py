@@ -52,8 +52,6 @@ ROWS = {
     "agreement.finite_width_gradient": Row("0.7", "judged", BACKWARD),
     **{f"agreement.power_limit.{name}": Row("0.3", "judged", BACKWARD)
        for name in ("second_moment", "variance", "token_cosine", "log_grad_sq", "score_share")},
-    "converge.widths": Row("[32,64,96]", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
-    "converge.seeds": Row("17", "all", ("converge.widths=[32,64,128]", "converge.seeds=16"), "converge"),
     "ladder.widths": Row("[32,64,96,160]", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     "ladder.seeds": Row("9", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base),
@@ -80,7 +78,7 @@ HOW = {"run.threads", "run.out"}
 # A path counts by what is in the file.
 FILES = {"input.path"}
 # Read by their own commands alone.
-ELSEWHERE = ("converge.", "ladder.", "gradients.", "formats.", "train.")
+ELSEWHERE = ("ladder.", "gradients.", "formats.", "train.")
 KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"),
                     "predicted": ("predicted", "predicted_stderr", "theory", "predicted_limit", "finite_width"),
                     "judged": ("verdict", "reason", "worst", "rejected", "by", "power", "contrasts", "z")}  # fmt: skip
@@ -184,7 +182,7 @@ class Configuration(FolderTest):
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]
         for settings, flags in [(["run.threads=1"], []), ([f"run.out={self.folder}"], []), ([], ["--threads", "2"]),
-                                (["input.path=nowhere"], []), (["converge.seeds=20", "ladder.widths=[1,2]"], [])]:
+                                (["input.path=nowhere"], []), (["ladder.widths=[1,2]"], [])]:
             with self.subTest(settings=settings, flags=flags):
                 self.assertEqual(self.provenance(*settings, flags=flags)["config_sha256"], plain)
 
@@ -221,12 +219,12 @@ class Configuration(FolderTest):
         self.assertEqual(self.provenance(*settings)["config_sha256"], self.provenance(*settings[::-1])["config_sha256"])
 
     def test_an_experiment_has_its_own_section_in_the_hash(self):
-        quick = ["model.placement=pre", "converge.widths=[32,64,128]"]
-        a = self.provenance(*quick, "converge.seeds=16", command="converge")
-        b = self.provenance(*quick, "converge.seeds=18", command="converge")
-        self.assertEqual(a["config"]["converge"], {"widths": [32, 64, 128], "seeds": 16})
+        quick = ["model.placement=pre", "ladder.widths=[32,64,96,128]"]
+        a = self.provenance(*quick, "ladder.seeds=8", command="ladder")
+        b = self.provenance(*quick, "ladder.seeds=9", command="ladder")
+        self.assertEqual(a["config"]["ladder"], {"widths": [32, 64, 96, 128], "seeds": 8})
         self.assertNotEqual(a["config_sha256"], b["config_sha256"])
-        self.assertNotIn("ladder", a["config"])
+        self.assertNotIn("gradients", a["config"])
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 LAYERS, DEPTHS = 3, 7
 STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]',
                                                                   '["post", "pre", "peri"]') + SWEEPS + """
-[converge]
-widths = [32, 64, 128]
+[ladder]
+widths = [32, 64, 96, 128]
 seeds = 32
 """
 # A figure's numbers are JSON's, through at most an exponential and a product.
@@ -272,16 +272,16 @@ class Numbers(SharedFolderTest):
                                     (x.get_xydata() for x in axes.get_lines() if x.get_marker() == "x")), "T14's law")
 
     def test_convergence(self):
-        found, file = self.result("converge", name="converge")
+        found, file = self.result("ladder", name="ladder")
         figure = self.figure("convergence", file)
-        fits = found["fits"]
+        fits = found["convergence"]
         for row, statistic in enumerate(("second_moment", "token_cosine")):
             bias, bias_exponent, noise, noise_exponent = figure.axes[4 * row:4 * row + 4]
             self.assertEqual([a.get_xlabel() for a in (bias, noise)], ["Width $D$", "Seeds averaged"])
             drawn_fits = [f for f in fits if f["statistic"] == statistic and f["noise_fit"]["verdict"] != "not-checked"]
             for rank, fit in enumerate(drawn_fits):
                 colour, _ = colours(figure)[PLACEMENTS[fit["placement"]]]
-                for axes, beside, name, x in ((bias, bias_exponent, "bias", found["coordinates"]["width"]),
+                for axes, beside, name, x in ((bias, bias_exponent, "bias", found["coordinates"]["ladder_width"]),
                                               (noise, noise_exponent, "noise", found["coordinates"]["group"])):
                     with self.subTest(statistic=statistic, placement=fit["placement"], panel=name):
                         marks = np.concatenate(Drawn(axes, colour).marked)

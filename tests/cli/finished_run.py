@@ -174,10 +174,10 @@ class FinishedRun(FolderTest):
 
     def test_every_experiment_of_the_lab(self):
         keys = ("gradients.layers=[1,2,4]", "gradients.qk_factors=[0.0,1.0]", "gradients.down_factors=[0.05,0.5,5.0]",
-                "converge.widths=[32,64,128]", "converge.seeds=16", "ladder.widths=[32,64,96,128]", "ladder.seeds=8",
+                "ladder.widths=[32,64,96,128]", "ladder.seeds=8",
                 'model.placement=["post","pre"]')
         stack = ["--config", self.config, *(w for key in keys for w in ("--set", key))]
-        for command in (["converge"], ["ladder"], ["formats"], *(["gradients", g] for g in (
+        for command in (["ladder"], ["formats"], *(["gradients", g] for g in (
                 "depth", "attenuation", "identity-path", "score-path", "crossover")), ["verify", "--cases", 2000]):
             with self.subTest(command):
                 words = [*command, *(stack if command[0] != "verify" else []), "--out", self.folder / "all"]

@@ -35,7 +35,6 @@ config = "rungs"
 # Enough seeds that a signal comes in time, in a second or two.
 COMMANDS = {
     "propagate": ["--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
-    "converge": ["--set", "converge.widths=[32,64,128]", "--set", "converge.seeds=300"],
     "ladder": ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=200"],
     "formats": ["--seeds", "400", "--set", 'formats.format=["bf16","int8"]', "--set", "formats.certificates=false",
                 "--set", "theory.replicates=32"],
@@ -119,10 +118,10 @@ class Interruption(FolderTest):
 
     def test_another_configuration_reads_nothing_of_it(self):
         out = self.folder / "out"
-        self.interrupted(self.command("converge", "--out", out), out, signal.SIGTERM, 8)
+        self.interrupted(self.command("ladder", "--out", out), out, signal.SIGTERM, 8)
         other = ["--set", "model.gamma=0.5"]
-        fresh = run(*self.command("converge", "--quiet", *other)[1:])
-        beside = run(*self.command("converge", "--quiet", "--out", out, *other)[1:])
+        fresh = run(*self.command("ladder", "--quiet", *other)[1:])
+        beside = run(*self.command("ladder", "--quiet", "--out", out, *other)[1:])
         self.assertEqual(without_times(json.loads(beside.stdout)), without_times(json.loads(fresh.stdout)))
 
     def test_with_nothing_to_go_on_from(self):

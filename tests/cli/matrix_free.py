@@ -31,9 +31,6 @@ class MatrixFree(FolderTest):
                 self.assertEqual([cell["weights"] for cell in result["cells"]], [used])
         ladder = self.result("--set", "ladder.widths=[32,64,128,4096]", "--set", "ladder.seeds=8", command="ladder")
         self.assertEqual(ladder["weights"], ["dense", "dense", "dense", "matrix-free"])
-        converge = self.result("--set", "converge.widths=[32,64,4096]", "--set", "converge.seeds=16",
-                               command="converge")
-        self.assertEqual(converge["weights"], ["dense", "dense", "matrix-free"])
 
     def test_a_dense_stack_of_the_dumped_matrices_is_the_same_stack(self):
         for placement, rule in (("pre", (True, False, False, 1, 1)), ("peri", (True, True, False, 1, 1)),

@@ -103,14 +103,14 @@ class Memory(FolderTest):
                 "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536",
                                     "--set", "model.heads=8",
                                     "--device", "reference", "--set", "run.weights=dense"]}  # holds matrices whole
-        commands = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["converge"],
+        commands = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"],
                     ["gradients", "depth"], ["gradients", "identity-path"], ["gradients", "score-path"],
                     ["gradients", "attenuation"], ["gradients", "crossover",
                                                    "--set", "model.placement=['pre', 'peri']"],
                     ["ladder", "--set", "init.scheme=lecun"], ["formats", "--backward"]]
         for key, flags in huge.items():
             for command in commands:
-                if command[0] in ("converge", "ladder", "theory", "formats") and key != "input.tokens":
+                if command[0] in ("ladder", "theory", "formats") and key != "input.tokens":
                     continue  # widths of their own, no matrices, or none on that device
                 with self.subTest(command=command, key=key):
                     done = limited(8 << 30, *command, "--quiet", "--threads", "2", *flags)

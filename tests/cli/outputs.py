@@ -70,8 +70,6 @@ class Outputs(FolderTest):
                 "verify": (("verify", "--cases", 20, "--out", out), "verify.nc"),
                 "certify": (("certify", tiny, "--out", out), "certify.nc"),
                 "probe": ((*probe, "--out", out), "probe.nc"),
-                "converge": (("converge", *self.small, "--set", "converge.widths=[32, 64, 96]", "--set",
-                              "converge.seeds=16", "--out", out), "converge.nc"),
                 "ladder": (("ladder", *self.small, "--set", "ladder.widths=[16, 24, 32, 48]", "--set", "ladder.seeds=8",
                             "--set", "model.width=16", "--set", "model.kv_heads=2", "--set", "model.mlp_width=16",
                             "--out", out), "ladder.nc"),
@@ -238,7 +236,7 @@ class Outputs(FolderTest):
 
     def test_a_full_disk_is_said_as_such(self):
         for name, (command, file) in self.commands(self.folder / "out").items():
-            if name in ("propagate", "converge", "ladder", "formats", "gradients"):
+            if name in ("propagate", "ladder", "formats", "gradients"):
                 continue  # their journal is full first; see below
             with self.subTest(command=name):
                 out = self.folder / "out"

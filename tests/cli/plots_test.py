@@ -26,6 +26,7 @@ from plots import (
     curves,
     dilution,
     drawing,
+    ladder,
     massive,
     power,
     probe,
@@ -50,8 +51,8 @@ kind = ["gaussian", "tokens"]
 tokens = 4
 [run]
 seeds = 4
-[converge]
-widths = [16, 32, 64]
+[ladder]
+widths = [16, 32, 64, 128]
 seeds = 32
 """
 OVERFLOW = ["--set", 'model.placement=["none","peri"]', "--set", "model.layers=40", "--set", "init.scheme=he"]
@@ -82,7 +83,7 @@ class Plots(SharedFolderTest):
         cls.results = cls.folder / "results"
         config = cls.folder / "tiny.toml"
         config.write_text(TINY)
-        for command, name, *extra in (("propagate", "stack"), ("theory", "theory"), ("converge", "stack", *ONE_INPUT),
+        for command, name, *extra in (("propagate", "stack"), ("theory", "theory"), ("ladder", "stack", *ONE_INPUT),
                                       ("propagate", "overflow", *OVERFLOW)):
             done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
             assert done.returncode == 0, done.stderr
@@ -95,7 +96,7 @@ class Plots(SharedFolderTest):
         cls.probed = results.read(cls.results / "stack" / "probe.nc")
         cls.stack = results.read(cls.results / "stack" / "propagate.nc")
         cls.theory = results.read(cls.results / "theory" / "theory.nc")
-        cls.converge = results.read(cls.results / "stack" / "converge.nc")
+        cls.ladder = results.read(cls.results / "stack" / "ladder.nc")
         cls.overflow = results.read(cls.results / "overflow" / "propagate.nc")
 
     def figure(self, kind, result, name=None):
@@ -106,7 +107,8 @@ class Plots(SharedFolderTest):
         done = draw(self.results / "stack", "--out", self.folder / "figures")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = [pathlib.Path(line) for line in done.stdout.splitlines()]
-        names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"converge-convergence"}
+        names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"ladder-convergence"}
+        names |= {f"ladder-{name}" for name, _ in ladder.draw(self.ladder)}
         names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
         names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg", "txt")}
@@ -122,7 +124,7 @@ class Plots(SharedFolderTest):
                     self.assertGreater(sum(1 for _ in root.iter()), 100)
                     self.assertNotIn("dc:date", path.read_text())
         # Once more in this process, whose hashes are others.
-        for result in (self.stack, self.converge, self.verify, self.probed):
+        for result in (self.stack, self.ladder, self.verify, self.probed):
             for name, figure in self.figures(result):
                 for path in drawing.save(figure, self.folder / "again" / name):
                     self.assertEqual(path.read_bytes(), (self.folder / "figures" / path.name).read_bytes(), path.name)
@@ -292,27 +294,29 @@ class Plots(SharedFolderTest):
 
     def test_convergence(self):
         # a resolved fit, whatever the tiny run found
-        bias = np.array([[0.4, -0.2, 0.001]])
-        made = {"statistic": np.array(["second_moment"]), "placement": np.array(["pre"]), "bias": bias,
-                "bias_stderr": np.full((1, 3), 0.01), "bias_exponent": np.array([-1.0]),
+        bias = np.array([[0.4, -0.2, 0.05, 0.001]])
+        made = {"convergence_statistic": np.array(["second_moment"]),
+                "convergence_placement": np.array(["pre"]), "bias": bias,
+                "bias_stderr": np.full((1, 4), 0.01), "bias_exponent": np.array([-1.0]),
                 "bias_exponent_stderr": np.array([0.1]), "bias_amplitude": np.array([-6.4]),
                 "bias_reason": np.array([""]), "bias_verdict": np.array(["agrees"])}
-        noise = {n: self.converge[n][:1] for n in self.converge.variables if n.startswith("noise")}
-        result = dataclasses.replace(self.converge, variables={**self.converge.variables, **noise, **made})
+        noise = {n: self.ladder[n][:1] for n in self.ladder.variables if n.startswith("noise")}
+        result = dataclasses.replace(self.ladder, variables={**self.ladder.variables, **noise, **made})
         axes, exponents = self.figure(convergence, result).axes[:2]
         look = style.LOOKS["pre"]
         x, y, bars = markers_of(axes, look)
-        np.testing.assert_allclose(x, self.converge["width"], rtol=1e-12)
-        np.testing.assert_allclose(y, [0.4, 0.2, 0.021])
+        np.testing.assert_allclose(x, self.ladder["ladder_width"], rtol=1e-12)
+        np.testing.assert_allclose(y, [0.4, 0.2, 0.05, 0.021])
         self.assertEqual([c.lines[0].get_markerfacecolor() for c in axes.containers], [look.colour, "white"])
         fitted = next(line for line in lines_of(axes, look))
-        np.testing.assert_allclose(fitted.get_ydata(), [0.4, 0.2, 0.1])
+        np.testing.assert_allclose(fitted.get_ydata(), [0.4, 0.2, 0.1, 0.05])
         self.assertEqual(exponents.containers[0].lines[0].get_xdata()[0], -1.0)
 
     def test_convergence_leaves_out_what_is_fixed(self):
-        post = (self.converge["placement"] == "post") & (self.converge["statistic"] == "second_moment")
-        self.assertEqual(list(self.converge["noise_verdict"][post]), ["not-checked"])
-        figure = self.figure(convergence, self.converge)
+        second_moment = self.ladder["convergence_statistic"] == "second_moment"
+        post = (self.ladder["convergence_placement"] == "post") & second_moment
+        self.assertEqual(list(self.ladder["noise_verdict"][post]), ["not-checked"])
+        figure = self.figure(convergence, self.ladder)
         self.assertFalse([c for c in figure.axes[0].containers if c.lines[0].get_color() == style.LOOKS["post"].colour])
         self.assertIn("fixed by the placement): Post-LN", figure.caption)
 
@@ -364,9 +368,10 @@ class Plots(SharedFolderTest):
 
     def test_nothing_finite_is_drawn_as_that(self):
         """Runs that diverged from the start, of every kind that is here."""
-        for result in (self.stack, self.converge, self.probed):
+        for result in (self.stack, self.ladder, self.probed):
             nan = {n: np.full_like(v, np.nan) if v.dtype.kind == "f" and n not in
-                   ("depth", "other_depth", "sublayer", "layer", "width", "group", "rank") else v
+                   ("depth", "other_depth", "sublayer", "layer", "width", "ladder_width", "inverse_width", "group",
+                    "rank") else v
                    for n, v in result.variables.items()}
             of_nothing = dataclasses.replace(result, variables=nan)
             for kind in drawing.KINDS:

@@ -17,7 +17,7 @@ from periscope_process import run, run_json  # noqa: E402 - it takes its argumen
 VERDICTS = {"agrees", "disagrees", "inconclusive", "not-checked"}
 NAMES = ["none", "post", "pre", "peri", "b-only", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "residual-dual"]
 GRADIENTS = ["depth", "attenuation", "identity-path", "score-path", "crossover"]
-COMMANDS = ["propagate"] * 4 + ["theory", "converge", "ladder", "certify"] + GRADIENTS
+COMMANDS = ["propagate"] * 4 + ["theory", "ladder", "ladder", "certify"] + GRADIENTS
 SCALES = [0.0, 1e-200, 1e-30, 1e-3, 1.0, 3.0, 1e30, 1e150]
 
 
@@ -54,10 +54,8 @@ def configuration(r, command):
     for key, values in may.items():
         if r.random() < 0.25:
             c[key] = r.choice(values)
-    if command in ("converge", "ladder"):
-        c["converge.widths"] = c["ladder.widths"] = [width, 2 * width, 3 * width, 4 * width]
-        c["converge.seeds"], c["ladder.seeds"] = 16, 8
-        c = {k: v for k, v in c.items() if not k.startswith("converge" if command == "ladder" else "ladder")}
+    if command == "ladder":
+        c["ladder.widths"], c["ladder.seeds"] = [width, 2 * width, 3 * width, 4 * width], 16
     if command == "crossover":
         c["model.placement"] = '["pre", %s]' % r.choice(['"post"', '"peri"', '"none"'])
         c["gradients.down_factors"] = r.choice([[0.1, 1.0, 10.0], [1e-150, 1.0], [1e-30, 1e30]])
@@ -134,9 +132,9 @@ class RandomConfigurations(unittest.TestCase):
             "a ladder's input underflows in f32": ["ladder", *self.settings(
                 "model.norm=layer", "init.scheme=lecun", "input.second_moment=1e-300", "input.correlation=1.0",
                 "ladder.widths=[8, 16, 24, 32]", "ladder.seeds=8", "model.width=8", "model.placement=residual-dual")],
-            "an eps beside which all signals vanish": ["converge", *self.settings(
+            "an eps beside which all signals vanish": ["ladder", *self.settings(
                 "model.norm=layer", "model.norm_eps=1e30", "init.scheme=scaled", "init.factor=0.0", "model.width=8",
-                "input.second_moment=1e-6", "converge.widths=[8, 16, 24]", "converge.seeds=16",
+                "input.second_moment=1e-6", "ladder.widths=[8, 16, 24, 32]", "ladder.seeds=16",
                 "model.placement=post")],
         }.items():  # fmt: skip
             done = self.check(name, words)

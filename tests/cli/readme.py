@@ -29,8 +29,6 @@ config = "small"
 SMALLER = {
     "theory": ["--set", "model.layers=1", "--set", "input.tokens=4"],
     "propagate": STACK + NARROW,
-    "converge": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "converge.widths=[32, 64, 96]", "--set",
-                 "converge.seeds=16"],
     "ladder": ["--set", "model.layers=1", "--set", "input.tokens=4", "--set", "ladder.widths=[16, 24, 32, 48]", "--set",
                "ladder.seeds=16", "--set", "model.width=16", "--set", "model.heads=2"],
     "power": ["--config", "list.toml"],

@@ -21,6 +21,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 struct Planted {
   stacks::LadderConfig config;
   stacks::LadderResult result;
+  ladder::ConvergenceResult convergence;
 };
 
 LadderQuantity planted_quantity(Irregular& numbers, Statistic statistic, Signal signal, int index) {
@@ -42,6 +43,34 @@ LadderQuantity planted_quantity(Irregular& numbers, Statistic statistic, Signal 
   q.critical = numbers.next();
   q.power = numbers.next();
   return q;
+}
+
+/// Three fits: whole; without a verdict on its bias; without any.
+ladder::ConvergenceResult planted_convergence(const std::vector<StackSpec>& specs) {
+  ladder::ConvergenceResult convergence;
+  Irregular numbers;
+  for (std::size_t k = 0; k < 3; ++k) {
+    ladder::Convergence& c = convergence.fits.emplace_back();
+    c.spec = specs[k / 2];
+    if (k == 2) c.spec.input.kind = InputKind::tokens;
+    c.statistic = k == 1 ? Statistic::token_cosine : Statistic::second_moment;
+    c.width = {8.0, 16.0, 24.0, 40.0};
+    c.bias = numbers.next(4);
+    c.bias_error = numbers.next(4);
+    c.seeds = k == 2 ? std::vector<double>{1.0} : std::vector<double>{1.0, 2.0, 4.0};
+    c.noise = numbers.next(c.seeds.size());
+    c.noise_error = numbers.next(c.seeds.size());
+    for (judge::PowerLaw* fit : {&c.bias_fit, &c.noise_fit}) {
+      *fit = {numbers.next(), numbers.next(), numbers.next(), numbers.next(), numbers.next()};
+    }
+    c.bias_verdict = k == 0 ? judge::Verdict::disagrees : judge::Verdict::not_checked;
+    c.noise_verdict = k == 0   ? judge::Verdict::agrees
+                      : k == 1 ? judge::Verdict::inconclusive
+                               : judge::Verdict::not_checked;
+    if (k > 0) c.bias_reason = "because";
+    if (k == 1) c.remedy = "more";
+  }
+  return convergence;
 }
 
 /// Two stacks of two quantities each, of which the last was not judged, and a third that was refused.
@@ -74,6 +103,7 @@ Planted planted() {
   stacks[1].quantities[1].reason = "not finite";
   stacks[1].verdict = judge::Verdict::agrees;
   stacks[2].refusal = "because";
+  p.convergence = planted_convergence(p.config.stacks());
   return p;
 }
 
@@ -84,12 +114,53 @@ std::vector<LadderQuantity> all_of(const Planted& p) {
   return all;
 }
 
+void check_convergence(ExpectedColumns& expected, const std::vector<ladder::Convergence>& fits) {
+  expected.words("convergence_placement", {"pre", "pre", "post"}, "convergence/*/placement");
+  expected.words("convergence_input", {"gaussian", "gaussian", "tokens"}, "convergence/*/input");
+  expected.words("convergence_statistic", {"second_moment", "token_cosine", "second_moment"},
+                 "convergence/*/statistic");
+  expected.numbers("group", {1, 2, 4}, "coordinates/group");
+  const auto joined = [&](const std::vector<double> ladder::Convergence::*values, std::size_t length) {
+    std::vector<double> all;
+    for (const ladder::Convergence& c : fits) {
+      std::vector<double> row = c.*values;
+      row.resize(length, nan);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  };
+  expected.numbers("bias", joined(&ladder::Convergence::bias, 4), "convergence/*/bias");
+  expected.numbers("bias_stderr", joined(&ladder::Convergence::bias_error, 4), "convergence/*/bias_stderr");
+  expected.numbers("noise", joined(&ladder::Convergence::noise, 3), "convergence/*/noise");
+  expected.numbers("noise_stderr", joined(&ladder::Convergence::noise_error, 3), "convergence/*/noise_stderr");
+  expected.words("bias_reason", {"", "because", "because"}, "convergence/*/bias_reason");
+  expected.words("convergence_remedy", {"", "more", ""}, "convergence/*/remedy");
+  expected.words("bias_verdict", {"disagrees", "not-checked", "not-checked"}, "convergence/*/bias_fit/verdict");
+  expected.words("noise_verdict", {"agrees", "inconclusive", "not-checked"}, "convergence/*/noise_fit/verdict");
+  // Of fits that tell nothing there is no number.
+  struct Part {
+    const char *column, *json;
+    double judge::PowerLaw::*value;
+  };
+  for (const Part& part : {Part{"exponent", "exponent", &judge::PowerLaw::exponent},
+                           {"exponent_stderr", "exponent_error", &judge::PowerLaw::exponent_error},
+                           {"amplitude", "amplitude", &judge::PowerLaw::amplitude},
+                           {"chi_squared", "chi_squared", &judge::PowerLaw::chi_squared},
+                           {"significance", "significance", &judge::PowerLaw::significance}}) {
+    const std::string column(part.column);
+    expected.numbers("bias_" + column, {fits[0].bias_fit.*part.value, nan, nan},
+                     std::string("convergence/*/bias_fit/") + part.json);
+    expected.numbers("noise_" + column, {fits[0].noise_fit.*part.value, fits[1].noise_fit.*part.value, nan},
+                     std::string("convergence/*/noise_fit/") + part.json);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("ladder: every column from raw numbers") {
   const Planted p = planted();
   const std::vector<LadderQuantity> all = all_of(p);
-  ExpectedColumns expected(ladder::schema(), ladder::dataset_of(p.config, p.result));
+  ExpectedColumns expected(ladder::schema(), ladder::dataset_of(p.config, p.result, p.convergence));
   const std::string q = "quantities/*/";
   expected.words(
       "quantity",
@@ -164,6 +235,7 @@ TEST_CASE("ladder: every column from raw numbers") {
   }
   expected.numbers("fit", fit, q + "fit");
   expected.numbers("fit_stderr", fit_errors, q + "fit_stderr");
+  check_convergence(expected, p.convergence.fits);
   expected.complete();
 }
 

@@ -6,14 +6,14 @@
 #include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
-#include "experiments/studies/widths/converge.h"
+#include "experiments/studies/widths/convergence.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
 #include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 
-/// Small runs over widths, ladder and converge: what they follow, from the readings of every seed at every width and
+/// Small runs of the ladder: what it follows, from the readings of every seed at every width and
 /// from predictions that the test asks for itself.
 namespace periscope::testing::width_runs {
 namespace {
@@ -185,37 +185,39 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
   CHECK(result.tests == result.stacks[0].quantities.size());
 }
 
-TEST_CASE("converge: bias and noise from readings at every width, with the prediction's own error") {
-  auto config = tiny<converge::ConvergeConfig>(1.0);
-  config.widths = {8, 16, 24};
+TEST_CASE("ladder: bias and noise of means over depth from readings at every width, with the prediction's own error") {
+  auto config = tiny<stacks::LadderConfig>(1.0);
+  config.widths = {8, 16, 24, 40};
   config.width_seeds = 16;
   config.theory.tolerance = 0.2;
   stacks::Progress progress;
-  const converge::ConvergeResult result = converge::run(config, progress);
+  const ladder::ConvergenceResult result =
+      ladder::convergence_of(stacks::run_ladder(config, progress), config.agreement.familywise_error);
   REQUIRE(result.fits.size() == 2);
-  for (const converge::Convergence& c : result.fits) {
+  const theory::Prediction p = theory::predict(of_width(config.stacks().front(), 40 * 1024), {},
+                                               {.tolerance = 0.2, .most_samples = 1 << 14, .seed = first_seed});
+  for (const ladder::Convergence& c : result.fits) {
     CAPTURE(std::string(name_of(c.statistic)));
-    CHECK(c.width == std::vector<double>{8, 16, 24});
-    for (std::size_t w = 0; w < 3; ++w) {
-      const int width = config.widths[w];
-      const std::uint64_t seed = run_of_width(config.run, width).seed;
-      const theory::Prediction p = theory::predict(of_width(config.stacks().front(), width), {},
-                                                   {.tolerance = 0.2, .most_samples = 1 << 15, .seed = seed});
-      const Curve& t = *p.profile.find(c.statistic, Signal::x_out);
-      // Over depths 1 and 2: relative of second moments, absolute of cosines.
-      const auto relative = [&](std::size_t i) { return c.statistic == Statistic::second_moment ? t.value[i] : 1.0; };
+    CHECK(c.width == std::vector<double>{8, 16, 24, 40});
+    const Curve& t = *p.profile.find(c.statistic, Signal::x_out);
+    // Over depths 1 and 2: relative of second moments, absolute of cosines.
+    const auto relative = [&](std::size_t i) { return c.statistic == Statistic::second_moment ? t.value[i] : 1.0; };
+    double theory_error = 0.0;
+    for (const std::size_t i : {1, 2}) theory_error += 0.5 * t.standard_error[i] / relative(i);
+    CHECK(theory_error > 0.0);
+    for (std::size_t w = 0; w < 4; ++w) {
       std::vector<double> per_seed;
-      for (const Profile& reading : read(config, width, 16)) {
+      for (const Profile& reading : read(config, config.widths[w], 16)) {
         const std::vector<double>& m = reading.find(c.statistic, Signal::x_out)->value;
-        per_seed.push_back(0.5 * ((m[1] - t.value[1]) / relative(1) + (m[2] - t.value[2]) / relative(2)));
+        double mean = 0.0;
+        for (const std::size_t i : {1, 2}) mean += 0.5 * (m[i] - t.value[i]) / relative(i);
+        per_seed.push_back(mean);
       }
-      const double theory_error = 0.5 * (t.standard_error[1] / relative(1) + t.standard_error[2] / relative(2));
-      CHECK(theory_error > 0.0);
       const double own = std::sqrt(variance_of(per_seed)) / 4.0;
       CHECK_MESSAGE(near(c.bias[w], mean_of(per_seed)), "bias");
       CHECK_MESSAGE(near(c.prediction_error[w], theory_error), "prediction_error");
       CHECK_MESSAGE(near(c.bias_error[w], std::sqrt(own * own + theory_error * theory_error)), "bias_stderr");
-      if (w < 2) continue;
+      if (w < 3) continue;
       // The widest stack's noise: the spread of single seeds, and of means of two.
       std::vector<double> pairs;
       for (std::size_t i = 0; i < 16; i += 2) pairs.push_back(0.5 * (per_seed[i] + per_seed[i + 1]));
@@ -228,12 +230,12 @@ TEST_CASE("converge: bias and noise from readings at every width, with the predi
   }
 }
 
-TEST_CASE("converge: both families of tests share the familywise error") {
+TEST_CASE("ladder: both families of tests of exponents share a familywise error") {
   // Three stacks of two statistics: twelve tests; a normal law's two-sided limit at 1 − 0.99^(1/12).
-  converge::ConvergeResult result;
+  ladder::ConvergenceResult result;
   result.fits.resize(6);
   for (auto& c : result.fits) c.bias_reason = "nothing to fit";
-  converge::judge_exponents(result, 64, 0.01);
+  ladder::judge_exponents(result, 64, 0.01);
   CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
 }
 

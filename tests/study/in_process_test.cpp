@@ -40,7 +40,6 @@ std::map<std::string, Told> told(const TemporaryFolder& folder) {
                                         "config = \"small\"\n");
   folder.write("small.toml", "");
   return {
-      {"converge", {{"converge.widths=[16,32,64]", "converge.seeds=16"}}},
       {"ladder", {{"ladder.widths=[16,32,48,64]", "ladder.seeds=8"}}},
       {"gradients depth", {{"gradients.layers=[2,3,4]"}}},
       {"gradients crossover", {{R"(model.placement=["post","pre","peri"])"}}},
@@ -215,7 +214,6 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
     std::string reason;  ///< of the message
   };
   const std::map<std::string, Impossible> impossible{
-      {"converge", {{"converge.widths=[32,64]"}, "converge.widths: expected at least 3"}},
       {"ladder", {{"init.scheme=normal"}, "have no limit"}},
       {"gradients depth", {{"gradients.layers=[4,2,1]"}, "rising depths"}},
       {"gradients attenuation", {{"model.layers=1"}, "for a rate per layer"}},

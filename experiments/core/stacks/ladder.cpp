@@ -47,7 +47,7 @@ StackSpec at_infinite_width(const StackSpec& told, int largest) {
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "at least four widths, as in converge.widths"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "at least four widths, head_dim fixed, heads and mlp_width in proportion"},
     {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "seeds per width"},
 };
 // clang-format on
@@ -141,6 +141,17 @@ std::vector<Followed> follow(const Profile& predicted) {
   return all;
 }
 
+/// Adds the means over depth of LadderStack::stream_means.
+void follow_stream_means(std::vector<Followed>& all, const Profile& predicted) {
+  for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
+    const Curve* curve = predicted.find(statistic, Signal::x_out);
+    if (curve == nullptr) continue;
+    std::vector<Followed> entries;
+    follow_group(entries, {.statistic = statistic}, *curve, every(1, 1, curve->value.size()), "stream");
+    if (entries.size() > 1) all.push_back(std::move(entries.back()));
+  }
+}
+
 /// Fresh random numbers at every width.
 config::RunOptions run_at(const LadderConfig& config, int width) {
   config::RunOptions run = config.run;
@@ -175,22 +186,29 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
+  const std::size_t judged = all.size();
+  follow_stream_means(all, prediction.profile);
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
     const StackSpec here = config::at_width(spec, width, "ladder.widths");
     measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
-      for (std::size_t i = 0; i < all.size(); ++i) means[i].add(all[i].value(reading.profile, here.model));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const double value = all[i].value(reading.profile, here.model);
+        means[i].add(value);
+        if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
+      }
       progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
     }
   }
-  for (Followed& f : all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Followed& f = all[i];
     f.quantity.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
     f.quantity.replicates = prediction.replicates;
     f.quantity.allowance = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, f.quantity.scale);
-    stack.quantities.push_back(std::move(f.quantity));
+    (i < judged ? stack.quantities : stack.stream_means).push_back(std::move(f.quantity));
   }
   return stack;
 }

@@ -20,6 +20,7 @@ struct LadderQuantity {
   /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.
   std::string mean_over = {};
   std::vector<judge::Estimate> measured = {};  ///< at every width
+  std::vector<double> per_seed = {};           ///< of LadderStack::stream_means: every seed at the largest width
   judge::Estimate predicted = {};              ///< by the limit of infinite width
   int replicates = 0;                          ///< behind it
   judge::WidthFit fit = {};
@@ -43,6 +44,8 @@ struct LadderStack {
   StackSpec spec;
   std::string refusal;  ///< why nothing was predicted, or what is predicted cannot be measured
   std::vector<LadderQuantity> quantities;
+  /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged here.
+  std::vector<LadderQuantity> stream_means = {};
   judge::Verdict verdict = judge::Verdict::not_checked;
 };
 

@@ -147,17 +147,21 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = config_table().specs();
     std::ranges::copy(stack_table().specs(), std::back_inserter(columns));
     std::ranges::copy(quantity_table().specs(), std::back_inserter(columns));
+    std::ranges::copy(convergence_table().specs(), std::back_inserter(columns));
     return dataset::Schema("ladder", 2,
                            {{"stack"},
                             {"quantity", Type::text, "", "what is followed along the widths"},
                             {"ladder_width", Type::integer, "1", "D"},
-                            {"inverse_width", Type::real, "1", "1/D"}},
+                            {"inverse_width", Type::real, "1", "1/D"},
+                            {"convergence"},
+                            {"group", Type::integer, "1", "seeds averaged"}},
                            std::move(columns));
   }();
   return schema;
 }
 
-dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result) {
+dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result,
+                            const ConvergenceResult& convergence) {
   dataset::Builder builder(schema());
   builder.put("ladder_width", result.widths);
   const Values grid = curve_grid(result.widths);
@@ -173,6 +177,7 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
       quantity_table().put({stack.spec, quantity, grid}, row);
     }
   }
+  put_convergence(convergence, builder);
   return builder.finish();
 }
 

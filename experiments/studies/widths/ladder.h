@@ -4,11 +4,13 @@
 
 #include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/ladder.h"
+#include "experiments/studies/widths/convergence.h"
 
 namespace periscope::ladder {
 
 std::string table(const stacks::LadderResult& result, const config::Config& config);
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result);
+dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::LadderResult& result,
+                            const ConvergenceResult& convergence);
 
 }  // namespace periscope::ladder

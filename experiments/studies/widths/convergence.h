@@ -3,15 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/judge/agreement.h"
+#include "experiments/core/dataset/table.h"
 #include "experiments/core/judge/power_law.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/ladder.h"
 
-namespace periscope::converge {
+namespace periscope::ladder {
 
-/// T20 for one stack and one statistic. The bias at a width is measured minus predicted, mean over depths
-/// 1 … 2L, relative for the second moment and absolute for the token cosine.
+/// T20 for one stack and one statistic of its stream. The bias at a width is measured minus predicted at infinite
+/// width, mean over depths 1 … 2L, relative for the second moment and absolute for the token cosine.
 struct Convergence {
   StackSpec spec;
   Statistic statistic = Statistic::second_moment;
@@ -31,30 +30,14 @@ struct Convergence {
 inline constexpr int fewest_groups = 8;
 double spread_error(double spread, int groups);
 
-/// [converge]: the sizes that T20's test runs through.
-struct ConvergeConfig : config::Config {
-  std::vector<int> widths{32, 64, 128, 256};
-  int width_seeds = 64;  ///< at every width
-
-  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
-};
-
-extern const Section<ConvergeConfig> section;
-
-struct ConvergeResult {
+struct ConvergenceResult {
   std::vector<Convergence> fits;
-  double critical = 0.0;       ///< exponents may differ from theirs by this many standard errors (Šidák)
-  bool stopped_early = false;  ///< fits are of the stacks that were finished, and not judged
+  double critical = 0.0;  ///< exponents may differ from theirs by this many standard errors (Šidák)
 };
 
-/// Throws ConfigError for widths that give no exponent or at which heads would not be whole numbers, and for a planted
-/// fault that changes nothing.
-void require_widths(const ConvergeConfig& config);
-
-/// Runs every stack of `config` at every width of `config` with head_dim fixed and heads, kv_heads and
-/// mlp_width in proportion. Throws as require_widths, and for a told theory
-/// that nothing sees.
-ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
+/// Bias and noise of the second moment and the token cosine of every stack's stream, read from a ladder's means over
+/// depth, with the verdicts of judge_exponents.
+ConvergenceResult convergence_of(const stacks::LadderResult& ladder, double familywise_error);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that
 /// exponent's χ² exceeds the best one's by more than the square of a normal law's limit at Šidák's level, over two
@@ -62,11 +45,13 @@ ConvergeResult run(const ConvergeConfig& config, stacks::Progress& progress);
 /// checked: a fit that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a
 /// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen. Inconclusive verdicts get
 /// a remedy from the numbers of `seeds` per width.
-void judge_exponents(ConvergeResult& result, int seeds, double familywise_error);
+void judge_exponents(ConvergenceResult& result, int seeds, double familywise_error);
 
-bool any_disagrees(const ConvergeResult& result);
-std::string table(const ConvergeResult& result);
-const dataset::Schema& schema();
-dataset::Dataset dataset_of(const ConvergeConfig& config, const ConvergeResult& result);
+bool any_disagrees(const ConvergenceResult& result);
+std::string table(const ConvergenceResult& result);
 
-}  // namespace periscope::converge
+/// The columns on the dimensions convergence, ladder_width and group, and a row for every fit.
+const dataset::Table<Convergence>& convergence_table();
+void put_convergence(const ConvergenceResult& result, dataset::Builder& builder);
+
+}  // namespace periscope::ladder

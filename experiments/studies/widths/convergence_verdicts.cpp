@@ -6,9 +6,9 @@
 
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/remedy.h"
-#include "experiments/studies/widths/converge.h"
+#include "experiments/studies/widths/convergence.h"
 
-namespace periscope::converge {
+namespace periscope::ladder {
 namespace {
 
 /// Below this many standard errors a bias counts as not seen, and no exponent is judged.
@@ -91,7 +91,7 @@ void judge_fit(Convergence& c, double critical) {
 
 }  // namespace
 
-void judge_exponents(ConvergeResult& result, int seeds, double familywise_error) {
+void judge_exponents(ConvergenceResult& result, int seeds, double familywise_error) {
   const double each = judge::sidak_level(familywise_error, 2 * result.fits.size());
   result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
   for (Convergence& c : result.fits) {
@@ -100,10 +100,10 @@ void judge_exponents(ConvergeResult& result, int seeds, double familywise_error)
   }
 }
 
-bool any_disagrees(const ConvergeResult& result) {
+bool any_disagrees(const ConvergenceResult& result) {
   return std::ranges::any_of(result.fits, [](const Convergence& c) {
     return c.bias_verdict == judge::Verdict::disagrees || c.noise_verdict == judge::Verdict::disagrees;
   });
 }
 
-}  // namespace periscope::converge
+}  // namespace periscope::ladder

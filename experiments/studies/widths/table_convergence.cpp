@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "experiments/core/dataset/text_table.h"
-#include "experiments/studies/widths/converge.h"
+#include "experiments/studies/widths/convergence.h"
 
-namespace periscope::converge {
+namespace periscope::ladder {
 namespace {
 
 std::string exponent(const judge::PowerLaw& fit, bool fitted) {
@@ -16,7 +16,7 @@ std::string exponent(const judge::PowerLaw& fit, bool fitted) {
 
 }  // namespace
 
-std::string table(const ConvergeResult& result) {
+std::string table(const ConvergenceResult& result) {
   dataset::TextTable table(
       {"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
   for (const Convergence& c : result.fits) {
@@ -28,10 +28,11 @@ std::string table(const ConvergeResult& result) {
   }
   return table.text() +
          fmt::format(
-             "exponents of power laws fitted to measured − predicted over width, and to the spread of "
-             "means over the number of seeds; limit {:.1f} standard errors. inconclusive: 0, or -2 and -1, "
+             "exponents of power laws fitted to measured − theory of infinite width over width, mean over depth, and "
+             "to the spread of means over the number of seeds; limit {:.1f} standard errors. inconclusive: 0, or -2 "
+             "and -1, "
              "would agree too.\n",
              result.critical);
 }
 
-}  // namespace periscope::converge
+}  // namespace periscope::ladder
