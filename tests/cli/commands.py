@@ -215,28 +215,24 @@ class Commands(FolderTest):
         self.assertIn("every bound holds", run("verify", "--cases", 2000).stderr.splitlines()[-1])
 
     def test_verify_with_smaller_bounds_and_replay(self):
-        tight = ["--scale", 0.9, "--quiet"]
-        result, code = run_json("verify", "--cases", 500, *tight)
+        tight = ["--scale", 0.9]
+        result, code = run_json("verify", "--cases", 500, "--quiet", "--out", self.folder, *tight)
         self.assertEqual((code, result["verdict"]), (4, "failed"))
+        self.assertEqual({path.name for path in self.folder.glob("violation-*.json")},
+                         {f"violation-{v['statement']}.json" for v in result["violations"]})
         violation = next(v for v in result["violations"] if v["statement"] == "T14b")
-        again, code = run_json("verify", "--replay", violation["origin"], *tight)
-        self.assertEqual(code, 4)
-        cases = {key: violation[key] for key in ("case", "found")}
-        self.assertEqual(again["case"], cases["found"])
-        self.assertIn({**violation, **cases}, again["violations"], "found again and shrunk to the same case")
-        self.assertEqual(run("verify", "--replay", violation["origin"]).returncode, 0, "the bound itself holds")
-        file = self.folder / "case.json"
-        file.write_text(json.dumps(json.dumps(violation["case"])))  # as a file's column has it, in quotes
-        quoted, _ = run_json("verify", "--replay", file, *tight)
-        file.write_text(json.dumps(violation["case"]))
-        from_file, code = run_json("verify", "--replay", file, *tight)
-        self.assertEqual((code, from_file), (4, quoted))
-        line = next(s for s in from_file["statements"] if s["id"] == "T14b")
+        file = self.folder / "violation-T14b.json"
+        self.assertEqual(json.loads(file.read_text()), violation["case"])
+        again, code = run_json("verify", "--replay", file, "--quiet", *tight)
+        self.assertEqual((code, again["case"]), (4, violation["case"]))
+        line = next(s for s in again["statements"] if s["id"] == "T14b")
         self.assertEqual([line["measured"], line["bound"]], [violation["measured"], violation["bound"]])
-        table = run("verify", "--replay", file, "--scale", 0.9)
+        self.assertEqual(run("verify", "--replay", file).returncode, 0, "the bound itself holds")
+        table = run("verify", "--replay", file, *tight)
         self.assertEqual((table.returncode, table.stdout), (4, ""))
-        for word in ("VIOLATED", "W2 [D,h]", "dL/dW2", "times 0.9"):
+        for word in ("VIOLATED", "W2 [D,h]", "dL/dW2", "multiplied by 0.9"):
             self.assertIn(word, table.stderr)
+        self.assertIn(f"--replay {file} --scale 0.9", run("verify", "--cases", 100, "--out", self.folder, *tight).stderr)
 
     def test_verify_does_not_depend_on_threads(self):
         one, two = ({k: v for k, v in run_json("verify", "--cases", 300, "--quiet", "--threads", t)[0].items()

@@ -306,32 +306,31 @@ class ConfigErrors(FolderTest):
                 (["--scale", 1.5], 2, ["--scale 1.5", "up to 1"]),
                 (["--dtype", "f32"], 2, ["f64 only"]),
                 (["--device", "cpu"], 2, ["reference"]),
-                (["--replay", "17"], 2, ["--replay 17", "SEED:ID"]),
-                (["--replay", "0:-1"], 2, ["--replay 0:-1", "SEED:ID"]),
-                (["--replay", "0:99999999999"], 2, ["SEED:ID"]),
-                (["--replay", "no/such.json"], 2, ["no/such.json", "SEED:ID"]),
+                (["--replay", "0:17"], 2, ["--replay 0:17", "a JSON file with a case"]),
+                (["--replay", "no/such.json"], 2, ["no/such.json", "a JSON file with a case"]),
                 (["--replay", self.config], 3, [str(self.config), "not JSON"]),
         ]:
             with self.subTest(flags=flags):
                 self.check(run("verify", *flags), code, words)
-        good = {"A": False, "B": True, "C": False, "alpha": 1, "beta": 1, "final_norm": False, "norm": "rms",
-                "norm_eps": 0, "mlp": "relu", "labels": [1], "x": [[0, -1]], "up": [[0, -1]],
-                "down": [[1], [1]], "norm_b": {"gain": [1, 1]}}
+        good = {"norm": [[0]], "norm_eps": [[0]], "mlp": [[0]], "alpha": [[1]], "beta": [[1]], "labels": [[1]],
+                "x": [[0, -1]], "up": [[0, -1]], "down": [[1], [1]], "norm_b.gain": [[1], [1]]}
         case.write_text(json.dumps(good))
         self.assertEqual(run("verify", "--replay", case).returncode, 0)
-        for key, value, words in [("labels", [2], ["labels", "from 0 to 1"]),
-                                  ("labels", [], ["labels", "one per token"]),
-                                  ("up", [[0]], ["up", "rows of 2"]), ("down", [[1]], ["down", "2 rows, not 1"]),
-                                  ("x", [], ["x", "1 to"]), ("norm", "batch", ["norm", "rms, layer"]),
-                                  ("norm_eps", -1, ["norm_eps", "at least 0"]), ("norm_b", {}, ["norm_b", "gain"]),
-                                  ("mlp", "swiglu", ["gate"]), ("alpha", "one", ["alpha", "a number"]),
-                                  ("down_bias", [1], ["down_bias", "2 numbers, not 1"]),
-                                  ("labels", [0.5], ["labels", "one class per token"]),
-                                  ("labels", [True], ["labels", "one class per token"]),
-                                  ("x", [[True, -1]], ["x", "rows of numbers"]), ("alpha", True, ["alpha", "a number"]),
-                                  ("gate", [[1, 1]], ["gate", "no such key in this case"]),
-                                  ("lables", [1], ["lables", "no such key in this case"]),
-                                  ("norm_b", {"gain": [1, 1], "bais": [1, 1]}, ["norm_b: bais", "no such key"]),
+        rows = "rows of numbers, all of one length"
+        for key, value, words in [("labels", [[2]], ["labels", "0 to 1"]), ("labels", [[0.5]], ["labels", "whole"]),
+                                  ("labels", [[0], [0]], ["labels", "1 rows of 1 numbers, not 2 of 1"]),
+                                  ("labels", [[-1]], ["labels", "at least 0"]), ("labels", [], ["labels", rows]),
+                                  ("labels", [[True]], ["labels", rows]), ("alpha", [["one"]], ["alpha", rows]),
+                                  ("alpha", 1, ["alpha", rows]), ("x", [[0, 1], [1]], ["x", rows]),
+                                  ("x", [[True, -1]], ["x", rows]), ("x", [[]], ["x", rows]),
+                                  ("up", [[0]], ["up", "1 rows of 2 numbers, not 1 of 1"]),
+                                  ("down", [[1]], ["down", "2 rows of 1 numbers"]), ("norm", [[7]], ["norm", "0 to 1"]),
+                                  ("norm_eps", [[-1]], ["norm_eps", "at least 0"]),
+                                  ("mlp", [[3]], ["gate", "this parameter", "mlp"]),
+                                  ("gate", [[1, 1]], ["gate", "none", "mlp"]),
+                                  ("down_bias", [[1]], ["down_bias", "2 rows of 1 numbers, not 1 of 1"]),
+                                  ("norm_a.bias", [[1], [1]], ["norm_a.bias", "none without norm_a.gain"]),
+                                  ("lables", [[1]], ["lables", "no such parameter"]),
                                   ("x", [[1e308, -1e308]], ["leaves the range of f64", "no bound can be judged"])]:
             with self.subTest(key=key, value=value):
                 case.write_text(json.dumps({**good, key: value}))
@@ -342,8 +341,9 @@ class ConfigErrors(FolderTest):
         self.assertNotIn("nan", table)
         case.write_text("[]")
         self.check(run("verify", "--replay", case), 3, [str(case), "JSON object"])
-        case.write_text('"{"')
-        self.check(run("verify", "--replay", case), 3, [str(case), "the text in it", "not JSON"])
+        del good["beta"]
+        case.write_text(json.dumps(good))
+        self.check(run("verify", "--replay", case), 3, [str(case), "beta", "this parameter"])
 
     def test_export_of_something_else(self):
         self.check(run("export", self.config, "--csv", "-"), 3, [str(self.config), "NetCDF"])

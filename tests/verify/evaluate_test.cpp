@@ -20,8 +20,9 @@ namespace {
 
 std::vector<double> host(const Tensor& x) { return truth().to_host(x); }
 
-verify::CaseNorm host(const NormWeights& w) {
-  return {host(w.gain), w.bias.empty() ? std::vector<double>{} : host(w.bias)};
+void set_norm(verify::BoundCase& c, const std::string& name, const NormWeights& w) {
+  c.set(name + ".gain", host(w.gain));
+  if (!w.bias.empty()) c.set(name + ".bias", host(w.bias));
 }
 
 class DownRecorder final : public GradientRecorder {
@@ -45,29 +46,31 @@ TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack
         const GeneratedWeights drawn(truth(), spec, DType::f64, 3);
         const EditedWeights weights(drawn, same_matrix, random_norms(truth()));
         const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
-        verify::BoundCase c;
-        c.model = verify::case_model(spec.model.rule(1), spec.model.width, spec.model.mlp_width);
-        c.model.norm = norm;
-        c.model.mlp = mlp;
-        c.model.norm_eps = spec.model.norm_eps;
-        c.model.final_norm = spec.model.final_norm;
-        c.model.unembedding = spec.model.unembedding;
-        c.model.vocab = spec.model.vocab;
-        for (int t = 0; t < spec.input.tokens; ++t) c.labels.push_back((3 * t + 1) % spec.model.width);
+        std::vector<int> labels;
+        for (int t = 0; t < spec.input.tokens; ++t) labels.push_back((3 * t + 1) % spec.model.width);
         SignalKeeper signals(Pass::forward);
         DownRecorder whole;
-        (void)backpropagate(context, gaussian_input(truth(), spec, DType::f64, 3), c.labels,
+        (void)backpropagate(context, gaussian_input(truth(), spec, DType::f64, 3), labels,
                             {.recorders = {&signals}, .gradients = {&whole}});
 
-        c.x = host(signals.at(1, Signal::x_in));
-        if (is_gated(mlp)) c.gate = host(matrix_of(weights, spec.model, 0, Weight::gate));
-        c.up = host(matrix_of(weights, spec.model, 0, Weight::up));
-        c.down = host(matrix_of(weights, spec.model, 0, Weight::down));
-        if (c.model.unembedding) c.unembedding = host(matrix_of(weights, spec.model, 0, Weight::unembedding));
-        if (c.rule().norm_a) c.a = host(norm_of(weights, spec.model, 1, Weight::norm_a));
-        if (c.rule().norm_b) c.b = host(norm_of(weights, spec.model, 1, Weight::norm_b));
-        if (c.rule().norm_c) c.c = host(norm_of(weights, spec.model, 1, Weight::norm_c));
-        if (c.model.final_norm) c.final = host(norm_of(weights, spec.model, 2, Weight::final_norm));
+        const int width = spec.model.width;
+        verify::BoundCase c = verify::plain_case(spec.model.rule(1), width);
+        c.set("norm", {static_cast<double>(norm)});
+        c.set("mlp", {static_cast<double>(mlp)});
+        c.set("norm_eps", {spec.model.norm_eps});
+        c.set("labels", {labels.begin(), labels.end()});
+        c.set("x", host(signals.at(1, Signal::x_in)), width);
+        const auto matrix = [&](Weight w) { return host(matrix_of(weights, spec.model, 0, w)); };
+        if (is_gated(mlp)) c.set("gate", matrix(Weight::gate), width);
+        c.set("up", matrix(Weight::up), width);
+        c.set("down", matrix(Weight::down), spec.model.mlp_width);
+        if (spec.model.unembedding) c.set("unembedding", matrix(Weight::unembedding), width);
+        for (const Weight w : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
+          const std::string name(name_of(w));
+          if (c.has(name + ".gain")) set_norm(c, name, norm_of(weights, spec.model, 1, w));
+        }
+        if (spec.model.final_norm) set_norm(c, "final_norm", norm_of(weights, spec.model, 2, Weight::final_norm));
+        CHECK_FALSE(verify::defect_of(c));
         CAPTURE(placement);
         check_same_bits("gradient of W2", verify::evaluate(c).gradient, whole.gradient);
       }
@@ -88,20 +91,26 @@ class PlainLoss {
 
  private:
   using Values = std::vector<double>;
-  [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(c_.model.width); }
+  [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(c_.width()); }
+  [[nodiscard]] Values values(const std::string& name) const {
+    const auto all = c_.values(name);
+    return {all.begin(), all.end()};
+  }
 
-  [[nodiscard]] Values normed(const verify::CaseNorm& n, Values x) const {
+  [[nodiscard]] Values normed(const std::string& name, Values x) const {
+    const Values gain = values(name + ".gain");
+    const Values bias = values(name + ".bias");
     double mean = 0.0;
     double square = 0.0;
-    for (const double v : x) mean += c_.model.norm == NormKind::layer ? v / c_.model.width : 0.0;
-    for (const double v : x) square += (v - mean) * (v - mean) / c_.model.width;
+    for (const double v : x) mean += c_.norm() == NormKind::layer ? v / c_.width() : 0.0;
+    for (const double v : x) square += (v - mean) * (v - mean) / c_.width();
     for (std::size_t i = 0; i < x.size(); ++i) {
-      x[i] = n.gain[i] * (x[i] - mean) / std::sqrt(square + c_.model.norm_eps) + (n.bias.empty() ? 0.0 : n.bias[i]);
+      x[i] = gain[i] * (x[i] - mean) / std::sqrt(square + c_.number("norm_eps")) + (bias.empty() ? 0.0 : bias[i]);
     }
     return x;
   }
   [[nodiscard]] double activation(double u) const {
-    switch (activation_of(c_.model.mlp)) {
+    switch (activation_of(c_.mlp())) {
       case Activation::relu: return std::max(u, 0.0);
       case Activation::gelu: return 0.5 * u * std::erfc(-u / std::sqrt(2.0));
       case Activation::gelu_tanh: return 0.5 * u * (1.0 + std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u)));
@@ -115,31 +124,33 @@ class PlainLoss {
   }
   [[nodiscard]] double token(int t, std::span<const double> down) const {
     const std::size_t d = width();
-    const auto units = static_cast<std::size_t>(c_.model.mlp_width);
-    const Values x(c_.x.begin() + t * c_.model.width, c_.x.begin() + (t + 1) * c_.model.width);
-    const Values input = c_.rule().norm_a ? normed(c_.a, x) : x;
-    Values a = c_.down_bias.empty() ? Values(d, 0.0) : c_.down_bias;
+    const auto units = static_cast<std::size_t>(c_.units());
+    const std::span<const double> token = c_.values("x").subspan(static_cast<std::size_t>(t) * d, d);
+    const Values x(token.begin(), token.end());
+    const Values input = c_.rule().norm_a ? normed("norm_a", x) : x;
+    const Values gates = values("gate"), gate_bias = values("gate_bias"), up = values("up"),
+                 up_bias = values("up_bias");
+    Values a = c_.has("down_bias") ? values("down_bias") : Values(d, 0.0);
     for (std::size_t i = 0; i < units; ++i) {
-      const double u = product(c_.up, i, input) + (c_.up_bias.empty() ? 0.0 : c_.up_bias[i]);
-      const double gate =
-          c_.gate.empty() ? u : product(c_.gate, i, input) + (c_.gate_bias.empty() ? 0.0 : c_.gate_bias[i]);
-      const double h = activation(gate) * (c_.gate.empty() ? 1.0 : u);
+      const double u = product(up, i, input) + (up_bias.empty() ? 0.0 : up_bias[i]);
+      const double gate = gates.empty() ? u : product(gates, i, input) + (gate_bias.empty() ? 0.0 : gate_bias[i]);
+      const double h = activation(gate) * (gates.empty() ? 1.0 : u);
       for (std::size_t j = 0; j < d; ++j) a[j] += down[j * units + i] * h;
     }
-    if (c_.rule().norm_b) a = normed(c_.b, a);
+    if (c_.rule().norm_b) a = normed("norm_b", a);
     Values o(d);
     for (std::size_t j = 0; j < d; ++j) o[j] = c_.rule().alpha * x[j] + c_.rule().beta * a[j];
-    if (c_.rule().norm_c) o = normed(c_.c, o);
-    if (c_.model.final_norm) o = normed(c_.final, o);
+    if (c_.rule().norm_c) o = normed("norm_c", o);
+    if (c_.has_final_norm()) o = normed("final_norm", o);
     Values logits = o;
-    if (c_.model.unembedding) {
-      logits.resize(static_cast<std::size_t>(c_.model.vocab));
-      for (std::size_t v = 0; v < logits.size(); ++v) logits[v] = product(c_.unembedding, v, o);
+    if (c_.has_unembedding()) {
+      logits.resize(static_cast<std::size_t>(c_.classes()));
+      for (std::size_t v = 0; v < logits.size(); ++v) logits[v] = product(values("unembedding"), v, o);
     }
     const double largest = *std::ranges::max_element(logits);
     double sum = 0.0;
     for (const double z : logits) sum += std::exp(z - largest);
-    return std::log(sum) + largest - logits[static_cast<std::size_t>(c_.labels[static_cast<std::size_t>(t)])];
+    return std::log(sum) + largest - logits[static_cast<std::size_t>(c_.labels()[static_cast<std::size_t>(t)])];
   }
 
   const verify::BoundCase& c_;
@@ -147,7 +158,7 @@ class PlainLoss {
 
 /// Small logits and a loss that moves: what finite differences can see.
 bool is_tame(const verify::BoundCase& c, const verify::Evaluation& e) {
-  if (c.model.width < 2 || c.model.width > 12 || c.model.mlp_width > 12 || !(e.gradient_norm > 1e-3)) return false;
+  if (c.width() < 2 || c.width() > 12 || c.units() > 12 || !(e.gradient_norm > 1e-3)) return false;
   for (const double g : e.gradient) {
     if (!(std::abs(g) < 1e3)) return false;
   }
@@ -174,10 +185,10 @@ TEST_CASE("finite differences of a loss by plain loops, biases as biases") {
     const verify::Evaluation e = verify::evaluate(c);
     if (!is_tame(c, e)) continue;
     const PlainLoss loss(c);
-    const std::vector<double>& point = c.down;
+    const std::vector<double>& point = c.parameters.at("down").values;
     if (loss.at(point) > 30.0) continue;
     ++checked;
-    biased += static_cast<int>(!c.down_bias.empty());
+    biased += static_cast<int>(c.has("down_bias"));
     CAPTURE(id);
     check_gradient("gradient of W2", {.loss = [&](std::span<const double> down) { return loss.at(down); },
                                       .point = point,
@@ -190,12 +201,10 @@ TEST_CASE("finite differences of a loss by plain loops, biases as biases") {
 }
 
 TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1") {
-  verify::BoundCase c;
-  c.model = verify::case_model({.norm_a = false}, 2, 1);
-  c.x = {40.0, 0.0};
-  c.up = {1.0, 0.0};
-  c.down = {0.0, 0.0};
-  c.labels = {0};
+  verify::BoundCase c = verify::plain_case({.norm_a = false}, 2);
+  c.set("x", {40.0, 0.0}, 2);
+  c.set("up", {1.0, 0.0}, 2);
+  c.set("down", {0.0, 0.0});
   const verify::Evaluation e = verify::evaluate(c);
   CHECK(e.tokens[0].wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(e.tokens[0].hidden == 40.0);

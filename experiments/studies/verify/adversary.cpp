@@ -28,28 +28,22 @@ constexpr double decisive_gain = 100.0;
 BoundCase random_start(const AttackSetting& setting, std::uint64_t seed, std::uint32_t start) {
   PhiloxEngine engine({seed, start, Stream::verify_attack});
   boost::random::normal_distribution<double> normal;
-  const auto d = static_cast<std::size_t>(setting.width);
-  constexpr std::size_t units = 3;
-  const auto draw = [&](std::size_t count) {
-    std::vector<double> values(count);
+  const int d = setting.width;
+  constexpr int units = 3;
+  const auto draw = [&](int count) {
+    std::vector<double> values(static_cast<std::size_t>(count));
     for (double& v : values) v = normal(engine);
     return values;
   };
-  BoundCase c;
-  c.model = case_model(setting.rule, setting.width, static_cast<int>(units));
-  c.model.norm = setting.norm;
-  c.model.final_norm = setting.final_norm;
-  c.model.unembedding = setting.unembedding;
-  c.x = draw(d);
-  c.up = draw(units * d);
-  c.down = draw(d * units);
-  if (setting.unembedding) c.unembedding = draw(d * d);
-  const auto gains = [&](double gain) { return CaseNorm{std::vector<double>(d, gain), {}}; };
-  if (setting.rule.norm_a) c.a = gains(1.0);
-  if (setting.rule.norm_b) c.b = gains(1.0);
-  if (setting.rule.norm_c) c.c = gains(decisive_gain);
-  if (setting.final_norm) c.final = gains(decisive_gain);
-  c.labels = {0};
+  BoundCase c = plain_case(setting.rule, d);
+  c.set("norm", {static_cast<double>(setting.norm)});
+  c.set("x", draw(d), d);
+  c.set("up", draw(units * d), d);
+  c.set("down", draw(d * units), units);
+  if (setting.unembedding) c.set("unembedding", draw(d * d), d);
+  const std::vector<double> decisive(static_cast<std::size_t>(d), decisive_gain);
+  if (setting.rule.norm_c) c.set("norm_c.gain", decisive);
+  if (setting.final_norm) c.set("final_norm.gain", decisive);
   return c;
 }
 
@@ -64,7 +58,7 @@ double sharp_whole(const BoundCase& c) {
 double sharp_entry(const BoundCase& c) {
   const Evaluation e = evaluate(c);
   const double path = theory::path_norm(e.path(e.tokens.front()));
-  const auto units = static_cast<std::size_t>(c.model.mlp_width);
+  const auto units = static_cast<std::size_t>(c.units());
   double largest = 0.0;
   for (std::size_t k = 0; k < e.gradient.size(); ++k) {
     if (e.hidden[k % units] != 0.0) largest = std::max(largest, std::abs(e.gradient[k] / e.hidden[k % units]) / path);
@@ -92,8 +86,10 @@ Attack attack_of(const AttackSetting& setting, std::string name, std::string abo
 /// Numbers that an ascent may change.
 std::vector<double*> free_numbers(BoundCase& c) {
   std::vector<double*> numbers;
-  for (std::vector<double>* array : {&c.x, &c.up, &c.down, &c.unembedding}) {
-    for (double& v : *array) numbers.push_back(&v);
+  for (const char* name : {"x", "up", "down", "unembedding"}) {
+    const auto it = c.parameters.find(name);
+    if (it == c.parameters.end()) continue;
+    for (double& v : it->second.values) numbers.push_back(&v);
   }
   return numbers;
 }

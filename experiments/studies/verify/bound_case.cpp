@@ -1,12 +1,13 @@
 #include "experiments/studies/verify/bound_case.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <set>
+#include <ranges>
 #include <stdexcept>
-#include <type_traits>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -15,121 +16,147 @@
 namespace periscope::verify {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Along = Dimension;
+// clang-format off
+constexpr ParameterKind all_kinds[] = {
+    {.name = "mlp", .plain = static_cast<double>(MlpKind::relu), .whole = true},
+    {.name = "norm", .whole = true},
+    {.name = "norm_eps"},
+    {.name = "alpha", .plain = 1.0},
+    {.name = "beta", .plain = 1.0},
+    {.name = "labels", .rows = Along::token, .whole = true},
+    {.name = "x", .rows = Along::token, .cols = Along::feature, .shown = "x"},
+    {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true, .shown = "W_gate"},
+    {.name = "up", .rows = Along::unit, .cols = Along::feature, .shown = "W1 [h,D]"},
+    {.name = "down", .rows = Along::feature, .cols = Along::unit, .shown = "W2 [D,h]"},
+    {.name = "gate_bias", .rows = Along::unit, .optional = true, .needs = "gate", .shown = "b_gate"},
+    {.name = "up_bias", .rows = Along::unit, .optional = true, .shown = "b1"},
+    {.name = "down_bias", .rows = Along::feature, .optional = true, .shown = "b2"},
+    {.name = "unembedding", .rows = Along::word, .cols = Along::feature, .optional = true, .shown = "U [V,D]"},
+    {.name = "norm_a.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain A"},
+    {.name = "norm_a.bias", .rows = Along::feature, .optional = true, .needs = "norm_a.gain", .shown = "bias A"},
+    {.name = "norm_b.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain B"},
+    {.name = "norm_b.bias", .rows = Along::feature, .optional = true, .needs = "norm_b.gain", .shown = "bias B"},
+    {.name = "norm_c.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain C"},
+    {.name = "norm_c.bias", .rows = Along::feature, .optional = true, .needs = "norm_c.gain", .shown = "bias C"},
+    {.name = "final_norm.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain final"},
+    {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain", .shown = "bias final"},
+};
+// clang-format on
+constexpr std::size_t most_features = 4096;
 
-Json rows_json(const std::vector<double>& values, int cols) {
-  Json rows = Json::array();
-  for (auto row = values.begin(); row != values.end(); row += cols)
-    rows.push_back(std::vector<double>(row, row + cols));
-  return rows;
+/// The parameter whose shape says how large a dimension is.
+const Parameter* measure_of(const BoundCase& c, Dimension dimension) {
+  constexpr std::array<std::string_view, 5> names{"alpha", "x", "x", "down", "unembedding"};
+  const auto it = c.parameters.find(names[static_cast<std::size_t>(dimension)]);
+  return it == c.parameters.end() ? nullptr : &it->second;
 }
 
-/// Reads the keys of a case and says which one is wrong.
-class CaseReader {
- public:
-  CaseReader(const Json& json, std::string file) : json_(json), file_(std::move(file)) {
-    if (!json.is_object()) fail("the file", "a JSON object with a case");
+/// What is wrong with one parameter, after "KEY: expected ".
+std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
+  const auto it = c.parameters.find(kind.name);
+  if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";
+  if (!kind.needs.empty() && !c.has(kind.needs)) return fmt::format("none without {}", kind.needs);
+  const Parameter& p = it->second;
+  const std::size_t rows = c.size(kind.rows);
+  const std::size_t cols = c.size(kind.cols);
+  if (p.values.empty() || p.cols != cols || p.rows() != rows) {
+    return fmt::format("{} rows of {} numbers, not {} of {}", rows, cols, p.rows(), p.cols);
   }
+  for (const double v : p.values) {
+    if (!std::isfinite(v)) return "finite numbers";
+    if (kind.whole && (v != std::floor(v) || v < 0.0)) return "whole numbers of at least 0";
+  }
+  return "";
+}
 
-  [[noreturn]] void fail(const std::string& key, const std::string& expected) const {
-    throw InputError(fmt::format("{}: {}: expected {}", file_, key, expected));
-  }
-  template <class T>
-  T get(const std::string& key, const std::string& expected) const {
-    asked_.insert(key);
-    try {
-      const Json& value = json_.at(key);
-      if constexpr (!std::is_same_v<T, bool>) refuse_conversions<T>(key, value, expected);
-      return value.get<T>();
-    } catch (const nlohmann::json::exception&) {
-      fail(key, expected);
-    }
-  }
-  /// Refuses keys that nothing asked for: misspelt, or of another kind of case.
-  void refuse_others() const {
-    for (const auto& [key, value] : json_.items()) {
-      if (!asked_.contains(key)) fail(shortened(key), "no such key in this case");
-    }
-  }
-  [[nodiscard]] double number(const std::string& key) const { return finite(key, get<double>(key, "a number")); }
-  [[nodiscard]] bool flag(const std::string& key) const { return get<bool>(key, "true or false"); }
-  /// One of the names, as its index.
-  template <class Enum>
-  Enum name(const std::string& key, std::span<const std::string_view> names) const {
-    const auto it = std::ranges::find(names, get<std::string>(key, "a name"));
-    if (it == names.end()) fail(key, fmt::format("one of {}", fmt::join(names, ", ")));
-    return static_cast<Enum>(it - names.begin());
-  }
-  [[nodiscard]] std::vector<double> vector(const std::string& key, std::size_t size) const {
-    auto values = get<std::vector<double>>(key, fmt::format("{} numbers", size));
-    if (values.size() != size) fail(key, fmt::format("{} numbers, not {}", size, values.size()));
-    for (const double v : values) finite(key, v);
-    return values;
-  }
-  /// Empty if there is no such key.
-  [[nodiscard]] std::vector<double> optional_vector(const std::string& key, std::size_t size) const {
-    return json_.contains(key) ? vector(key, size) : std::vector<double>{};
-  }
-  /// A matrix of `cols` columns and, unless 0, `rows` rows.
-  [[nodiscard]] std::vector<double> matrix(const std::string& key, std::size_t rows, std::size_t cols) const {
-    const std::string expected = fmt::format("rows of {} numbers", cols);
-    std::vector<double> values;
-    const auto list = get<std::vector<std::vector<double>>>(key, expected);
-    if (list.empty() || (rows != 0 && list.size() != rows)) {
-      fail(key, rows == 0 ? "at least one row" : fmt::format("{} rows, not {}", rows, list.size()));
-    }
-    for (const std::vector<double>& row : list) {
-      if (row.size() != cols) fail(key, expected);
-      for (const double v : row) values.push_back(finite(key, v));
-    }
-    return values;
-  }
-  [[nodiscard]] CaseNorm norm(const std::string& key, bool present, std::size_t width) const {
-    if (!present) return {};
-    const auto it = json_.find(key);
-    if (it == json_.end()) fail(key, "the gain (and bias) of this norm");
-    asked_.insert(key);
-    const CaseReader inside(*it, file_ + ": " + key);
-    CaseNorm norm{inside.vector("gain", width), inside.optional_vector("bias", width)};
-    inside.refuse_others();
-    return norm;
-  }
+void require_below(double value, std::size_t count, std::string_view key, std::optional<std::string>& defect) {
+  if (!defect && value >= static_cast<double>(count)) defect = fmt::format("{}: expected 0 to {}", key, count - 1);
+}
 
- private:
-  /// The JSON library would take true for 1 and 1.5 for the integer 1.
-  template <class T>
-  void refuse_conversions(const std::string& key, const Json& value, const std::string& expected) const {
-    if (value.is_array()) {
-      for (const Json& entry : value) refuse_conversions<T>(key, entry, expected);
-    } else if (value.is_boolean() || (std::is_same_v<T, std::vector<int>> && !value.is_number_integer())) {
-      fail(key, expected);
+Parameter parameter_of(const nlohmann::ordered_json& json, const std::string& where) {
+  const auto fail = [&] { throw InputError(where + ": expected rows of numbers, all of one length"); };
+  Parameter p{.cols = 0, .values = {}};
+  if (!json.is_array()) fail();
+  for (const auto& row : json) {
+    if (!row.is_array() || row.empty() || (p.cols != 0 && row.size() != p.cols)) fail();
+    p.cols = row.size();
+    for (const auto& v : row) {
+      if (!v.is_number()) fail();
+      p.values.push_back(v.get<double>());
     }
   }
-
-  double finite(const std::string& key, double value) const {
-    if (!std::isfinite(value)) fail(key, "finite numbers");
-    return value;
-  }
-
-  const Json& json_;
-  const std::string file_;
-  mutable std::set<std::string> asked_;
-};
+  if (p.cols == 0) fail();
+  return p;
+}
 
 }  // namespace
 
-ModelSpec case_model(const SublayerRule& rule, int width, int mlp_width) {
+std::span<const ParameterKind> parameter_kinds() { return all_kinds; }
+
+std::span<const double> BoundCase::values(std::string_view name) const {
+  const auto it = parameters.find(name);
+  return it == parameters.end() ? std::span<const double>{} : std::span<const double>(it->second.values);
+}
+
+void BoundCase::set(std::string_view name, std::vector<double> values, int cols) {
+  parameters.insert_or_assign(std::string(name), Parameter{static_cast<std::size_t>(cols), std::move(values)});
+}
+
+std::size_t BoundCase::size(Dimension dimension) const {
+  const Parameter* p = dimension == Along::one ? nullptr : measure_of(*this, dimension);
+  if (p == nullptr) return dimension == Along::one ? 1 : 0;
+  return dimension == Along::feature || dimension == Along::unit ? p->cols : p->rows();
+}
+
+std::vector<int> BoundCase::labels() const {
+  std::vector<int> all;
+  for (const double v : values("labels")) all.push_back(static_cast<int>(v));
+  return all;
+}
+
+SublayerRule BoundCase::rule() const {
+  return {.norm_a = has("norm_a.gain"),
+          .norm_b = has("norm_b.gain"),
+          .norm_c = has("norm_c.gain"),
+          .alpha = number("alpha"),
+          .beta = number("beta")};
+}
+
+int BoundCase::norms_behind() const {
+  return static_cast<int>(has("norm_b.gain")) + static_cast<int>(has("norm_c.gain")) +
+         static_cast<int>(has_final_norm());
+}
+
+ModelSpec BoundCase::model() const {
   ModelSpec m;
   m.layers = 1;
-  m.width = m.head_dim = width;
+  m.width = m.head_dim = width();
   m.heads = m.kv_heads = 1;
-  m.mlp = MlpKind::relu;
-  m.mlp_width = mlp_width;
-  m.norm_eps = 0.0;
-  m.placement = custom_placement(rule);
-  m.final_norm = m.unembedding = m.rope = false;
-  m.vocab = width;
+  m.mlp = mlp();
+  m.mlp_width = units();
+  m.norm = norm();
+  m.norm_eps = number("norm_eps");
+  m.placement = custom_placement(rule());
+  m.final_norm = has_final_norm();
+  m.unembedding = has_unembedding();
+  m.rope = false;
+  m.vocab = classes();
   return m;
+}
+
+BoundCase plain_case(const SublayerRule& rule, int width) {
+  BoundCase c;
+  for (const ParameterKind& kind : all_kinds) {
+    if (kind.cols == Along::one && !kind.optional) c.set(kind.name, {kind.plain});
+  }
+  c.set("alpha", {rule.alpha});
+  c.set("beta", {rule.beta});
+  const std::vector<double> ones(static_cast<std::size_t>(width), 1.0);
+  if (rule.norm_a) c.set("norm_a.gain", ones);
+  if (rule.norm_b) c.set("norm_b.gain", ones);
+  if (rule.norm_c) c.set("norm_c.gain", ones);
+  return c;
 }
 
 std::string placement_of(const BoundCase& c) {
@@ -141,126 +168,79 @@ std::string placement_of(const BoundCase& c) {
   return fmt::format("{}{}{}", r.norm_a ? "A" : "", r.norm_b ? "B" : "", r.norm_c ? "C" : "");
 }
 
-Json case_json(const BoundCase& c) {
-  const ModelSpec& m = c.model;
-  const SublayerRule r = c.rule();
-  Json json{{"A", r.norm_a},
-            {"B", r.norm_b},
-            {"C", r.norm_c},
-            {"alpha", r.alpha},
-            {"beta", r.beta},
-            {"final_norm", m.final_norm},
-            {"norm", norm_kind_names[static_cast<std::size_t>(m.norm)]},
-            {"norm_eps", m.norm_eps},
-            {"mlp", mlp_kind_names[static_cast<std::size_t>(m.mlp)]},
-            {"labels", c.labels},
-            {"x", rows_json(c.x, m.width)}};
-  if (!c.gate.empty()) json["gate"] = rows_json(c.gate, m.width);
-  json["up"] = rows_json(c.up, m.width);
-  json["down"] = rows_json(c.down, m.mlp_width);
-  for (const auto& [name, bias] :
-       {std::pair{"gate_bias", &c.gate_bias}, std::pair{"up_bias", &c.up_bias}, std::pair{"down_bias", &c.down_bias}}) {
-    if (!bias->empty()) json[name] = *bias;
+std::optional<std::string> defect_of(const BoundCase& c) {
+  for (const auto& [name, parameter] : c.parameters) {
+    if (std::ranges::find(all_kinds, name, &ParameterKind::name) == std::end(all_kinds)) {
+      return fmt::format("{}: no such parameter; expected one of {}", shortened(name),
+                         fmt::join(std::views::transform(all_kinds, &ParameterKind::name), ", "));
+    }
   }
-  if (m.unembedding) json["unembedding"] = rows_json(c.unembedding, m.width);
-  const auto add_norm = [&](const char* name, const CaseNorm& norm) {
-    if (norm.gain.empty()) return;
-    json[name]["gain"] = norm.gain;
-    if (!norm.bias.empty()) json[name]["bias"] = norm.bias;
-  };
-  add_norm("norm_a", c.a);
-  add_norm("norm_b", c.b);
-  add_norm("norm_c", c.c);
-  add_norm("final", c.final);
+  for (const ParameterKind& kind : all_kinds) {
+    if (const std::string found = defect_of(c, kind); !found.empty()) {
+      return fmt::format("{}: expected {}", kind.name, found);
+    }
+  }
+  std::optional<std::string> defect;
+  require_below(c.number("mlp"), mlp_kind_names.size(), "mlp", defect);
+  require_below(c.number("norm"), norm_kind_names.size(), "norm", defect);
+  for (const double label : c.values("labels"))
+    require_below(label, static_cast<std::size_t>(c.classes()), "labels", defect);
+  if (defect) return defect;
+  if (c.number("norm_eps") < 0.0) return "norm_eps: expected a number of at least 0";
+  if (c.has("gate") != is_gated(c.mlp())) {
+    return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
+  }
+  const std::size_t fewest = c.norm() == NormKind::layer ? 2 : 1;
+  if (c.size(Along::feature) < fewest || c.size(Along::feature) > most_features) {
+    return fmt::format("x: expected rows of {} to {} numbers", fewest, most_features);
+  }
+  return std::nullopt;
+}
+
+nlohmann::ordered_json case_json(const BoundCase& c) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const ParameterKind& kind : all_kinds) {
+    const auto it = c.parameters.find(kind.name);
+    if (it == c.parameters.end()) continue;
+    auto& rows = json[std::string(kind.name)];
+    const Parameter& p = it->second;
+    for (auto row = p.values.begin(); row != p.values.end(); row += static_cast<std::ptrdiff_t>(p.cols)) {
+      rows.push_back(std::vector<double>(row, row + static_cast<std::ptrdiff_t>(p.cols)));
+    }
+  }
   return json;
 }
 
-BoundCase case_from_json(const Json& json, const std::string& file) {
-  const CaseReader read(json, file);
-  const auto x = read.get<std::vector<std::vector<double>>>("x", "rows of numbers, one per token");
-  const auto down = read.get<std::vector<std::vector<double>>>("down", "D rows of numbers, one per hidden unit");
-  if (x.empty() || x.front().empty() || x.front().size() > 4096) read.fail("x", "rows of 1 to 4096 numbers");
-  if (down.empty() || down.front().empty()) read.fail("down", "D rows of numbers, one per hidden unit");
-  const std::size_t width = x.front().size();
-  const std::size_t units = down.front().size();
-  const SublayerRule rule{.norm_a = read.flag("A"),
-                          .norm_b = read.flag("B"),
-                          .norm_c = read.flag("C"),
-                          .alpha = read.number("alpha"),
-                          .beta = read.number("beta")};
+BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file) {
+  if (!json.is_object()) throw InputError(file + ": expected a JSON object with a case");
   BoundCase c;
-  c.model = case_model(rule, static_cast<int>(width), static_cast<int>(units));
-  ModelSpec& m = c.model;
-  m.final_norm = read.flag("final_norm");
-  m.norm = read.name<NormKind>("norm", norm_kind_names);
-  m.norm_eps = read.number("norm_eps");
-  m.mlp = read.name<MlpKind>("mlp", mlp_kind_names);
-  if (m.norm_eps < 0.0) read.fail("norm_eps", "a number of at least 0");
-  if (m.norm == NormKind::layer && width < 2) read.fail("x", "at least 2 features, because the norm is LayerNorm");
-  c.labels = read.get<std::vector<int>>("labels", "one class per token");
-  if (c.labels.size() != x.size()) read.fail("labels", fmt::format("{} classes, one per token", x.size()));
-  c.x = read.matrix("x", 0, width);
-  if (is_gated(m.mlp)) c.gate = read.matrix("gate", units, width);
-  c.up = read.matrix("up", units, width);
-  c.down = read.matrix("down", width, units);
-  if (is_gated(m.mlp)) c.gate_bias = read.optional_vector("gate_bias", units);
-  c.up_bias = read.optional_vector("up_bias", units);
-  c.down_bias = read.optional_vector("down_bias", width);
-  m.unembedding = json.contains("unembedding");
-  if (m.unembedding) {
-    c.unembedding = read.matrix("unembedding", 0, width);
-    m.vocab = static_cast<int>(c.unembedding.size() / width);
+  for (const auto& [name, value] : json.items()) {
+    c.parameters.emplace(name, parameter_of(value, fmt::format("{}: {}", file, shortened(name))));
   }
-  for (const int label : c.labels) {
-    if (label < 0 || label >= c.classes()) read.fail("labels", fmt::format("classes from 0 to {}", c.classes() - 1));
-  }
-  c.a = read.norm("norm_a", rule.norm_a, width);
-  c.b = read.norm("norm_b", rule.norm_b, width);
-  c.c = read.norm("norm_c", rule.norm_c, width);
-  c.final = read.norm("final", m.final_norm, width);
-  read.refuse_others();
+  if (const auto defect = defect_of(c)) throw InputError(fmt::format("{}: {}", file, *defect));
   return c;
 }
 
-Tensor CaseWeights::matrix(Weight weight) const {
-  const Tensor::Index d = case_.model.width;
-  const Tensor::Index h = case_.model.mlp_width;
-  switch (weight) {
-    case Weight::gate: return ops_.from_host(h, d, DType::f64, case_.gate);
-    case Weight::up: return ops_.from_host(h, d, DType::f64, case_.up);
-    case Weight::down: return ops_.from_host(d, h, DType::f64, case_.down);
-    case Weight::unembedding: return ops_.from_host(case_.model.vocab, d, DType::f64, case_.unembedding);
-    default: throw std::logic_error("a case has no attention and no embedding");
-  }
-}
-
-Tensor CaseWeights::bias(Weight weight) const {
-  const std::vector<double>* b = weight == Weight::gate   ? &case_.gate_bias
-                                 : weight == Weight::up   ? &case_.up_bias
-                                 : weight == Weight::down ? &case_.down_bias
-                                                          : nullptr;
-  if (b == nullptr || b->empty()) return {};
-  return ops_.from_host(1, static_cast<Tensor::Index>(b->size()), DType::f64, *b);
-}
-
-NormWeights CaseWeights::norm(Weight weight) const {
-  const CaseNorm& n = weight == Weight::norm_a   ? case_.a
-                      : weight == Weight::norm_b ? case_.b
-                      : weight == Weight::norm_c ? case_.c
-                                                 : case_.final;
-  const Tensor::Index d = case_.model.width;
-  return {ops_.from_host(1, d, DType::f64, n.gain),
-          n.bias.empty() ? Tensor{} : ops_.from_host(1, d, DType::f64, n.bias)};
+Tensor CaseWeights::row(const std::string& name) const {
+  const std::span<const double> values = case_.values(name);
+  if (values.empty()) return {};
+  return ops_.from_host(1, static_cast<Tensor::Index>(values.size()), DType::f64, values);
 }
 
 SublayerWeights CaseWeights::fetch(int sublayer) const {
   SublayerWeights all;
-  for (const Weight weight : weights_in(case_.model, sublayer)) {
+  for (const Weight weight : weights_in(model_, sublayer)) {
+    const std::string name(name_of(weight));
     if (is_norm(weight)) {
-      all.norms[weight] = norm(weight);
-    } else {
-      all.linear[weight] = {dense_map([this, weight] { return matrix(weight); }), bias(weight)};
+      all.norms[weight] = {row(name + ".gain"), row(name + ".bias")};
+      continue;
     }
+    const Parameter& p = case_.parameters.at(name);
+    all.linear[weight] = {dense_map([this, &p] {
+                            return ops_.from_host(static_cast<Tensor::Index>(p.rows()),
+                                                  static_cast<Tensor::Index>(p.cols), DType::f64, p.values);
+                          }),
+                          row(name + "_bias")};
   }
   return all;
 }

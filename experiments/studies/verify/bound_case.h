@@ -2,66 +2,100 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/model/weights.h"
 
 namespace periscope::verify {
 
-/// Gain and bias of one norm, D numbers each; no bias: empty.
-struct CaseNorm {
-  std::vector<double> gain;
-  std::vector<double> bias;
+/// A matrix of numbers, row-major.
+struct Parameter {
+  std::size_t cols = 1;
+  std::vector<double> values;
+
+  [[nodiscard]] std::size_t rows() const { return values.size() / cols; }
 };
+
+/// The sizes that parameters share: dropping a feature drops a column of x and a row of W2.
+enum class Dimension { one, token, feature, unit, word };
+
+/// A row of the table of everything that a case may hold.
+struct ParameterKind {
+  std::string_view name;
+  Dimension rows = Dimension::one, cols = Dimension::one;
+  double plain = 0.0;           ///< the value that says least
+  bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
+  bool whole = false;           ///< a whole number: a class, or the index of a kind
+  std::string_view needs = {};  ///< a parameter without which there is none of this
+  std::string_view shown = {};  ///< its name for people
+};
+std::span<const ParameterKind> parameter_kinds();
 
 /// One input of `verify`: an MLP sublayer with every number in it, its loss behind it. x⁺ = C(αx + βB(a)) with
-/// a = W2 h + b2, h the hidden activation of A(x); then the final norm and the unembedding U if the model has them,
-/// then cross-entropy, mean over tokens.
+/// a = W2 h + b2, h the hidden activation of A(x); then the final norm and the unembedding U if there are such
+/// parameters, then cross-entropy, mean over tokens. Everything is a parameter with a name of parameter_kinds().
 struct BoundCase {
-  ModelSpec model;                                    ///< one layer, of which only the MLP is used
-  std::vector<double> x;                              ///< [T, D]
-  std::vector<double> gate, up;                       ///< [h, D]; no gate: empty
-  std::vector<double> down;                           ///< W2 [D, h]
-  std::vector<double> gate_bias, up_bias, down_bias;  ///< [h], [h], [D]: the last is b2; none: empty
-  std::vector<double> unembedding;                    ///< U [V, D]; none: empty
-  CaseNorm a, b, c, final;                            ///< those that the model does not have are empty
-  std::vector<int> labels;                            ///< T of them
+  std::map<std::string, Parameter, std::less<>> parameters;
 
-  [[nodiscard]] int tokens() const { return static_cast<int>(labels.size()); }
-  [[nodiscard]] SublayerRule rule() const { return model.placement.custom; }
-  [[nodiscard]] int classes() const { return model.unembedding ? model.vocab : model.width; }
-  /// Norms between W2 and the loss.
-  [[nodiscard]] int norms_behind() const {
-    return static_cast<int>(rule().norm_b) + static_cast<int>(rule().norm_c) + static_cast<int>(model.final_norm);
+  /// The numbers of a parameter; empty if the case has none of that name.
+  [[nodiscard]] std::span<const double> values(std::string_view name) const;
+  [[nodiscard]] double number(std::string_view name) const { return values(name)[0]; }
+  [[nodiscard]] bool has(std::string_view name) const { return parameters.contains(name); }
+  void set(std::string_view name, std::vector<double> values, int cols = 1);
+
+  [[nodiscard]] std::size_t size(Dimension dimension) const;
+  [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
+  [[nodiscard]] int units() const { return static_cast<int>(size(Dimension::unit)); }
+  [[nodiscard]] int tokens() const { return static_cast<int>(size(Dimension::token)); }
+  /// Classes of the loss: the words of the unembedding, or else the features.
+  [[nodiscard]] int classes() const {
+    return static_cast<int>(size(has_unembedding() ? Dimension::word : Dimension::feature));
   }
+  [[nodiscard]] std::vector<int> labels() const;
+  [[nodiscard]] NormKind norm() const { return static_cast<NormKind>(number("norm")); }
+  [[nodiscard]] MlpKind mlp() const { return static_cast<MlpKind>(number("mlp")); }
+  [[nodiscard]] bool has_final_norm() const { return has("final_norm.gain"); }
+  [[nodiscard]] bool has_unembedding() const { return has("unembedding"); }
+  [[nodiscard]] SublayerRule rule() const;
+  /// Norms between W2 and the loss.
+  [[nodiscard]] int norms_behind() const;
+  /// A model of one layer, of which only the MLP is used.
+  [[nodiscard]] ModelSpec model() const;
 };
 
-/// A model of one layer with the norms, α and β of `rule`, for a case.
-ModelSpec case_model(const SublayerRule& rule, int width, int mlp_width);
+/// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β as `rule` says, the label 0; without x, W1 and W2.
+BoundCase plain_case(const SublayerRule& rule, int width);
 
 /// "peri", "pre" … for the norms of a case, or their letters.
 std::string placement_of(const BoundCase& c);
 
-/// Every number of a case, matrices as lists of rows; and back. Throws InputError naming `file` and the key.
+/// What keeps `c` from being a whole case, as "KEY: expected …": a parameter that is missing, of another shape, not
+/// finite or out of range. Nothing for a whole one.
+std::optional<std::string> defect_of(const BoundCase& c);
+
+/// Every parameter of a case by its name, as a list of rows; and back. Throws InputError naming `file` and the key.
 nlohmann::ordered_json case_json(const BoundCase& c);
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
 /// The numbers of a case as the weights of its model.
 class CaseWeights final : public WeightSource {
  public:
-  CaseWeights(const Backend& ops, const BoundCase& c) : ops_(ops), case_(c) {}
+  CaseWeights(const Backend& ops, const ModelSpec& model, const BoundCase& c) : ops_(ops), model_(model), case_(c) {}
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   /// Throws std::logic_error: a case has no tables.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
-  [[nodiscard]] Tensor matrix(Weight weight) const;
-  [[nodiscard]] Tensor bias(Weight weight) const;
-  [[nodiscard]] NormWeights norm(Weight weight) const;
+  [[nodiscard]] Tensor row(const std::string& name) const;
 
   const Backend& ops_;
+  const ModelSpec& model_;
   const BoundCase& case_;
 };
 
@@ -72,9 +106,9 @@ class CaseWeights final : public WeightSource {
 /// A function of its arguments alone.
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
-/// The simplest case that still fails: tokens, features, hidden units, classes, norms, biases and ε are taken away
-/// and numbers replaced by rounder ones, as long as `fails` says true, until nothing more can be simplified.
-/// `fails(c)` must be true. Deterministic; calls `fails` at most `budget` times.
+/// The simplest case that still fails: parameters, tokens, hidden units, words and features are taken away and numbers
+/// moved towards the plain value of their parameter, as long as `fails` says true, until nothing more can be
+/// simplified. `fails(c)` must be true. Deterministic; calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

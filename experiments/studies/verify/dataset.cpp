@@ -114,8 +114,6 @@ Table<BrokenRow> broken_table(const std::string& name, const std::string& on, co
               [](const R& r) { return r.outcome.ratio(); })
       .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file",
                at / "case", true},
-              [](const R& r) { return config::json_text(case_json(r.found.shrunk)); })
-      .column({name + "_found", on, "", "the case as it was found: a JSON text likewise", at / "found", true},
               [](const R& r) { return config::json_text(case_json(r.found.found)); });
   return table;
 }
@@ -175,7 +173,7 @@ const Table<VerifyResult>& result_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema("verify", 2,
+  static const dataset::Schema schema("verify", 3,
                                       {{"statement", Type::text, "", "what is checked"},
                                        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
                                        {"width", Type::integer, "1", "D"},

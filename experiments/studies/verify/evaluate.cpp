@@ -48,7 +48,7 @@ constexpr double smallest_square = 1e-290;
 
 /// A norm that sees x, D features of one token. `condition` is LayerNorm's |mean| over what it divides by, and infinite
 /// where squares underflow.
-theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double* x, double& condition) {
+theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, const double* x, double& condition) {
   const auto n = static_cast<std::size_t>(m.width);
   double mean = 0.0;
   if (m.norm == NormKind::layer) {
@@ -59,7 +59,7 @@ theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double*
   const double rms = std::sqrt(square + m.norm_eps);
   condition = rms > 0.0 ? std::abs(mean) / rms : 0.0;
   if (rms > 0.0 && square + m.norm_eps < smallest_square) condition = HUGE_VAL;
-  return {m.norm, m.width, largest_magnitude(norm.gain), square, m.norm_eps};
+  return {m.norm, m.width, largest_magnitude(gain), square, m.norm_eps};
 }
 
 /// Error analysis of the backward pass, first order in u, for the gradient of a relative to path_norm.
@@ -69,10 +69,10 @@ theory::NormPass pass_of(const ModelSpec& m, const CaseNorm& norm, const double*
 /// terms of magnitude ‖g‖/s with D + 8 roundings each, eightfold (tests/support/gradient_tolerances.h), and LayerNorm's
 /// mean, whose error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units that follow.
 double rounding_of(const BoundCase& c, const TokenFacts& token, double conditions) {
-  const double d = c.model.width;
+  const double d = c.width();
   const double classes = c.classes();
-  double roundings = 32.0 + c.tokens() + c.model.mlp_width;
-  if (c.model.unembedding) roundings += (classes + d) * std::sqrt(std::min(d, classes));
+  double roundings = 32.0 + c.tokens() + c.units();
+  if (c.has_unembedding()) roundings += (classes + d) * std::sqrt(std::min(d, classes));
   roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.passes) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
   return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
@@ -80,9 +80,10 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
 
 void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, Evaluation& e) {
   const auto classes = static_cast<std::size_t>(c.classes());
-  for (std::size_t t = 0; t < c.labels.size(); ++t) {
+  const std::vector<int> labels = c.labels();
+  for (std::size_t t = 0; t < labels.size(); ++t) {
     const double* row = logits.data() + t * classes;
-    const auto label = static_cast<std::size_t>(c.labels[t]);
+    const auto label = static_cast<std::size_t>(labels[t]);
     const double largest = *std::max_element(row, row + classes);
     double wrong = 0.0;
     for (std::size_t j = 0; j < classes; ++j) {
@@ -100,26 +101,27 @@ void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, E
 /// The terms of T15: αx, β·branch and their sum, before norm C.
 void fill_growth(const BoundCase& c, const std::vector<double>& branches, const std::vector<double>& sums,
                  Evaluation& e) {
-  const auto d = static_cast<std::size_t>(c.model.width);
+  const auto d = static_cast<std::size_t>(c.width());
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
-  for (std::size_t t = 0; t < c.labels.size(); ++t) {
-    const std::span stream(c.x.data() + t * d, d);
+  const SublayerRule rule = c.rule();
+  for (std::size_t t = 0; t < e.tokens.size(); ++t) {
+    const std::span stream = c.values("x").subspan(t * d, d);
     const std::span branch(branches.data() + t * d, d);
     const double stream_norm = length(stream);
     const double branch_norm = length(branch);
     double dot = 0.0;
     for (std::size_t i = 0; i < d; ++i) dot += stream[i] * branch[i];
     TokenFacts& token = e.tokens[t];
-    token.stream_rms = std::abs(c.rule().alpha) * stream_norm * scale;
-    token.branch_rms = std::abs(c.rule().beta) * branch_norm * scale;
+    token.stream_rms = std::abs(rule.alpha) * stream_norm * scale;
+    token.branch_rms = std::abs(rule.beta) * branch_norm * scale;
     token.out_rms = length({sums.data() + t * d, d}) * scale;
     const double magnitude = stream_norm * branch_norm;
-    if (magnitude > 0.0) token.cosine = std::copysign(1.0, c.rule().alpha * c.rule().beta) * dot / magnitude;
+    if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
   }
 }
 
 void fill_gradient(const BoundCase& c, const Tensor& hidden, const Tensor& gradient, Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.model.mlp_width);
+  const auto units = static_cast<std::size_t>(c.units());
   e.hidden = reference().to_host(hidden);
   e.gradient = reference().to_host(gradient);
   e.gradient_norm = length(e.gradient);
@@ -132,16 +134,17 @@ void fill_gradient(const BoundCase& c, const Tensor& hidden, const Tensor& gradi
 
 Evaluation evaluate(const BoundCase& c) {
   const Backend& ops = reference();
-  const CaseWeights weights(ops, c);
-  const StackContext context{.ops = ops, .model = c.model, .weights = weights};
+  const ModelSpec model = c.model();
+  const CaseWeights weights(ops, model, c);
+  const StackContext context{.ops = ops, .model = model, .weights = weights};
   SignalKeeper signals(Pass::forward);
   DownGradient down;
   const Hooks hooks{.recorders = {&signals}, .gradients = {&down}};
   StackTape tape;
   tape.context = &context;
-  const Tensor x = ops.from_host(c.tokens(), c.model.width, DType::f64, c.x);
+  const Tensor x = ops.from_host(c.tokens(), model.width, DType::f64, c.values("x"));
   const Streams out = pass_sublayers(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
-  const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels);
+  const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels());
   (void)sublayer_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
   const auto host = [&](Signal signal) { return ops.to_host(signals.at(mlp_sublayer, signal)); };
   const std::vector<double> f_out = host(Signal::f_out);
@@ -149,9 +152,9 @@ Evaluation evaluate(const BoundCase& c) {
   const std::vector<double> x_out = host(Signal::x_out);
 
   Evaluation e;
-  e.tokens.resize(c.labels.size());
-  e.beta = c.rule().beta;
-  if (c.model.unembedding) e.unembedding = theory::spectral_norm(c.unembedding, c.model.vocab, c.model.width);
+  e.tokens.resize(static_cast<std::size_t>(c.tokens()));
+  e.beta = c.number("beta");
+  if (model.unembedding) e.unembedding = theory::spectral_norm(c.values("unembedding"), model.vocab, model.width);
   e.module = f_out;
   fill_gradient(c, signals.at(mlp_sublayer, Signal::hidden), down.gradient, e);
   fill_probabilities(c, ops.to_host(loss.logits), e);
@@ -159,16 +162,16 @@ Evaluation evaluate(const BoundCase& c) {
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     TokenFacts& token = e.tokens[t];
     double conditions = 0.0;
-    const auto add = [&](bool present, const CaseNorm& norm, const std::vector<double>& input) {
-      if (!present) return;
+    const auto add = [&](std::string_view gain, const std::vector<double>& input) {
+      if (!c.has(gain)) return;
       double condition = 0.0;
       token.norms[token.passes++] =
-          pass_of(c.model, norm, input.data() + t * static_cast<std::size_t>(c.model.width), condition);
+          pass_of(model, c.values(gain), input.data() + t * static_cast<std::size_t>(model.width), condition);
       conditions += condition;
     };
-    add(c.rule().norm_b, c.b, f_out);
-    add(c.rule().norm_c, c.c, sum);
-    add(c.model.final_norm, c.final, x_out);
+    add("norm_b.gain", f_out);
+    add("norm_c.gain", sum);
+    add("final_norm.gain", x_out);
     token.rounding = rounding_of(c, token, conditions);
   }
   return e;

@@ -17,12 +17,15 @@ SublayerRule draw_rule(stacks::Draw& draw) {
   return rule;
 }
 
-CaseNorm draw_norm(stacks::Draw& draw, const ModelSpec& m) {
+void draw_norm(stacks::Draw& draw, BoundCase& c, const std::string& name) {
+  const int width = c.width();
   const double scale = draw.chance(0.5) ? 1.0 : draw.magnitude(-6.0, 6.0);
-  CaseNorm norm{std::vector<double>(static_cast<std::size_t>(m.width), draw.chance(0.2) ? -scale : scale), {}};
-  if (draw.chance(0.5)) norm.gain = draw.normals(m.width, scale);
-  if (m.norm == NormKind::layer && draw.chance(0.5)) norm.bias = draw.normals(m.width, draw.magnitude(-3.0, 3.0));
-  return norm;
+  std::vector<double> gain(static_cast<std::size_t>(width), draw.chance(0.2) ? -scale : scale);
+  if (draw.chance(0.5)) gain = draw.normals(width, scale);
+  c.set(name + ".gain", std::move(gain));
+  if (c.norm() == NormKind::layer && draw.chance(0.5)) {
+    c.set(name + ".bias", draw.normals(width, draw.magnitude(-3.0, 3.0)));
+  }
 }
 
 double draw_eps(stacks::Draw& draw) {
@@ -37,22 +40,23 @@ double draw_scale(stacks::Draw& draw, bool wild) {
 }
 
 void draw_biases(stacks::Draw& draw, BoundCase& c) {
-  const int units = c.model.mlp_width;
-  if (is_gated(c.model.mlp)) c.gate_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
-  c.up_bias = draw.normals(units, draw.magnitude(-6.0, 6.0));
-  c.down_bias = draw.normals(c.model.width, draw.magnitude(-6.0, 6.0));
+  if (is_gated(c.mlp())) c.set("gate_bias", draw.normals(c.units(), draw.magnitude(-6.0, 6.0)));
+  c.set("up_bias", draw.normals(c.units(), draw.magnitude(-6.0, 6.0)));
+  c.set("down_bias", draw.normals(c.width(), draw.magnitude(-6.0, 6.0)));
 }
 
 /// One feature of the input or one hidden unit, up to 1e6 times larger than the rest.
 void make_massive(stacks::Draw& draw, BoundCase& c) {
-  const int d = c.model.width;
+  const int d = c.width();
   const double factor = draw.magnitude(0.0, 6.0);
   if (draw.chance(0.5)) {
     const int feature = draw.whole(0, d - 1);
-    for (int t = 0; t < c.tokens(); ++t) c.x[static_cast<std::size_t>(t * d + feature)] *= factor;
+    std::vector<double>& x = c.parameters.at("x").values;
+    for (int t = 0; t < c.tokens(); ++t) x[static_cast<std::size_t>(t * d + feature)] *= factor;
   } else {
-    const int unit = draw.whole(0, c.model.mlp_width - 1);
-    for (int j = 0; j < d; ++j) c.up[static_cast<std::size_t>(unit * d + j)] *= factor;
+    const int unit = draw.whole(0, c.units() - 1);
+    std::vector<double>& up = c.parameters.at("up").values;
+    for (int j = 0; j < d; ++j) up[static_cast<std::size_t>(unit * d + j)] *= factor;
   }
 }
 
@@ -63,29 +67,33 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(norm == NormKind::layer ? 2 : 1, 64);
-  BoundCase c;
-  c.model = case_model(rule, width, draw.size(1, 64));
-  ModelSpec& m = c.model;
-  m.norm = norm;
-  m.norm_eps = draw_eps(draw);
-  m.mlp = draw.chance(0.4) ? MlpKind::relu
-                           : static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
-  m.final_norm = draw.chance(0.3);
-  m.unembedding = draw.chance(0.2);
-  if (m.unembedding) m.vocab = draw.size(2, 64);
+  const int units = draw.size(1, 64);
+  const double eps = draw_eps(draw);
+  const MlpKind mlp = draw.chance(0.4)
+                          ? MlpKind::relu
+                          : static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
+  const bool final_norm = draw.chance(0.3);
+  const bool unembedding = draw.chance(0.2);
+  const int words = unembedding ? draw.size(2, 64) : width;
+  BoundCase c = plain_case({.alpha = rule.alpha, .beta = rule.beta}, width);
+  c.set("norm", {static_cast<double>(norm)});
+  c.set("norm_eps", {eps});
+  c.set("mlp", {static_cast<double>(mlp)});
 
   const int tokens = draw.chance(0.6) ? 1 : draw.whole(2, 4);
   const bool wild = draw.chance(0.5);
-  c.x = draw.normals(tokens * width, draw_scale(draw, wild));
-  if (is_gated(m.mlp)) c.gate = draw.matrix(m.mlp_width, width, draw_scale(draw, wild));
-  c.up = draw.matrix(m.mlp_width, width, draw_scale(draw, wild));
-  c.down = draw.matrix(width, m.mlp_width, draw.chance(0.01) ? 0.0 : draw_scale(draw, wild));
-  if (m.unembedding) c.unembedding = draw.matrix(m.vocab, width, draw_scale(draw, wild));
-  if (rule.norm_a) c.a = draw_norm(draw, m);
-  if (rule.norm_b) c.b = draw_norm(draw, m);
-  if (rule.norm_c) c.c = draw_norm(draw, m);
-  if (m.final_norm) c.final = draw_norm(draw, m);
-  for (int t = 0; t < tokens; ++t) c.labels.push_back(draw.whole(0, c.classes() - 1));
+  c.set("x", draw.normals(tokens * width, draw_scale(draw, wild)), width);
+  if (is_gated(mlp)) c.set("gate", draw.matrix(units, width, draw_scale(draw, wild)), width);
+  c.set("up", draw.matrix(units, width, draw_scale(draw, wild)), width);
+  c.set("down", draw.matrix(width, units, draw.chance(0.01) ? 0.0 : draw_scale(draw, wild)), units);
+  if (unembedding) c.set("unembedding", draw.matrix(words, width, draw_scale(draw, wild)), width);
+  if (rule.norm_a) draw_norm(draw, c, "norm_a");
+  if (rule.norm_b) draw_norm(draw, c, "norm_b");
+  if (rule.norm_c) draw_norm(draw, c, "norm_c");
+  if (final_norm) draw_norm(draw, c, "final_norm");
+  std::vector<double> labels;
+  for (int t = 0; t < tokens; ++t) labels.push_back(draw.whole(0, words - 1));
+  c.set("labels", std::move(labels));
   if (draw.chance(0.3)) make_massive(draw, c);
   if (draw.chance(0.3)) draw_biases(draw, c);
   return c;

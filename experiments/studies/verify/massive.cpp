@@ -38,20 +38,13 @@ BoundCase stack_of(const Setting& setting, std::uint64_t seed, std::uint32_t num
     for (double& v : values) v = scale * normal(engine);
     return values;
   };
-  BoundCase c;
-  c.model = case_model(setting.rule, stack_width, stack_hidden);
-  c.model.final_norm = setting.final_norm;
-  c.x = draw(stack_width, 1.0);
-  c.up = draw(stack_hidden * stack_width, 1.0 / std::sqrt(stack_width));
-  c.down = draw(stack_width * stack_hidden, 1.0 / std::sqrt(stack_hidden));
-  const CaseNorm ones{std::vector<double>(stack_width, 1.0), {}};
-  if (setting.rule.norm_a) c.a = ones;
-  if (setting.rule.norm_b) c.b = ones;
-  if (setting.rule.norm_c) c.c = ones;
-  if (setting.final_norm) c.final = ones;
-  c.labels = {0};
+  BoundCase c = plain_case(setting.rule, stack_width);
+  c.set("x", draw(stack_width, 1.0), stack_width);
+  c.set("up", draw(stack_hidden * stack_width, 1.0 / std::sqrt(stack_width)), stack_width);
+  c.set("down", draw(stack_width * stack_hidden, 1.0 / std::sqrt(stack_hidden)), stack_hidden);
+  if (setting.final_norm) c.set("final_norm.gain", std::vector<double>(stack_width, 1.0));
   const std::vector<double> a = evaluate(c).module;
-  c.labels = {static_cast<int>(std::ranges::min_element(a) - a.begin())};
+  c.set("labels", {static_cast<double>(std::ranges::min_element(a) - a.begin())});
   return c;
 }
 
@@ -73,7 +66,7 @@ double ceiling_of(const Setting& setting, const BoundCase& c, const Evaluation& 
   const double hidden = e.tokens.front().hidden;
   const std::vector<double> nothing(e.module.size(), 0.0);
   if (setting.rule.norm_b) return theory::massive_ceiling(1.0, hidden, nothing, e.module);
-  if (setting.rule.norm_c || setting.final_norm) return theory::massive_ceiling(1.0, hidden, c.x, e.module);
+  if (setting.rule.norm_c || setting.final_norm) return theory::massive_ceiling(1.0, hidden, c.values("x"), e.module);
   return std::numeric_limits<double>::infinity();
 }
 
@@ -82,7 +75,7 @@ StackCurve measure(const Setting& setting, const BoundCase& stack, const std::ve
   curve.ceiling = ceiling_of(setting, stack, evaluate(stack));
   for (const double factor : factors) {
     BoundCase c = stack;
-    for (double& w : c.up) w *= factor;
+    for (double& w : c.parameters.at("up").values) w *= factor;
     const Evaluation e = evaluate(c);
     const TokenFacts& t = e.tokens.front();
     curve.gradient.push_back(e.gradient_norm);

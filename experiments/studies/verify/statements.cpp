@@ -16,13 +16,13 @@ using Factor = double (*)(const theory::GradientPath&);
 // -- which cases ------------------------------------------------------------------------------------
 
 /// The logits are the output itself, as in the paper's propositions.
-bool is_bare(const BoundCase& c) { return !c.model.final_norm && !c.model.unembedding; }
+bool is_bare(const BoundCase& c) { return !c.has_final_norm() && !c.has_unembedding(); }
 bool is_pre(const BoundCase& c) { return is_bare(c) && c.norms_behind() == 0; }
-bool is_peri(const BoundCase& c) { return is_bare(c) && c.rule().norm_b && !c.rule().norm_c; }
-bool is_post(const BoundCase& c) { return is_bare(c) && c.rule().norm_c && !c.rule().norm_b; }
+bool is_peri(const BoundCase& c) { return is_bare(c) && c.has("norm_b.gain") && !c.has("norm_c.gain"); }
+bool is_post(const BoundCase& c) { return is_bare(c) && c.has("norm_c.gain") && !c.has("norm_b.gain"); }
 bool is_longer(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_post(c); }
 bool has_sum(const BoundCase& /*c*/) { return true; }
-bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
+bool has_norm_b(const BoundCase& c) { return c.has("norm_b.gain"); }
 
 // -- gradients --------------------------------------------------------------------------------------
 
@@ -96,11 +96,11 @@ StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e) {
 /// Every entry i, j against a bound with |h_i|: the unit that comes closest.
 template <Factor factor>
 StatementOutcome entrywise(const BoundCase& c, const Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.model.mlp_width);
+  const auto units = static_cast<std::size_t>(c.units());
   Worst worst;
   for (std::size_t i = 0; i < units; ++i) {
     double largest = 0.0;
-    for (std::size_t j = 0; j < static_cast<std::size_t>(c.model.width); ++j) {
+    for (std::size_t j = 0; j < static_cast<std::size_t>(c.width()); ++j) {
       const double g = e.gradient[j * units + i];
       largest = std::isnan(g) ? g : std::max(largest, std::abs(g));
     }
@@ -111,8 +111,8 @@ StatementOutcome entrywise(const BoundCase& c, const Evaluation& e) {
 
 /// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, in units of what rounding allows.
 StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e) {
-  const auto units = static_cast<std::size_t>(c.model.mlp_width);
-  const auto d = static_cast<std::size_t>(c.model.width);
+  const auto units = static_cast<std::size_t>(c.units());
+  const auto d = static_cast<std::size_t>(c.width());
   const auto count = static_cast<double>(e.tokens.size());
   Worst worst;
   for (std::size_t j = 0; j < d; ++j) {
@@ -132,7 +132,7 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e) {
 // -- growth -----------------------------------------------------------------------------------------
 
 /// Roundings of sums of D squares and products, and of the sum that they describe.
-double growth_rounding(const BoundCase& c) { return 4.0 * (c.model.width + 8.0) * fp64.unit_roundoff(); }
+double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp64.unit_roundoff(); }
 
 /// T15, in units of what rounding allows: the worst token.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e) {
@@ -148,10 +148,10 @@ StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e) {
 /// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
 StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e) {
   double gain = 0.0;
-  for (const double g : c.b.gain) gain = std::max(gain, std::abs(g));
+  for (const double g : c.values("norm_b.gain")) gain = std::max(gain, std::abs(g));
   double bias = 0.0;
-  for (const double b : c.b.bias) bias += b * b / c.model.width;
-  const double branch = std::abs(c.rule().beta) * theory::normed_rms_bound(gain, std::sqrt(bias));
+  for (const double b : c.values("norm_b.bias")) bias += b * b / c.width();
+  const double branch = std::abs(c.number("beta")) * theory::normed_rms_bound(gain, std::sqrt(bias));
   Worst worst;
   for (const TokenFacts& t : e.tokens) {
     const double bound = t.stream_rms + branch;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "experiments/studies/verify/report.h"
+#include "sim/base/printable.h"
+#include "sim/files/output_file.h"
 
 namespace periscope::verify {
 namespace {
@@ -24,23 +26,36 @@ const std::vector<study::Flag<VerifyFlags>>& verify_flags() {
        .meaning = "Multiply every bound that should hold by this; below 1 violations must be found",
        .range = from_to(0.0, 1.0),
        .alias = "bound-scale"},
-      {"replay", &VerifyFlags::replay, "One case alone: SEED:ID of a random case, or a JSON file with a case"}};
+      {"replay", &VerifyFlags::replay, "One case alone: a JSON file, as --out writes one for every violation"}};
   return all;
 }
 
-Outcome outcome_of_replay(const std::string& which, double scale) {
-  const Replay result = replay(which, scale);
-  return {.document = replay_json(result, scale),
-          .table = describe(result, scale),
-          .code = study::code_of(result.violations.empty())};
+Outcome outcome_of_replay(const std::string& file, double scale) {
+  const Replay result = replay(file, scale);
+  return {.document = replay_json(result), .table = describe(result), .code = study::code_of(result.passed())};
 }
 
-Outcome outcome_of_run(const VerifyConfig& config, stacks::Progress& progress) {
+/// Writes the case of every violation into the folder of the result.
+std::function<void(stacks::Progress&)> writer_of(const std::vector<Counterexample>& violations,
+                                                 const std::string& out) {
+  if (out.empty() || violations.empty()) return {};
+  return [violations, out](stacks::Progress& progress) {
+    for (const Counterexample& v : violations) {
+      write_file(case_file(out, v), case_json(v.found).dump() + "\n");
+      progress.say(fmt::format("wrote {}\n", printable(case_file(out, v))));
+    }
+  };
+}
+
+Outcome outcome_of_run(const VerifyConfig& config, const std::string& out, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
   if (result.stopped_early) return {.stopped_early = true};
   progress.say(fmt::format("{} cases in {:.1f} s ({:.0f}/s)\n", config.cases, result.seconds,
                            static_cast<double>(config.cases) / result.seconds));
-  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
+  return {.data = dataset_of(result),
+          .table = table(result, out),
+          .code = study::code_of(result.passed()),
+          .write_files = writer_of(result.violations, out)};
 }
 
 Job resolve_verify(const Request& request) {
@@ -64,9 +79,10 @@ Job resolve_verify(const Request& request) {
             .unskippable = "--replay: there is no result file of a case",
             .run = [own](stacks::Progress&) { return outcome_of_replay(own.replay, own.scale); }};
   }
-  return {.file = "verify", .run_options = run, .resolved = all, .run = [config](stacks::Progress& progress) {
-            return outcome_of_run(config, progress);
-          }};
+  return {.file = "verify",
+          .run_options = run,
+          .resolved = all,
+          .run = [config, out = run.out](stacks::Progress& progress) { return outcome_of_run(config, out, progress); }};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "experiments/core/dataset/text_table.h"
+#include "sim/base/printable.h"
 
 namespace periscope::verify {
 namespace {
@@ -65,7 +66,11 @@ std::string_view verdict_of(const Statement& s, const Tally& t) {
   return refutable ? "not refuted" : "holds";
 }
 
-std::string table(const VerifyResult& r) {
+std::string case_file(const std::string& out, const Counterexample& violation) {
+  return fmt::format("{}/violation-{}.json", out, statements()[violation.statement].id);
+}
+
+std::string table(const VerifyResult& r, const std::string& out) {
   std::string table = statement_rows(r) + attack_rows(r) + "\nclaims that are false\n";
   for (const Refutation& f : r.refutations) {
     table += fmt::format("  {} {}: {}\n    {}\n", coloured(f.refuted ? "refuted" : "NOT REFUTED", f.refuted), f.id,
@@ -75,10 +80,12 @@ std::string table(const VerifyResult& r) {
   if (!r.violations.empty()) table += "\nviolations\n";
   for (const Counterexample& v : r.violations) {
     table += describe(v, r.config.scale);
-    if (v.origin.find(' ') == std::string::npos) {
-      table += fmt::format("    again: periscope verify --replay {}{}\n", v.origin,
-                           r.config.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.config.scale));
-    }
+    if (out.empty()) continue;
+    table += fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, v)),
+                         r.config.scale == 1.0 ? "" : fmt::format(" --scale {:g}", r.config.scale));
+  }
+  if (!r.violations.empty() && out.empty()) {
+    table += "  with --out DIR each of these cases is written into a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
   if (r.config.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.config.scale);

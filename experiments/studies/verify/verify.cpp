@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -50,7 +49,7 @@ Counterexample counterexample(std::size_t statement, std::string origin, const B
   };
   const bool resolved = is_resolved(found);
   const auto fails = [&](const BoundCase& c) { return breaks(statement, c, scale) && (!resolved || is_resolved(c)); };
-  return {.statement = statement, .origin = std::move(origin), .found = found, .shrunk = shrink(found, fails)};
+  return {.statement = statement, .origin = std::move(origin), .found = shrink(found, fails)};
 }
 
 /// What one thread has seen.
@@ -67,7 +66,7 @@ struct Tallies {
       const StatementOutcome o = s.check(c, e);
       const double factor = s.kind == StatementKind::bound ? scale : 1.0;
       all[k].add(id, o, factor);
-      by_width[k][static_cast<std::size_t>(c.model.width - 1)].add(id, o, factor);
+      by_width[k][static_cast<std::size_t>(c.width() - 1)].add(id, o, factor);
     }
   }
   void merge(const Tallies& other) {
@@ -178,28 +177,13 @@ Refutation refute_unbounded(const MassiveSweep& sweep) {
           .counterexample = std::nullopt};
 }
 
-std::optional<std::pair<std::uint64_t, std::uint32_t>> parse_id(const std::string& which) {
-  std::uint64_t seed = 0;
-  std::uint32_t id = 0;
-  const char* end = which.data() + which.size();
-  const auto first = std::from_chars(which.data(), end, seed);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ':') return std::nullopt;
-  const auto second = std::from_chars(first.ptr + 1, end, id);
-  if (second.ec != std::errc() || second.ptr != end) return std::nullopt;
-  return std::pair{seed, id};
-}
-
 BoundCase read_case(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) {
-    throw ConfigError(fmt::format("--replay {}: expected SEED:ID, as in 0:1234, or a JSON file with a case", path));
+    throw ConfigError(
+        fmt::format("--replay {}: expected a JSON file with a case, as --out writes one for every violation", path));
   }
-  nlohmann::json json = read_strict_json(path);
-  if (json.is_string()) {
-    const auto text = json.get<std::string>();
-    json = parse_strict_json(std::as_bytes(std::span(text)), path, "the text in it");
-  }
-  return case_from_json(json, path);
+  return case_from_json(read_strict_json(path), path);
 }
 
 /// Whether all that is measured of a case, squares included, is a finite number.
@@ -215,7 +199,7 @@ bool in_range(const Evaluation& e) {
 
 }  // namespace
 
-StatementOutcome Counterexample::outcome() const { return statements()[statement].check(shrunk, evaluate(shrunk)); }
+StatementOutcome Counterexample::outcome() const { return statements()[statement].check(found, evaluate(found)); }
 
 bool VerifyResult::passed() const {
   const bool clean = std::ranges::all_of(statements(), [&](const Statement& s) {
@@ -265,29 +249,32 @@ VerifyResult run(const VerifyConfig& config, stacks::Progress& progress) {
   return r;
 }
 
-Replay replay(const std::string& which, double scale) {
-  const auto id = parse_id(which);
-  Replay r;
-  r.origin = which;
-  r.found = id ? generate_case(id->first, id->second) : read_case(which);
+bool Replay::is_broken(std::size_t k) const {
+  const bool scaled = statements()[checked[k]].kind == StatementKind::bound;
+  return outcomes[k].violates(scaled ? scale : 1.0);
+}
+
+bool Replay::passed() const {
+  for (std::size_t k = 0; k < checked.size(); ++k) {
+    if (should_hold(statements()[checked[k]]) && is_broken(k)) return false;
+  }
+  return true;
+}
+
+Replay replay(const std::string& file, double scale) {
+  Replay r{.file = file, .found = read_case(file), .scale = scale, .checked = {}, .outcomes = {}};
   const Evaluation e = evaluate(r.found);
-  const auto require = [&](bool is_in_range) {
-    if (id || is_in_range) return;
-    throw InputError(
-        fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", which));
-  };
-  require(in_range(e));
+  bool finite = in_range(e);
   for (std::size_t k = 0; k < statements().size(); ++k) {
     const Statement& s = statements()[k];
     if (!s.applies(r.found)) continue;
     r.checked.push_back(k);
     r.outcomes.push_back(s.check(r.found, e));
-    require(std::isfinite(r.outcomes.back().measured));
-    if (should_hold(s) && breaks(k, r.found, scale)) {
-      r.violations.push_back(counterexample(k, r.origin, r.found, scale));
-    }
+    finite = finite && std::isfinite(r.outcomes.back().measured);
   }
-  return r;
+  if (finite) return r;
+  throw InputError(
+      fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
 }
 
 }  // namespace periscope::verify

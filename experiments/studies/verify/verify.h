@@ -23,14 +23,13 @@ struct VerifyConfig {
 
 extern const Section<VerifyConfig> section;
 
-/// A case that breaks a statement, and the simplest one that still does.
+/// The simplest case found that breaks a statement.
 struct Counterexample {
   std::size_t statement = 0;
-  std::string origin;  ///< "SEED:ID" of a random case, the attack's name, or the file that was replayed
+  std::string origin;  ///< "SEED:ID" of the random case, or the attack's name, from which it was made simpler
   BoundCase found;
-  BoundCase shrunk;
 
-  /// What the statement says of the shrunk case.
+  /// The statement's numbers for it.
   [[nodiscard]] StatementOutcome outcome() const;
 };
 
@@ -63,15 +62,19 @@ VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 
 /// One case against every statement that applies.
 struct Replay {
-  std::string origin;
+  std::string file;
   BoundCase found;
+  double scale = 1.0;                      ///< on every bound that should hold
   std::vector<std::size_t> checked;        ///< statements
   std::vector<StatementOutcome> outcomes;  ///< [checked]
-  std::vector<Counterexample> violations;  ///< shrunk, of statements that should hold
+
+  /// Whether checked statement k does not hold.
+  [[nodiscard]] bool is_broken(std::size_t k) const;
+  /// Whether no statement is broken that should hold.
+  [[nodiscard]] bool passed() const;
 };
 
-/// `which` is SEED:ID, or a JSON file that holds a case, or a JSON string with the text of one, as results have it.
-/// Throws ConfigError for neither, InputError for a bad file.
-Replay replay(const std::string& which, double scale);
+/// Throws ConfigError if there is no such file, InputError for one that holds no case.
+Replay replay(const std::string& file, double scale);
 
 }  // namespace periscope::verify
