@@ -138,7 +138,7 @@ class Writer {
     put(bias_of(id), 1, rows, draw_.normals(rows, draw_.chance(0.3) ? 0.0 : draw_.magnitude(-2.0, 1.5)));
   }
 
-  /// What makes parameters of different places conspire.
+  /// Makes parameters of different places work together.
   void relate() {
     const ModelSpec& m = s_.model;
     for (int l = 0; l < m.layers; ++l) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int changes = 16;  ///< inputs that are tried beside those that were made
 
-/// How a specimen is certified: what of it is left open.
+/// The certificate that is asked for: what of the specimen it leaves open.
 struct Claim {
   RunArithmetic arithmetic;
   int longest;                              ///< tokens
@@ -43,8 +43,8 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Whether a run may be held against a bound: everything that enters the signal fits its format, as far as the order of
-/// the bounds says; or the verdict on the signal's class says so.
+/// Says of every bound whether a run may be held against it: everything that enters the signal fits its format, as far
+/// as the order of the bounds says; or the verdict on the signal's class says so.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
@@ -112,7 +112,7 @@ class Trial {
     result.stream_certified = theory::verdict(certificate, theory::SignalClass::stream).certified;
   }
 
-  /// How near a signal came to its bound.
+  /// Runs an input and returns the share of its bound that the target signal reached.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
     certify::InnerLog log;
     const auto emulated = make_emulated_backend(ops_, emulation, &log);

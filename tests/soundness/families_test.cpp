@@ -15,7 +15,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Another source's weights, rounded to a format once and kept.
+/// Weights of another source, rounded to a format once and cached.
 class RoundedWeights final : public WeightSource {
  public:
   RoundedWeights(const WeightSource& source, const NumberFormat& format) : source_(source), format_(format) {}
@@ -23,12 +23,12 @@ class RoundedWeights final : public WeightSource {
     SublayerWeights all = source_.fetch(sublayer);
     for (auto& [weight, linear] : all.linear) {
       const ParameterId id = matrix_id(sublayer / 2, weight);
-      linear.map = dense_map([this, id, map = linear.map] { return kept(map->dense(), id); });
-      linear.bias = kept(linear.bias, bias_of(id));
+      linear.map = dense_map([this, id, map = linear.map] { return cached(map->dense(), id); });
+      linear.bias = cached(linear.bias, bias_of(id));
     }
     for (auto& [weight, norm] : all.norms) {
       const ParameterId id = gain_id(sublayer, weight);
-      norm = {kept(norm.gain, id), kept(norm.bias, bias_of(id))};
+      norm = {cached(norm.gain, id), cached(norm.bias, bias_of(id))};
     }
     return all;
   }
@@ -37,15 +37,15 @@ class RoundedWeights final : public WeightSource {
   }
 
  private:
-  Tensor kept(const Tensor& x, const ParameterId& id) const {
+  Tensor cached(const Tensor& x, const ParameterId& id) const {
     if (x.empty()) return x;
-    Tensor& here = kept_[id];
+    Tensor& here = cached_[id];
     if (here.empty()) here = round_to_stored(truth(), x, format_);
     return here;
   }
   const WeightSource& source_;
   NumberFormat format_;
-  mutable std::map<ParameterId, Tensor> kept_;
+  mutable std::map<ParameterId, Tensor> cached_;
 };
 
 TEST_CASE("every family, mixed and pure in every format: stored signals stay below the certificate's bounds") {

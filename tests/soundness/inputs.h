@@ -11,13 +11,13 @@ namespace periscope::soundness {
 /// Token ids, or real vectors [N, D].
 using SpecimenInput = std::variant<std::vector<int>, Tensor>;
 
-/// What is fed to a specimen: every token alone, random sequences; real vectors that are zero, constant, constant but
-/// for a little, one huge entry, corners of the domain, tiny ones whose squares vanish, normal ones. And what an
+/// Makes the inputs of a specimen: every token alone, random sequences; real vectors that are zero, constant, constant
+/// but for a little, one huge entry, corners of the domain, tiny ones whose squares vanish, normal ones. And what an
 /// attack in f64 found to come nearest to the largest bounds of `certificate`.
 std::vector<SpecimenInput> inputs_for(stacks::Draw& draw, const Specimen& specimen, const StackContext& exact,
                                       const theory::Certificate& certificate, const NumberFormat& format);
 
-/// The input with one token changed, or a few entries.
+/// Returns the input with one token changed, or a few entries.
 SpecimenInput changed(stacks::Draw& draw, const Specimen& specimen, const Backend& ops, const SpecimenInput& input,
                       const NumberFormat& format);
 

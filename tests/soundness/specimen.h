@@ -32,24 +32,24 @@ struct Specimen {
 /// The families that specimens come from.
 std::span<const std::string> specimen_families();
 
-/// Shape and options of a family: width 1 … 24, one to three layers, head width 1 … 8, grouped keys, soft caps,
+/// Draws shape and options of a family: width 1 … 24, one to three layers, head width 1 … 8, grouped keys, soft caps,
 /// windows, QK-norm, biases, positions, tiny ε.
 void draw_model(stacks::Draw& draw, Specimen& specimen);
 
-/// Its weights: normal, of rank one, constant rows, rows that cancel, spikes, signs, zeros, numbers near the largest
-/// and the smallest of the format; gains that are huge, tiny, negative or zero; biases that cancel what comes out of a
-/// norm; gates that equal what they gate; tables with one huge row, equal rows or constant rows.
+/// Draws its weights: normal, of rank one, constant rows, rows that cancel, spikes, signs, zeros, numbers near the
+/// largest and the smallest of the format; gains that are huge, tiny, negative or zero; biases that cancel what comes
+/// out of a norm; gates that equal what they gate; tables with one huge row, equal rows or constant rows.
 void draw_weights(stacks::Draw& draw, const NumberFormat& format, Specimen& specimen);
 
 /// A random specimen, a function of its arguments alone.
 Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const NumberFormat& format);
 
-/// What a specimen's scale is tuned by.
+/// The group of parameters whose scale is tuned.
 enum class Knob { tables, gains, outputs, all_matrices, biases, head };
 inline constexpr std::array<std::string_view, 6> knob_names{"tables",       "gains",  "output matrices",
                                                             "all matrices", "biases", "head"};
 
-/// The numbers with those that belong to the knob multiplied by a factor, then all rounded to the format.
+/// Returns the numbers with those of the knob multiplied by a factor, then all rounded to the format.
 std::map<ParameterId, Numbers> turned(const Specimen& specimen, Knob knob, double factor, const NumberFormat& format);
 
 }  // namespace periscope::soundness

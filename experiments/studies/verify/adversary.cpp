@@ -54,7 +54,7 @@ double sharp_whole(const BoundCase& c) {
   return e.gradient_norm / (theory::path_norm(e.path(t)) * t.hidden);
 }
 
-/// The same for the entry and the unit that come closest.
+/// The constant that the entry and the unit need that come closest, in place of (1+√2)/2.
 double sharp_entry(const BoundCase& c) {
   const Evaluation e = evaluate(c);
   const double path = theory::path_norm(e.path(e.tokens.front()));

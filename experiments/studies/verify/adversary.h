@@ -21,7 +21,7 @@ struct Attack {
   std::function<double(const BoundCase&)> objective;
 };
 
-/// How an attack ended.
+/// The result of an attack.
 struct BoundAttackResult {
   std::string name, about, limit_formula;
   double limit = 0.0, required = 0.0;

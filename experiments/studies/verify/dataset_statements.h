@@ -7,7 +7,7 @@
 
 namespace periscope::verify {
 
-/// What every statement met, over all cases and at each width: on the dimensions statement, log_ratio and width.
+/// The outcomes of every statement, over all cases and at each width: on the dimensions statement, log_ratio and width.
 dataset::Table<VerifyResult> statement_columns();
 
 /// The coordinate log_ratio: the middles of the bins that the columns have of such a histogram.

@@ -9,14 +9,14 @@
 
 namespace periscope::verify {
 
-/// What one token of a case does, read from the signals of sim/model.
+/// The numbers of one token of a case that bounds are made of, read from the signals of sim/model.
 struct TokenFacts {
   double hidden = 0.0;                      ///< ‖h‖
   double wrong_probability = 0.0;           ///< 1 − p_y, summed over the wrong labels: no cancellation
   std::array<theory::NormPass, 3> norms{};  ///< behind W2, the first `passes` of them
   std::size_t passes = 0;
-  /// What rounding may add to the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if the
-  /// squares inside a norm underflow: such a token is measured, but decides nothing.
+  /// The most that rounding adds to the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if
+  /// the squares inside a norm underflow: such a token is measured, but decides nothing.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< of αx, β·branch, and their sum
   double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0

@@ -40,7 +40,7 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
 /// A number to `digits` significant decimal digits: the double nearest to that decimal.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
-/// How simple a number is, less is simpler: the plain one, 0, ±1, then by its significant digits and its distance
+/// Ranks numbers, less is simpler: the plain one, 0, ±1, then by its significant digits and its distance
 /// from 1.
 double complexity(double v, double plain) {
   if (v == plain) return 0.0;

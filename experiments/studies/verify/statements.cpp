@@ -54,7 +54,7 @@ class Worst {
 /// factor · amount, where no activation means no gradient even if the factor is infinite.
 double times(double factor, double amount) { return amount == 0.0 ? 0.0 : factor * amount; }
 
-/// What rounding may add per unit of activation. The plain γ/√(v+ε), also where D is so small that the Jacobian
+/// The most that rounding adds per unit of activation: the plain γ/√(v+ε), also where D is so small that the Jacobian
 /// is smaller than that: rounding does not know.
 double rounding_factor(const Evaluation& e, const TokenFacts& token) {
   double product = std::abs(e.beta) * e.unembedding.value_or(1.0) * token.rounding;

@@ -9,7 +9,7 @@
 
 namespace periscope::verify {
 
-/// What a statement about a gradient is, and what is expected of it.
+/// The three kinds of statement about a gradient, and what is expected of each.
 enum class StatementKind {
   bound,      ///< measured ≤ bound, for every input
   identity,   ///< measured = formula, to rounding

@@ -32,8 +32,8 @@ class RatioHistogram {
   std::vector<std::uint64_t> counts_;
 };
 
-/// What one statement met, over all cases or over those of one width. Of several extremes the case with the smallest
-/// id is named: the result does not depend on the order.
+/// The outcomes of one statement, over all cases or over those of one width. Of several extremes the case with the
+/// smallest id is named: the result does not depend on the order.
 struct Tally {
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
   /// Quantiles of all cases are exact to 0.2 %, those of one width to 4 %.

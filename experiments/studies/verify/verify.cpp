@@ -41,7 +41,7 @@ bool breaks(std::size_t statement, const BoundCase& c, double scale) {
   return o.bound > 0.0 && o.is_resolved() && o.violates(clear);
 }
 
-/// Shrinks too. What was above rounding stays above it on the way.
+/// Shrinks the case. One whose ratio is above rounding stays above it on the way.
 Counterexample counterexample(std::size_t statement, std::string origin, const BoundCase& found, double scale) {
   const auto is_resolved = [&](const BoundCase& c) {
     const Statement& s = statements()[statement];
@@ -52,7 +52,7 @@ Counterexample counterexample(std::size_t statement, std::string origin, const B
   return {.statement = statement, .origin = std::move(origin), .found = shrink(found, fails)};
 }
 
-/// What one thread has seen.
+/// The tallies of one thread.
 struct Tallies {
   std::vector<Tally> all = std::vector<Tally>(statements().size());
   std::vector<std::vector<Tally>> by_width =
@@ -186,7 +186,7 @@ BoundCase read_case(const std::string& path) {
   return case_from_json(read_strict_json(path), path);
 }
 
-/// Whether all that is measured of a case, squares included, is a finite number.
+/// True if all that is measured of a case, squares included, is a finite number.
 bool in_range(const Evaluation& e) {
   const auto is_finite = [](double v) { return std::isfinite(v); };
   return std::isfinite(e.gradient_norm) && std::ranges::all_of(e.hidden, is_finite) &&

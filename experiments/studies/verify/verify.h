@@ -68,9 +68,9 @@ struct Replay {
   std::vector<std::size_t> checked;        ///< statements
   std::vector<StatementOutcome> outcomes;  ///< [checked]
 
-  /// Whether checked statement k does not hold.
+  /// True if checked statement k does not hold.
   [[nodiscard]] bool is_broken(std::size_t k) const;
-  /// Whether no statement is broken that should hold.
+  /// True if no statement is broken that should hold.
   [[nodiscard]] bool passed() const;
 };
 

@@ -31,7 +31,8 @@ bool bias_decides(const Convergence& c, int seeds, int n, double sharper, double
   return judge::is_told_apart(c.width, c.bias, error, -1.0, next_bias, limit);
 }
 
-/// The same of the noise: its error at means of g seeds follows from the number of groups alone.
+/// True if `n` seeds would tell the exponent of the noise from the next ones: its error at means of g seeds follows
+/// from the number of groups alone.
 bool noise_decides(int n, double limit) {
   std::vector<double> group, spread, error;
   for (int g = 1; n / g >= fewest_groups; g *= 2) {
@@ -42,8 +43,8 @@ bool noise_decides(int n, double limit) {
   return judge::is_told_apart(group, spread, error, -0.5, next_noise, limit);
 }
 
-/// What would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are T20's; at least
-/// twice the seeds where the ones that are there should have been enough, and were not.
+/// Says what would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are T20's; at
+/// least twice the seeds where the ones that are there should have been enough, and were not.
 std::string remedy_of(const Convergence& c, int seeds, double critical) {
   const double limit = critical + boost::math::quantile(boost::math::normal(), judge::wanted_power);
   const bool bias = c.bias_verdict == judge::Verdict::inconclusive;
