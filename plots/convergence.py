@@ -98,8 +98,8 @@ def caption(result: Result) -> str:
     words = (
         f"Left: measured minus theory of infinite width, mean over depth and {result.seeds} seeds; open markers with "
         "arrows: upper limits, where it is within 2 standard errors of zero. Right: spread of means over groups of "
-        "seeds, at the largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that does not stand "
-        "out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
+        "seeds, at the largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that "
+        "does not stand out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
     )
     left_out: dict[str, list[str]] = {}
     for f, look in enumerate(style.looks(result["convergence_placement"])):
