@@ -218,7 +218,7 @@ class Plots(SharedFolderTest):
             self.assertEqual(figure.axes[0].get_xlabel(), "Sublayers passed (0: the input)")
 
     def test_readers_meet_no_numbers_of_theorems(self):
-        for result in (self.stack, self.theory, self.converge, self.verify, self.probed):
+        for result in (self.stack, self.theory, self.ladder, self.verify, self.probed):
             for name, figure in self.figures(result):
                 legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
                 for words in (figure.caption, *legends):
