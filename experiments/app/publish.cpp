@@ -48,6 +48,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
     outcome.data->facts = std::move(facts);
     outcome.data->circumstances = circumstances(study::threads_of(job.run_options), seconds);
   }
+  outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;
   if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };

@@ -6,8 +6,12 @@
 
 namespace periscope::dataset {
 
-/// A table for people: every column is as wide as its widest cell. A title that begins with ">" makes a column of
-/// numbers, right-aligned.
+/// Columns of a terminal that a table for people takes at most.
+inline constexpr std::size_t table_width = 100;
+
+/// A table for people: every column is as wide as its widest cell, or narrower where the table would be wider than
+/// table_width: then cells and titles go on in the next line, the widest column first. A title that begins with ">"
+/// makes a column of numbers, right-aligned.
 class TextTable {
  public:
   explicit TextTable(const std::vector<std::string>& titles);
@@ -24,12 +28,27 @@ class TextTable {
     std::vector<std::string> cells;
     bool note;
   };
+  [[nodiscard]] std::vector<std::size_t> widths(std::size_t room) const;
   std::vector<bool> right_;
   std::vector<Row> rows_;
 };
 
 /// Columns of a terminal that UTF-8 text takes, without escape sequences for colours.
 std::size_t printed_width(std::string_view text);
+
+/// One line as several of at most `width` columns, broken at spaces, but not beside "±", "/" or "=", and within a word
+/// that is longer than a line. A line that fits is left as it is.
+std::vector<std::string> broken(std::string_view line, std::size_t width);
+
+/// `text` with every line that is wider than table_width broken; what follows is two columns further in.
+std::string within_table_width(std::string_view text);
+
+/// A number in a format of fmt's; "–" for NaN.
+std::string number(double value, const char* format = "{:.4g}");
+
+/// A value with its standard error, "8.747 ± 0.1", where there is one: a single seed has none, and that of numbers
+/// whose squares overflow is none. "–" for a value that is NaN. The formats are those of fmt.
+std::string with_error(double value, double error, const char* format = "{:.4g}", const char* error_format = "{:.1g}");
 
 /// `text` without the terminal's escape sequences for colours: ESC [ digits and semicolons m.
 std::string without_colours(const std::string& text);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/imprecise.h"
@@ -13,30 +14,91 @@
 namespace periscope::stacks {
 namespace {
 
+/// The value of a curve at a depth, the last one if `depth` is none.
+std::string value_at(const Curve* curve, std::optional<std::size_t> depth) {
+  if (curve == nullptr || curve->value.empty()) return "–";
+  const std::size_t i = depth.value_or(curve->value.size() - 1);
+  const double error = i < curve->standard_error.size() ? curve->standard_error[i] : std::nan("");
+  return dataset::with_error(curve->value[i], error);
+}
+
 std::string top_value(const Profile& profile) {
-  const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
-  if (q == nullptr) return "-";
-  if (!std::isfinite(q->value.back())) return judge::number_words(q->value.back());
-  // One seed has no standard error, and that of numbers whose squares overflow is none.
-  if (q->standard_error.empty() || !std::isfinite(q->standard_error.back()))
-    return fmt::format("{:.4g}", q->value.back());
-  return fmt::format("{:.4g} ± {:.1g}", q->value.back(), q->standard_error.back());
+  return value_at(profile.find(Statistic::second_moment, Signal::x_out), std::nullopt);
 }
 
 std::string measured_value(const Measurement& m) {
   return m.diverged_seeds > 0 ? fmt::format("diverged at sublayer {}", m.diverged_at) : top_value(m.profile);
 }
 
-std::string worst_cell(const judge::Agreement& a) {
-  if (a.worst < 0) return "-";
-  const judge::Cell& cell = a.worst_cell();
-  return fmt::format("{:.1f} / {:.1f}  {}", cell.excess(), a.critical, cell.name());
+/// The second moment of what enters the stack, as measured or else as predicted.
+std::string input_value(const StackResult& r) {
+  const Profile& profile = r.measurement ? r.measurement->profile : r.prediction.profile;
+  const Curve* curve = profile.find(Statistic::second_moment, Signal::x_out);
+  return curve == nullptr || curve->value.empty() ? "–" : fmt::format("{:.3g}", curve->value.front());
 }
 
-/// T22: the worst and the median cell.
-std::string power_words(const judge::Agreement& a) {
-  if (a.worst < 0) return "-";
-  return fmt::format("{:.2g} / {:.2g}", a.power.worst, a.power.median);
+std::string input_of(const StackResult& r) {
+  return std::string(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
+}
+
+/// The cell of every stack that is nearest to rejection, and what its test could have missed, its power.
+std::string worst_cells(const std::vector<StackResult>& results) {
+  dataset::TextTable rows({"placement", "input", "worst cell", ">excess / limit", ">could be off"});
+  bool any = false;
+  for (const StackResult& r : results) {
+    const judge::Agreement& a = r.agreement;
+    if (a.worst < 0) continue;
+    any = true;
+    rows.add({config::placement_label(r.spec), input_of(r), a.worst_cell().name(),
+              fmt::format("{:.1f} / {:.1f}", a.worst_cell().excess(), a.critical),
+              fmt::format("{:.2g} / {:.2g}", a.power.worst, a.power.median)});
+  }
+  return any ? "\n" + rows.text() : "";
+}
+
+/// Squared gradients of the stream at both ends of every stack, and how they compare.
+std::string gradient_rows(const std::vector<StackResult>& results) {
+  const int depth = results.front().spec.model.sublayers();
+  dataset::TextTable rows({"placement", "input", "", ">‖∂loss/∂x‖² at depth 0", fmt::format(">at depth {}", depth),
+                           fmt::format(">depth 0 / depth {}", depth)});
+  bool any = false;
+  for (const StackResult& r : results) {
+    const auto add = [&](const char* what, const Profile& profile) {
+      const Curve* curve = profile.find(Statistic::grad_sq, Signal::x_out);
+      if (curve == nullptr || curve->value.empty()) return;
+      any = true;
+      const double ratio = curve->value.front() / curve->value.back();
+      rows.add({config::placement_label(r.spec), input_of(r), what, value_at(curve, 0), value_at(curve, std::nullopt),
+                std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "–"});
+    };
+    add("predicted", r.prediction.profile);
+    if (r.measurement) add("measured", r.measurement->profile);
+    if (!r.prediction.gradient_refusal.empty()) {
+      any = true;
+      rows.add_note(config::placement_label(r.spec), "gradients are not predicted: " + r.prediction.gradient_refusal);
+    }
+  }
+  if (!any) return {};
+  return "\n" + rows.text() +
+         fmt::format(
+             "‖∂loss/∂x‖²: squared gradient of the stream, mean over tokens and seeds, ± standard error; depth: "
+             "sublayers passed, 0 is the stack's input. – where a number is missing, or not finite.\n");
+}
+
+/// Where weights have a standard deviation of their own and the input does not have it too: what that does.
+std::string scale_hint(const std::vector<StackResult>& results) {
+  for (const StackResult& r : results) {
+    const InitSpec& init = r.spec.init;
+    const double embedding = init.std * init.std;
+    const double ratio = r.spec.input.second_moment / embedding;
+    if (init.scheme != InitScheme::normal || r.spec.model.embedding_norm || (ratio > 0.5 && ratio < 2.0)) continue;
+    return fmt::format(
+        "Weights are drawn from N(0, {0:g}²), and the input has E[x²] = {1:g}: embeddings drawn likewise have {2:g}, "
+        "and both the stream and its gradients depend on it. Set input.second_moment, or by model.recipe all that a "
+        "real model has.\n",
+        init.std, r.spec.input.second_moment, embedding);
+  }
+  return {};
 }
 
 std::string verdict_words(const judge::Agreement& a, bool colour) {
@@ -56,11 +118,11 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   for (const StackResult& r : results) {
     const std::vector<std::string> names = judge::imprecise_names(r.prediction);
     if (names.empty()) continue;
-    lines += fmt::format(
-        "less precise than wanted (theory.gradient_tolerance = {:g}): {}, {}: {}{}\n", r.prediction.gradient_tolerance,
-        r.spec.model.placement.name, input_kind_names[static_cast<std::size_t>(r.spec.input.kind)],
-        fmt::join(names.begin(), names.begin() + static_cast<long>(std::min(names.size(), shown)), "; "),
-        names.size() > shown ? fmt::format("; and {} more", names.size() - shown) : "");
+    lines +=
+        fmt::format("less precise than wanted (theory.gradient_tolerance = {:g}): {}, {}: {}{}\n",
+                    r.prediction.gradient_tolerance, config::placement_label(r.spec), input_of(r),
+                    fmt::join(names.begin(), names.begin() + static_cast<long>(std::min(names.size(), shown)), "; "),
+                    names.size() > shown ? fmt::format("; and {} more", names.size() - shown) : "");
   }
   return lines;
 }
@@ -70,43 +132,38 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
                           bool colour) {
   const bool measured = results.front().measurement.has_value();
-  dataset::TextTable rows(measured ? std::vector<std::string>{"placement", "input", "E[x²] predicted", "E[x²] measured",
-                                                              "worst cell: excess / limit", "could be off", "verdict"}
-                                   : std::vector<std::string>{"placement", "input", "E[x²] predicted", ""});
+  dataset::TextTable rows(
+      measured ? std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted", ">measured",
+                                          "verdict"}
+               : std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted", ""});
   std::size_t cells = 0;
   for (const StackResult& r : results) {
-    const std::string input(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
-    const std::string placement(r.spec.model.placement.name);
-    if (measured) {
-      rows.add({placement, input, predicted, measured_value(*r.measurement), worst_cell(r.agreement),
-                power_words(r.agreement), verdict_words(r.agreement, colour)});
-    } else {
-      const bool without = r.prediction.refusal.empty() && !r.prediction.gradient_refusal.empty();
-      rows.add({placement, input, predicted,
-                without ? "gradients are not predicted: " + r.prediction.gradient_refusal : r.prediction.refusal});
-    }
+    rows.add({config::placement_label(r.spec), input_of(r), input_value(r), predicted,
+              measured ? measured_value(*r.measurement) : r.prediction.refusal,
+              measured ? verdict_words(r.agreement, colour) : ""});
     cells += r.agreement.cells.size();
   }
-  const int depths = results.front().spec.model.sublayers();
   std::string table = rows.text();
-  table += fmt::format("E[x²]: second moment of the stream after {} sublayers, ± standard error.\n", depths);
-  table += imprecise_lines(results);
-  if (!measured) return table;
+  table += fmt::format(
+      "input, top: depth 0 and {} of the stream, in sublayers; E[x²]: its second moment, ± standard error.\n",
+      results.front().spec.model.sublayers());
+  table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results);
+  const std::string worst = measured ? worst_cells(results) : "";
+  if (worst.empty()) return table;
   const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });
-  const std::string forward = at_width ? "rounding alone for signals (T25)"
+  const std::string forward = at_width ? "rounding alone for signals"
                                        : fmt::format("{:g}·w of a moment and {:g}·w of a cosine", options.finite_width,
                                                      options.finite_width_cosine);
+  table += worst;
   table += fmt::format(
       "excess: standard errors by which |measured − predicted| exceeds what is allowed: {}, {:g}·w and more of a "
-      "gradient\n        (w = depth/width; see theory/README.md); limit: Student's t at a familywise error of {:g} "
-      "over {} cells and contrasts.\n",
+      "gradient (w = depth/width); limit: Student's t at a familywise error of {:g} over {} cells and contrasts.\n",
       forward, options.finite_width_gradient, options.familywise_error, cells);
   table +=
-      "could be off: error that the test would have rejected with 95 % probability, worst / median cell (T22), "
-      "relative "
-      "for moments,\n              absolute for cosines and logarithms; above a statistic's limit (periscope list) the "
-      "verdict is inconclusive.\n";
+      "could be off: error that the test would have rejected with 95 % probability, worst / median cell, relative for "
+      "moments, absolute for cosines and logarithms; above a statistic's limit (periscope list) the verdict is "
+      "inconclusive.\n";
   return table;
 }
 

@@ -11,7 +11,7 @@ namespace periscope::probe {
 namespace {
 
 /// Four digits, or a dash for no number.
-std::string digits(double x) { return std::isnan(x) ? "-" : fmt::format("{:.4g}", x); }
+std::string digits(double x) { return dataset::number(x); }
 
 double at(const Profile& profile, Statistic statistic, Signal signal, std::size_t index) {
   const Curve* curve = profile.find(statistic, signal);
@@ -52,9 +52,7 @@ std::string growth_rows(const ProbeResult& r) {
 }
 
 /// A part of growth with its error, if it has one.
-std::string with_error(double value, double error) {
-  return std::isnan(error) ? fmt::format("{:.3f}", value) : fmt::format("{:.3f} ± {:.3f}", value, error);
-}
+std::string with_error(double value, double error) { return dataset::with_error(value, error, "{:.3f}", "{:.3f}"); }
 
 /// What of the last depth's second moment is due to the weights' sizes, and what is left over by every null.
 std::string split_row(const ProbeResult& r) {

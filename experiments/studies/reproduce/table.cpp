@@ -13,6 +13,8 @@
 namespace periscope::reproduce {
 namespace {
 
+using dataset::number;
+
 /// Which law describes the seeds' variance over depth, and how closely.
 class GrowthCounts {
  public:
@@ -78,7 +80,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       growth.add(judge::fit_growth(at_end(cell, "variance.x_out")));
       if (training::divergence_step(cell.history)) ++diverged;
     }
-    groups.add({runs.group.name, fmt::format("{:.4f} ± {:.4f}", loss.mean(), loss.standard_error()),
+    groups.add({runs.group.name, dataset::with_error(loss.mean(), loss.standard_error(), "{:.4f}", "{:.4f}"),
                 fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),
                 fmt::format("{} of {}", diverged, runs.cells.size())});
   }
@@ -91,8 +93,8 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       continue;
     }
     claims.add({claim.id, std::string(judge::sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
-                fmt::format("{:.3g} ± {:.2g}", claim.mean, claim.standard_error), fmt::format("{:.3f}", claim.p),
-                fmt::format("{:.3f}", claim.holm), fmt::format("{:.2g}", claim.detectable), claim.statement});
+                dataset::with_error(claim.mean, claim.standard_error, "{:.3g}", "{:.2g}"), number(claim.p, "{:.3f}"),
+                number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"), claim.statement});
   }
   std::string text = groups.text() + "\n" + claims.text();
   text += fmt::format(

@@ -21,10 +21,10 @@ std::string table(const training::TrainResult& result) {
     const training::RecordedValues& last_record = h.records.rbegin()->second;
     const std::optional<int> diverged = training::divergence_step(h);
     table.add({config::placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
-               fmt::format("{:.4f}", training::mean_of_last_tenth(h, trained.cell.train.steps)),
-               fmt::format("{:.4f}", last(last_record, "validation_loss")),
-               fmt::format("{:.4g}", last(first_record, "variance.x_out")),
-               fmt::format("{:.4g}", last(last_record, "variance.x_out")),
+               dataset::number(training::mean_of_last_tenth(h, trained.cell.train.steps), "{:.4f}"),
+               dataset::number(last(last_record, "validation_loss"), "{:.4f}"),
+               dataset::number(last(first_record, "variance.x_out")),
+               dataset::number(last(last_record, "variance.x_out")),
                fmt::format("{}", events_of_run(h.loss, h.grad_norm).size()),
                diverged ? fmt::format("step {}", *diverged) : ""});
   }

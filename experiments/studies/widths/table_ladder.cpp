@@ -60,11 +60,10 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
         why = (&least == &q ? ": " : ": " + least.name() + " ") + least.reason;
       }
       table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
-                 name + q.name().substr(name.size()),
-                 fmt::format("{:.4g} ± {:.1g}", q.fit.limit.value, q.fit.limit.error),
-                 fmt::format("{:.4g} ± {:.1g}", q.predicted.value, q.predicted.error),
-                 fmt::format("{:.3g}", q.fit.slope.value), fmt::format("{:.1f} / {:.1f}", q.excess, q.critical),
-                 fmt::format("{:.2g}", family.power), std::string(judge::name_of(family.verdict)) + why});
+                 name + q.name().substr(name.size()), dataset::with_error(q.fit.limit.value, q.fit.limit.error),
+                 dataset::with_error(q.predicted.value, q.predicted.error), fmt::format("{:.3g}", q.fit.slope.value),
+                 fmt::format("{:.1f} / {:.1f}", q.excess, q.critical), fmt::format("{:.2g}", family.power),
+                 std::string(judge::name_of(family.verdict)) + why});
     }
   }
   return table.text() +
