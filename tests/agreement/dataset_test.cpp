@@ -201,4 +201,28 @@ TEST_CASE("a table's columns are as wide as their widest cell; colours and UTF-8
   CHECK(dataset::without_colours(table.text()).find('\x1b') == std::string::npos);
 }
 
+TEST_CASE("a table that would be too wide goes on in the next line, and breaks no number from its error") {
+  dataset::TextTable table({"placement", ">a long title", "why"});
+  table.add({"peri", "1.25 ± 0.5", "\x1b[33mone two three\x1b[0m"});
+  CHECK(table.text(2, 26) ==
+        "  placement      a long  why\n                  title\n"
+        "  peri       1.25 ± 0.5  \x1b[33mone\x1b[0m\n"
+        "                         \x1b[33mtwo\x1b[0m\n"
+        "                         \x1b[33mthree\x1b[0m\n");
+  CHECK(dataset::broken("1.25 ± 0.5 and more", 10) == std::vector<std::string>{"1.25 ± 0.5", "and more"});
+  CHECK(dataset::broken("abcdefgh", 3) == std::vector<std::string>{"abc", "def", "gh"});
+  CHECK(dataset::broken("\x1b[33mone two\x1b[0m", 4) ==
+        std::vector<std::string>{"\x1b[33mone\x1b[0m", "\x1b[33mtwo\x1b[0m"});
+  const std::string line = "  " + std::string(60, 'a') + " " + std::string(60, 'b');
+  CHECK(dataset::within_table_width(line + "\nshort\n") ==
+        "  " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + "\nshort\n");
+}
+
+TEST_CASE("a value without an error, or without a value, is no \"nan ± nan\"") {
+  const double nan = std::nan("");
+  CHECK(dataset::with_error(8.7466, 0.12) == "8.747 ± 0.1");
+  CHECK(dataset::with_error(8.7466, nan) == "8.747");
+  CHECK(dataset::with_error(nan, nan) == "–");
+}
+
 }  // namespace periscope

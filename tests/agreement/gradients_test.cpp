@@ -170,7 +170,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
       }
     }
     CHECK(said);
-    CHECK(outcome.table.find("less precise than wanted") != std::string::npos);
+    CHECK(outcome.table.find("(theory.gradient_tolerance)") != std::string::npos);
   };
   SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, unseen))); }
   SUBCASE("attenuation") {

@@ -58,6 +58,35 @@ class Commands(FolderTest):
                       table)
         self.assertNotIn("less precise", run("theory", "--backward", "--config", self.config).stderr)
 
+    def test_tables_tell_gradients_and_the_inputs_size(self):
+        small = ["--config", self.config, "--set", "init.scheme=normal"]
+        result, _ = run_json("propagate", "--backward", *small, "--quiet")
+        table = run("propagate", "--backward", *small).stderr
+        for cell in result["cells"]:
+            curve = cell["grad_sq"]
+            for version in ("predicted", "measured"):
+                bottom, top = curve[version][0], curve[version][-1]
+                (line,) = [row for row in table.splitlines()
+                           if row.split()[:3] == [cell["placement"], "gaussian", version]]
+                self.assertEqual([float(word) for word in line.split() if word[0].isdigit()][::2],
+                                 [float(f"{bottom:.4g}"), float(f"{top:.4g}"), float(f"{bottom / top:.3g}")])
+        self.assertIn("N(0, 0.02²), and the input has E[x²] = 1: embeddings drawn likewise have", table)
+        self.assertIn("model.recipe", table)
+        alike = run("propagate", "--backward", *small, "--set", "input.second_moment=4e-4").stderr
+        self.assertNotIn("model.recipe", alike)
+        one = run("propagate", "--backward", *small, "--seeds", 1).stderr
+        self.assertNotIn("nan", one)
+
+    def test_no_table_is_wider_than_100_columns(self):
+        long = ["--config", self.config, "--set", "model.placement=[{A=true,alpha=2.0},{C=true,beta=0.125}]"]
+        for words in (["propagate", "--backward", *long], ["theory", "--backward", *long],
+                      ["formats", "--config", self.config, "--seeds", 2], ["gradients", "identity-path", *long],
+                      ["verify", "--cases", 100]):
+            with self.subTest(words[:2]):
+                done = run(*words)
+                self.assertIn(done.returncode, (0, 4), done.stderr)
+                self.assertEqual([line for line in done.stderr.splitlines() if len(line) > 100], [])
+
     def test_threads_and_devices_do_not_change_results(self):
         def cells(*flags):
             result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", *flags)

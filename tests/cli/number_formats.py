@@ -52,7 +52,7 @@ class NumberFormats(FolderTest):
             self.assertIn(int4["massive_cost"]["branch"]["verdict"], ("hurts", "no difference seen"))
             # A dB more or less at every depth.
             for predicted, found in zip(fp16["plain"]["x_out"]["sqnr_predicted"], fp16["plain"]["x_out"]["sqnr"],
-                                        strict=True):
+                                        strict=False):  # nothing is predicted behind the last sublayer
                 self.assertLess(abs(predicted - found), 1.5)
             self.assertAlmostEqual(fp16["rounding"]["weights"]["sqnr"][1], fp16["rounding"]["weights"]["predicted"][1],
                                    delta=0.3)

@@ -24,7 +24,7 @@ std::string columns_text() {
     for (const dataset::ColumnSpec& c : schema->columns()) {
       table.add({c.name, c.dimensions, std::string(name_of(c.type)), c.units, dataset::place_text(c), c.meaning});
     }
-    text += table.text(2);
+    text += table.text(2, std::string::npos);
   }
   return text;
 }

@@ -11,7 +11,7 @@
 namespace periscope::dataset {
 namespace {
 
-constexpr std::size_t longest_word = 24;  ///< a longer one may be broken anywhere
+constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhere
 constexpr std::string_view no_colour = "\x1b[0m";
 
 /// The words of a line that stay together.
@@ -178,17 +178,17 @@ std::vector<std::size_t> TextTable::widths(std::size_t room) const {
   return wide;
 }
 
-std::string TextTable::text(std::size_t indent) const {
-  const std::size_t room = table_width - std::min(indent, table_width);
-  const std::vector<std::size_t> width = widths(room);
+std::string TextTable::text(std::size_t indent, std::size_t width) const {
+  const std::size_t room = width - std::min(indent, width);
+  const std::vector<std::size_t> wide = widths(room);
   std::string text;
   for (const Row& row : rows_) {
     std::vector<std::vector<std::string>> cells;
     std::size_t height = 1;
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
       const bool words = row.note && k > 0;
-      const std::size_t left = std::max(room - std::min(room, width[0] + 2), longest_word);
-      cells.push_back(broken(row.cells[k], words ? left : width[k]));
+      const std::size_t left = std::max(room - std::min(room, wide[0] + 2), longest_word);
+      cells.push_back(broken(row.cells[k], words ? left : wide[k]));
       height = std::max(height, cells.back().size());
     }
     for (std::size_t l = 0; l < height; ++l) {
@@ -196,7 +196,7 @@ std::string TextTable::text(std::size_t indent) const {
       for (std::size_t k = 0; k < cells.size(); ++k) {
         const std::string cell = l < cells[k].size() ? cells[k][l] : "";
         const std::size_t printed = printed_width(cell);
-        const std::string space(width[k] > printed ? width[k] - printed : 0, ' ');
+        const std::string space(wide[k] > printed ? wide[k] - printed : 0, ' ');
         line += (k > 0 ? "  " : "") + (right_[k] ? space + cell : cell + space);
       }
       line.erase(line.find_last_not_of(' ') + 1);

@@ -9,8 +9,8 @@ namespace periscope::dataset {
 /// Columns of a terminal that a table for people takes at most.
 inline constexpr std::size_t table_width = 100;
 
-/// A table for people: every column is as wide as its widest cell, or narrower where the table would be wider than
-/// table_width: then cells and titles go on in the next line, the widest column first. A title that begins with ">"
+/// A table for people: every column is as wide as its widest cell, or narrower where the table would be too
+/// wide: then cells and titles go on in the next line, the widest column first. A title that begins with ">"
 /// makes a column of numbers, right-aligned.
 class TextTable {
  public:
@@ -20,8 +20,8 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// A title of its own for one row: `words` begin in the second column and widen none.
   void add_note(std::string first, std::string words);
-  /// Lines that end in "\n" and not in spaces; `indent` spaces before each.
-  [[nodiscard]] std::string text(std::size_t indent = 0) const;
+  /// Lines that end in "\n" and not in spaces, at most `width` columns wide; `indent` spaces before each.
+  [[nodiscard]] std::string text(std::size_t indent = 0, std::size_t width = table_width) const;
 
  private:
   struct Row {

@@ -73,7 +73,7 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
     };
     add("predicted", r.prediction.profile);
     if (r.measurement) add("measured", r.measurement->profile);
-    if (!r.prediction.gradient_refusal.empty()) {
+    if (r.prediction.refusal.empty() && !r.prediction.gradient_refusal.empty()) {
       any = true;
       rows.add_note(config::placement_label(r.spec), "gradients are not predicted: " + r.prediction.gradient_refusal);
     }
@@ -102,8 +102,7 @@ std::string scale_hint(const std::vector<StackResult>& results) {
 }
 
 std::string verdict_words(const judge::Agreement& a, bool colour) {
-  const std::string words = a.reason.empty() ? std::string(judge::name_of(a.verdict))
-                                             : fmt::format("{}: {}", judge::name_of(a.verdict), a.reason);
+  const std::string words(judge::name_of(a.verdict));
   if (!colour) return words;
   const auto shade = a.verdict == judge::Verdict::agrees      ? fmt::terminal_color::green
                      : a.verdict == judge::Verdict::disagrees ? fmt::terminal_color::red
@@ -132,16 +131,19 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
                           bool colour) {
   const bool measured = results.front().measurement.has_value();
-  dataset::TextTable rows(
-      measured ? std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted", ">measured",
-                                          "verdict"}
-               : std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted", ""});
+  dataset::TextTable rows(measured
+                              ? std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted",
+                                                         ">measured", "verdict"}
+                              : std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted"});
   std::size_t cells = 0;
   for (const StackResult& r : results) {
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
-    rows.add({config::placement_label(r.spec), input_of(r), input_value(r), predicted,
-              measured ? measured_value(*r.measurement) : r.prediction.refusal,
-              measured ? verdict_words(r.agreement, colour) : ""});
+    std::vector<std::string> row{config::placement_label(r.spec), input_of(r), input_value(r), predicted};
+    if (measured) row.push_back(measured_value(*r.measurement));
+    if (measured) row.push_back(verdict_words(r.agreement, colour));
+    rows.add(std::move(row));
+    const std::string& why = measured ? r.agreement.reason : r.prediction.refusal;
+    if (!why.empty()) rows.add_note("", why);
     cells += r.agreement.cells.size();
   }
   std::string table = rows.text();

@@ -90,7 +90,7 @@ std::string table(const VerifyResult& r, const std::string& out) {
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
   if (r.config.scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", r.config.scale);
-  return table + fmt::format(": {}\n", coloured(summary(r), r.passed()));
+  return table + fmt::format(":\n{}\n", coloured(summary(r), r.passed()));
 }
 
 }  // namespace periscope::verify
