@@ -142,6 +142,20 @@ void put_values(const MemoryFile& file, int id, const dataset::Column& column, c
   file.check(nc_put_vara_string(file.id(), id, start.data(), shape.data(), words.data()));
 }
 
+/// The columns that say what positions on a column's dimensions are, beside their coordinates: names separated by
+/// spaces, as the CF conventions' attribute "coordinates" has them.
+std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
+  std::string names;
+  if (column.label || column.is_coordinate()) return names;
+  for (const dataset::Column& label : data.columns) {
+    const auto is_on = [&](const std::string& dimension) {
+      return std::ranges::find(column.dimensions, dimension) != column.dimensions.end();
+    };
+    if (label.label && std::ranges::all_of(label.dimensions, is_on)) names += (names.empty() ? "" : " ") + label.name;
+  }
+  return names;
+}
+
 void write_content(const MemoryFile& file, const dataset::Dataset& data) {
   std::map<std::string, int> dimension_ids;
   std::map<std::string, std::size_t> length_of;
@@ -162,6 +176,9 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
                           &ids.back()));
     put_text(file, ids.back(), "units", v.units);
     put_text(file, ids.back(), "long_name", v.meaning);
+    if (const std::string labels = labels_of(data, v); !labels.empty()) {
+      put_text(file, ids.back(), "coordinates", labels);
+    }
     put_fill_value(file, ids.back(), v.type());
   }
   file.check(nc_enddef(file.id()));

@@ -99,8 +99,8 @@ TEST_CASE("one declaration makes the file: types, what is missing, a free dimens
   const dataset::Dataset data = app::read_netcdf(path);
   using Dimensions = std::vector<dataset::Dimension>;
   CHECK((data.dimensions == Dimensions{{"cell", 2, false}, {"step", 3, true}, {"site", 2, false}}));
-  CHECK(data.find("loss")->units == "nat");
-  CHECK(data.find("loss")->meaning == "mean loss");
+  CHECK(data.find("loss")->units == "1");
+  CHECK(data.find("loss")->meaning == "mean loss, in nat");
   REQUIRE(data.columns.size() == made.columns.size());
   for (std::size_t i = 0; i < made.columns.size(); ++i) {
     CAPTURE(made.columns[i].name);
@@ -157,7 +157,7 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
 
 TEST_CASE("every result has a schema whose units are known ones, and no two columns are at one place in JSON") {
   std::set<std::string> kinds;
-  const std::set<std::string> known{"", "1", "dB", "nat", "nat2", "s"};
+  const std::set<std::string> known{"", "1", "s"};  // of UDUNITS
   for (const Schema* schema : app::result_schemas()) {
     CHECK(kinds.insert(schema->kind()).second);
     std::set<std::string> places;
@@ -167,8 +167,8 @@ TEST_CASE("every result has a schema whose units are known ones, and no two colu
       CHECK_MESSAGE(places.insert(dataset::place_text(c)).second, dataset::place_text(c));
       const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
       // log_ratio of `verify` is decimal, and z is in standard errors.
-      if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.units == "nat");
-      if (c.type == Type::real && c.name.find("sqnr") != std::string::npos) CHECK(c.units == "dB");
+      if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.meaning.ends_with(", in nat"));
+      if (c.type == Type::real && c.name.find("sqnr") != std::string::npos) CHECK(c.meaning.ends_with(", in dB"));
       // A number's prediction and errors have its units.
       for (const char* suffix : {"_measured", "_predicted", "_stderr"}) {
         if (!c.name.ends_with(suffix)) continue;
@@ -187,6 +187,19 @@ TEST_CASE("every result has a schema whose units are known ones, and no two colu
       CHECK_MESSAGE(std::ranges::none_of(places, below), schema->kind(), ": ", place);
     }
   }
+}
+
+TEST_CASE("a dimension that nothing but its coordinate is on is left out") {
+  const Schema schema = training();
+  Builder builder(schema);
+  builder.put("site", std::vector<std::string>{"x_in", "x_out"});
+  builder.count("step", 3, 1);
+  builder.at("cell", 0).put("loss", std::vector<double>{3.0, 2.0, 1.0});
+  const dataset::Dataset data = builder.finish();
+  using Dimensions = std::vector<dataset::Dimension>;
+  CHECK((data.dimensions == Dimensions{{"cell", 1, false}, {"step", 3, true}}));
+  CHECK(data.find("site") == nullptr);
+  CHECK(data.find("step") != nullptr);
 }
 
 TEST_CASE("a table's columns are as wide as their widest cell; colours and UTF-8 do not count as more") {

@@ -173,9 +173,30 @@ class Columns(SharedFolderTest):
             self.assertEqual(float(in_file), float(in_json), where)
 
     def test_losses_have_a_unit(self):
-        self.assertEqual(self.declared["probe"]["token_loss"]["units"], "nat")
-        self.assertEqual(self.declared["stack"]["log_grad_sq_measured"]["units"], "nat")
-        self.assertEqual(self.declared["stack"]["variance_measured"]["units"], "1")
+        self.assertTrue(self.declared["probe"]["token_loss"]["meaning"].endswith(", in nat"))
+        self.assertTrue(self.declared["stack"]["log_grad_sq_measured"]["meaning"].endswith(", in nat"))
+        self.assertNotIn(" in ", self.declared["stack"]["variance_measured"]["meaning"])
+
+    def test_dimensions_have_integer_coordinates_and_are_used(self):
+        """UDUNITS knows every unit; what positions on `sublayer` are stands beside whatever is on it."""
+        known = {"": str, "1": None, "s": None}
+        for file in self.files:
+            with netCDF4.Dataset(file) as data, self.subTest(file=file.name):
+                used = {d for name, v in data.variables.items() if v.dimensions != (name,) for d in v.dimensions}
+                self.assertEqual(set(data.dimensions), used)
+                for name in used & {"depth", "other_depth", "sublayer", "layer", "seed", "aligned_depth"}:
+                    self.assertEqual(data[name].dtype, "i8", name)
+                    if name != "seed":
+                        self.assertEqual(data[name][...].tolist(), list(range(len(data.dimensions[name]))), name)
+                if "sublayer" in used:
+                    sublayers = range(len(data.dimensions["sublayer"]))
+                    self.assertEqual(data["sublayer_layer"][...].tolist(), [s // 2 for s in sublayers])
+                    self.assertEqual(list(data["sublayer_kind"][...]), ["attention", "mlp"] * (len(sublayers) // 2))
+                labels = {"sublayer_layer", "sublayer_kind", "sublayer_branch"}
+                for name, variable in data.variables.items():
+                    self.assertIn(variable.units, known, name)
+                    if "sublayer" in variable.dimensions and name not in labels | {"sublayer"}:
+                        self.assertEqual(set(variable.coordinates.split()), labels, name)
 
     def test_figures_ask_for_declared_columns(self):
         drawn = set()

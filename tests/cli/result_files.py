@@ -104,6 +104,18 @@ class Measured(SharedFolderTest):
                         self.check(r["file"], f"site_{name}",
                                    [[statistics(signals[site])[name] for signals in e] for e in r["every"]], (i,))
 
+    def test_every_seed_of_the_stream(self):
+        for placement, r in self.runs.items():
+            depths = [[e[0]["x_in"], *(signals["x_out"] for signals in e)] for e in r["every"]]
+            self.assertEqual(r["file"]["seed"].tolist(), [0, 1, 2, 3])
+            for name in ("second_moment", "variance"):
+                by_hand = [[statistics(x)[name] for x in streams] for streams in depths]
+                np.testing.assert_allclose(r["file"][f"{name}_per_seed"][0, 0], by_hand, **TIGHT, err_msg=placement)
+            logs = r["file"]["log_grad_sq_per_seed"][0, 0]
+            np.testing.assert_allclose(logs.mean(axis=0), r["file"]["log_grad_sq_measured"][0, 0], rtol=1e-12)
+            squares = [(stack.seen["grad.stream.2"]**2).sum() / len(stack.seen["grad.stream.2"]) for stack in r["seeds"]]
+            np.testing.assert_allclose(logs[:, 2], np.log(squares), rtol=1e-9)
+
     def test_branches_and_angles(self):
         for placement, r in self.runs.items():
             alpha, beta = PLACEMENTS[placement][3:]

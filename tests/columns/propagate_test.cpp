@@ -75,6 +75,8 @@ Planted planted() {
   p.config.inputs = {InputKind::gaussian, InputKind::tokens};
   p.config.placements = {*find_placement("pre"), *find_placement("residual-dual")};
   p.config.run.dtype = DType::f64;
+  p.config.run.seed = 5;
+  p.config.run.seeds = 2;
   const std::vector<StackSpec> specs = p.config.stacks();
   Irregular numbers;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -432,7 +434,32 @@ void check_rest(const Planted& p, ExpectedColumns& expected) {
 
 TEST_CASE("propagate: every column from raw numbers") {
   const Planted p = planted();
-  ExpectedColumns expected(propagate::schema(), propagate::dataset_of(p.config, p.results));
+  // Two seeds of every stack; gradients of the first stack alone.
+  std::vector<judge::SeedCurves> per_seed(p.results.size());
+  std::map<Statistic, std::vector<double>> planted_seeds;
+  Irregular numbers(0.7);
+  for (std::size_t i = 0; i < p.results.size(); ++i) {
+    for (int seed = 0; seed < 2; ++seed) {
+      Profile profile;
+      for (const Statistic s : {Statistic::second_moment, Statistic::variance, Statistic::log_grad_sq}) {
+        std::vector<double>& all = planted_seeds[s];
+        if (s == Statistic::log_grad_sq && i > 0) {
+          all.resize(all.size() + depths, nan);
+          continue;
+        }
+        const std::vector<double> values = numbers.next(depths);
+        profile.curves[{s, Signal::x_out}] = {values, {}};
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      per_seed[i].add(profile);
+    }
+  }
+  ExpectedColumns expected(propagate::schema(), propagate::dataset_of(p.config, p.results, per_seed));
+  expected.numbers("seed", {5, 6});
+  for (const auto& [statistic, values] : planted_seeds) {
+    const std::string name(name_of(statistic));
+    expected.numbers(name + "_per_seed", values, "cells/*/" + name + "/per_seed");
+  }
   check_curves(p, expected);
   check_verdicts(p, expected);
   check_rest(p, expected);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "experiments/core/dataset/json_image.h"
@@ -221,6 +222,9 @@ TEST_CASE("verify: every column from raw numbers") {
                    a + "share");
   expected.numbers("attack_required", {attacks[0].required, attacks[1].required}, a + "required");
   expected.words("attack_case", {case_json(attacks[0].best).dump(), case_json(attacks[1].best).dump()}, a + "case");
+  std::vector<double> passed(r.growth.rms.size());
+  std::iota(passed.begin(), passed.end(), 0.0);
+  expected.numbers("aligned_depth", passed);
   expected.numbers("aligned_rms", r.growth.rms, "aligned_growth/rms");
   expected.numbers("aligned_bound", r.growth.bound, "aligned_growth/bound");
   // The massive activations.

@@ -285,7 +285,7 @@ TEST_CASE("train's table: the last record, the first one's variance, and what wa
     CAPTURE(row);
     REQUIRE(row.size() >= 7);
     const double final_loss = expected_of_cell("final_loss", cell)->front();
-    CHECK(row[2] == (std::isnan(final_loss) ? "nan" : fmt::format("{:.4f}", final_loss)));
+    CHECK(row[2] == (std::isnan(final_loss) ? "–" : fmt::format("{:.4f}", final_loss)));
     CHECK(row[3] == fmt::format("{:.4f}", last("validation_loss")));
     CHECK(row[4] == fmt::format("{:.4g}", h.records.begin()->second.at("variance.x_out").back()));
     CHECK(row[5] == fmt::format("{:.4g}", last("variance.x_out")));

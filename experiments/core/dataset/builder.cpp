@@ -117,10 +117,19 @@ Dataset Builder::finish() const {
                   .values = empty(spec.type, size),
                   .units = spec.units,
                   .meaning = spec.meaning,
+                  .label = spec.label,
                   .expected = by_column[i].empty()};
     for (const Entry* entry : by_column[i]) fill(column.values, *entry, length);
     data.columns.push_back(std::move(column));
   }
+  std::erase_if(data.dimensions, [&](const Dimension& dimension) {
+    const auto uses = [&](const Column& column) {
+      return !column.is_coordinate() && std::ranges::find(column.dimensions, dimension.name) != column.dimensions.end();
+    };
+    if (std::ranges::any_of(data.columns, uses)) return false;
+    std::erase_if(data.columns, [&](const Column& column) { return column.name == dimension.name; });
+    return true;
+  });
   return data;
 }
 

@@ -143,7 +143,8 @@ class Builder {
   void mention(std::string_view column);
 
   /// The columns in which anything was put, in their declared order. A dimension is as long as its coordinate, or else
-  /// as what was put along it. Throws std::logic_error for more values than there is room.
+  /// as what was put along it; one on which nothing but its coordinate stands is left out. Throws std::logic_error for
+  /// more values than there is room.
   [[nodiscard]] Dataset finish() const;
 
  private:

@@ -16,10 +16,18 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 
 std::vector<ColumnSpec> sublayer_labels() {
   const Place at("coordinates");
-  return {{"sublayer_layer", "sublayer", Type::integer, "1", "layer of a sublayer", at / "sublayer_layer"},
-          {"sublayer_kind", "sublayer", Type::text, "", "module of a sublayer", at / "sublayer_kind"},
-          {"sublayer_branch", "sublayer", Type::integer, "1", "branch of a sublayer among those that read one stream",
-           at / "sublayer_branch"}};
+  const auto label = [&](std::string name, Type type, std::string units, std::string meaning) {
+    return ColumnSpec{.name = name,
+                      .dimensions = "sublayer",
+                      .type = type,
+                      .units = std::move(units),
+                      .meaning = std::move(meaning),
+                      .place = at / name,
+                      .label = true};
+  };
+  return {label("sublayer_layer", Type::integer, "1", "layer of a sublayer, from 0"),
+          label("sublayer_kind", Type::text, "", "module of a sublayer: attention or mlp"),
+          label("sublayer_branch", Type::integer, "1", "branch of a sublayer among those that read one stream")};
 }
 
 void put_sublayers(Builder& result, const ModelSpec& model) {
@@ -41,10 +49,10 @@ std::vector<DimensionSpec> curve_dimensions() {
   return {{"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
           {"other_depth", Type::integer, "1", "sublayers passed, second stream of a pair"},
           {"site", Type::text, "", "place in the dataflow (T1)"},
-          {"sublayer", Type::integer, "1", "sublayer, in the order of the stream"},
+          {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
           {"rank", Type::integer, "1", "place in the order of magnitudes"},
           {"weight", Type::text, "", "matrix of a layer"},
-          {"layer", Type::integer, "1", "layer, attention and MLP"}};
+          {"layer", Type::integer, "1", "layer, attention and MLP, from 0"}};
 }
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights) {

@@ -39,8 +39,9 @@ struct Column {
   std::string name;
   std::vector<std::string> dimensions;
   Values values;
-  std::string units;      ///< "1" for a pure number or a flag, "nat", "s", …; "" for text
+  std::string units;      ///< "1" for a pure number or a flag, "s", …; "" for text
   std::string meaning;    ///< long_name in files
+  bool label = false;     ///< as in ColumnSpec
   bool expected = false;  ///< nothing was put there, but whoever reads the result may ask for it
 
   [[nodiscard]] Type type() const { return static_cast<Type>(values.index()); }

@@ -3,11 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "experiments/core/dataset/words.h"
 
 namespace periscope::dataset {
+namespace {
+
+/// A unit of a pure number that UDUNITS does not know.
+struct PureUnit {
+  std::string_view name, in_words;
+};
+constexpr std::array pure_units{PureUnit{"nat", "nat"}, PureUnit{"nat2", "nat²"}, PureUnit{"dB", "dB"}};
+
+}  // namespace
 
 std::string place_text(const ColumnSpec& column) {
   if (column.dimensions == column.name) return "coordinates." + column.name;
@@ -31,7 +41,7 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
   }
   std::ranges::move(columns, std::back_inserter(columns_));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const ColumnSpec& c = columns_[i];
+    ColumnSpec& c = columns_[i];
     const auto wrong = [&](std::string_view what) {
       throw std::logic_error(fmt::format("result {}, column {}: {}", kind_, c.name, what));
     };
@@ -39,6 +49,10 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     if (c.meaning.empty()) wrong("no meaning");
     if (c.json && c.type != Type::text) wrong("only text can be JSON");
     if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
+    if (const auto it = std::ranges::find(pure_units, c.units, &PureUnit::name); it != pure_units.end()) {
+      c.units = "1";
+      c.meaning += fmt::format(", in {}", it->in_words);
+    }
     axes_.emplace_back();
     const std::vector<std::string> on = c.axes();
     for (const std::string& name : on) axes_.back().push_back(dimension(name));

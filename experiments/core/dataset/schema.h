@@ -26,10 +26,12 @@ struct ColumnSpec {
   std::string name;        ///< the variable in files
   std::string dimensions;  ///< separated by spaces; "": one value for the whole result
   Type type;
-  std::string units;    ///< "1" of pure numbers and flags, "nat", "s", …; "" of text
+  std::string units;  ///< "1" of pure numbers and flags, "s", …, as UDUNITS writes them; "" of text. "nat", "nat2" and
+                      ///< "dB", which it does not know, become "1" and words of the meaning
   std::string meaning;  ///< the variable's long_name
   Place place;          ///< in JSON; by default a key of the column's name in the outermost object
   bool json = false;    ///< text that is JSON, or a word: JSON has what it says
+  bool label = false;   ///< it says what the positions on its dimension are, beside the coordinate
 
   [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
 };

@@ -149,7 +149,7 @@ const Table<Stack>& stack_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "formats", 2,
+      "formats", 3,
       {{"stack"},
        {"format", Type::text, "", "number format"},
        {"features", Type::text, "", "what enters: plain, or with massive features"},

@@ -65,10 +65,11 @@ const Table<Attenuation>& attenuation_table() {
 
 const dataset::Schema& attenuation_schema() {
   using dataset::Type;
-  static const dataset::Schema schema(
-      "gradient_attenuation", 2,
-      {{"case"}, {"layers_passed", Type::integer, "1", "whole layers below"}, {"layer", Type::integer, "1", "layer"}},
-      attenuation_table().specs());
+  static const dataset::Schema schema("gradient_attenuation", 3,
+                                      {{"case"},
+                                       {"layers_passed", Type::integer, "1", "whole layers below"},
+                                       {"layer", Type::integer, "1", "layer, from 0"}},
+                                      attenuation_table().specs());
   return schema;
 }
 

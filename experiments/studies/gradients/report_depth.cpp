@@ -77,7 +77,7 @@ std::vector<int> whole(const std::vector<double>& layers) {
 const dataset::Schema& depth_schema() {
   using dataset::Type;
   static const dataset::Schema schema(
-      "gradient_depth", 2,
+      "gradient_depth", 3,
       {{"law"}, {"layers", Type::integer, "1", "L, measured"}, {"theory_layers", Type::integer, "1", "L, predicted"}},
       law_table().specs());
   return schema;

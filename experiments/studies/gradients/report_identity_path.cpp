@@ -86,10 +86,11 @@ const dataset::Schema& identity_path_schema() {
   static const dataset::Schema schema = [] {
     std::vector<dataset::ColumnSpec> columns = identity_path_table().specs();
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema(
-        "identity_path", 2,
-        {{"case"}, {"depth", Type::integer, "1", "sublayers passed"}, {"sublayer", Type::integer, "1", "sublayer"}},
-        std::move(columns));
+    return dataset::Schema("identity_path", 3,
+                           {{"case"},
+                            {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+                            {"sublayer", Type::integer, "1", "sublayer, from 0"}},
+                           std::move(columns));
   }();
   return schema;
 }

@@ -76,10 +76,11 @@ bool share_rejects(const ScorePath& path) {
 
 const dataset::Schema& score_path_schema() {
   using dataset::Type;
-  static const dataset::Schema schema(
-      "score_path", 2,
-      {{"case"}, {"depth", Type::integer, "1", "sublayers passed"}, {"layer", Type::integer, "1", "layer"}},
-      score_path_table().specs());
+  static const dataset::Schema schema("score_path", 3,
+                                      {{"case"},
+                                       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+                                       {"layer", Type::integer, "1", "layer, from 0"}},
+                                      score_path_table().specs());
   return schema;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -93,6 +94,31 @@ void put_top_magnitudes(const Stack& s, const Row& row) {
   }
 }
 
+/// What is read of the stream seed by seed; of gradients the logarithm, as verdicts compare it.
+constexpr std::array statistics_per_seed{Statistic::second_moment, Statistic::variance, Statistic::log_grad_sq};
+
+std::vector<dataset::ColumnSpec> seed_columns() {
+  std::vector<dataset::ColumnSpec> all;
+  for (const Statistic s : statistics_per_seed) {
+    all.push_back({.name = text_of(s) + "_per_seed",
+                   .dimensions = on_stack + " seed depth",
+                   .type = Type::real,
+                   .units = std::string(units_of(s)),
+                   .meaning = fmt::format("{} of the stream: measured, seed by seed", name_of(s)),
+                   .place = at_cell / text_of(s) / "per_seed"});
+  }
+  return all;
+}
+
+void put_seeds(const Stack& s, const Row& row) {
+  if (s.seeds == nullptr) return;
+  for (const Statistic statistic : statistics_per_seed) {
+    const judge::SeedCurves::Rows* rows = s.seeds->find(statistic, Signal::x_out);
+    if (rows == nullptr) continue;
+    for (std::size_t i = 0; i < rows->size(); ++i) row.at("seed", i).put(text_of(statistic) + "_per_seed", (*rows)[i]);
+  }
+}
+
 using Prediction = theory::Prediction;
 
 dataset::Table<Prediction> theory_table() {
@@ -165,6 +191,7 @@ const dataset::Table<Stack>& table() {
     dataset::Table<Stack> t;
     const auto measurement = [](const Stack& s) { return s.result.measurement ? &*s.result.measurement : nullptr; };
     t.family(curves(), put_curves)
+        .family(seed_columns(), put_seeds)
         .part(power_table(), [](const Stack& s) { return &s; })
         .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)",
                         at_cell / "weights"},
@@ -223,16 +250,18 @@ const dataset::Schema& schema() {
   static const dataset::Schema declared = [] {
     std::vector<dataset::DimensionSpec> dimensions{
         {"input", Type::text, "", "what enters the stack"},
-        {"placement", Type::text, "", "normalization placement (T1)", false, true}};
+        {"placement", Type::text, "", "normalization placement (T1)", false, true},
+        {"seed", Type::integer, "1", "seed of weights and input"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "what is read"});
     dimensions.push_back({"contrast"});
-    return dataset::Schema("stack", 2, std::move(dimensions), table().specs(), dataset::curve_remarks(at_cell));
+    return dataset::Schema("stack", 3, std::move(dimensions), table().specs(), dataset::curve_remarks(at_cell));
   }();
   return declared;
 }
 
-dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results,
+                            const std::vector<judge::SeedCurves>& per_seed) {
   Builder builder(schema());
   const auto has_weights = [](const stacks::StackResult& r) {
     return !r.prediction.profile.weight_curves.empty() ||
@@ -241,6 +270,9 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   dataset::put_curve_coordinates(builder, results.front().spec.model, top_count,
                                  std::ranges::any_of(results, has_weights));
   builder.put("statistic", statistic_names);
+  if (!per_seed.empty()) {
+    builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
+  }
   mention_all(builder, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const stacks::StackResult& r = results[i];
@@ -248,7 +280,8 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     const std::size_t placement = i % config.placements.size();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     builder.at("placement", placement).put("placement", config::placement_label(r.spec));
-    table().put({r, config.run}, builder.at("input", input).at("placement", placement));
+    table().put({r, config.run, i < per_seed.size() ? &per_seed[i] : nullptr},
+                builder.at("input", input).at("placement", placement));
   }
   return builder.finish();
 }

@@ -15,6 +15,7 @@ inline const dataset::Place at_cell = dataset::Place("cells").each({"input", "pl
 struct Stack {
   const stacks::StackResult& result;
   const config::RunOptions& run;
+  const judge::SeedCurves* seeds;  ///< seed by seed; null where nothing was measured
 
   [[nodiscard]] const Profile* measured() const { return result.measurement ? &result.measurement->profile : nullptr; }
   [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }

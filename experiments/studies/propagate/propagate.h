@@ -22,8 +22,10 @@ void require_one_stack(const config::Config& config, const std::string& folder);
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
 
-/// The result of propagate and theory, on the dimensions (input, placement, …).
+/// The result of propagate and theory, on the dimensions (input, placement, …). `per_seed` has every stack's curves
+/// seed by seed, or is empty.
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results);
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results,
+                            const std::vector<judge::SeedCurves>& per_seed = {});
 
 }  // namespace periscope::propagate

@@ -47,7 +47,7 @@ const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
 
 Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
   if (result.stopped_early) return {.stopped_early = true};
-  return {.data = dataset_of(config, result.stacks),
+  return {.data = dataset_of(config, result.stacks, result.per_seed),
           .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::told_lines(config)};
 }
 

@@ -181,15 +181,15 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema("reproduce", 3,
+    return dataset::Schema("reproduce", 4,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},
                             {"record", Type::integer, "1", "steps done"},
                             {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
                             {"other_depth", Type::integer, "1", "sublayers passed, second stream of a pair"},
-                            {"sublayer", Type::integer, "1", "sublayer, in the order of the stream"},
-                            {"layer", Type::integer, "1", "layer, attention and MLP"},
+                            {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
+                            {"layer", Type::integer, "1", "layer, attention and MLP, from 0"},
                             {"law", Type::text, "", "law of growth over depth"},
                             {"claim", Type::text, "", "name in the ledger of claims"}},
                            std::move(columns));

@@ -235,7 +235,7 @@ const dataset::Schema& schema() {
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
-    return dataset::Schema("train", 3, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
+    return dataset::Schema("train", 4, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
   }();
   return schema;
 }

@@ -173,18 +173,19 @@ const Table<VerifyResult>& result_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema("verify", 3,
-                                      {{"statement", Type::text, "", "what is checked"},
-                                       {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
-                                       {"width", Type::integer, "1", "D"},
-                                       {"attack", Type::text, "", "what was attacked"},
-                                       {"aligned_depth"},
-                                       {"massive_curve"},
-                                       {"massive_factor", Type::real, "1", "factor on the hidden activation"},
-                                       {"exponent_end"},
-                                       {"refutation", Type::text, "", "claim that is false"},
-                                       {"violation"}},
-                                      result_table().specs());
+  static const dataset::Schema schema(
+      "verify", 4,
+      {{"statement", Type::text, "", "what is checked"},
+       {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
+       {"width", Type::integer, "1", "D"},
+       {"attack", Type::text, "", "what was attacked"},
+       {"aligned_depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+       {"massive_curve"},
+       {"massive_factor", Type::real, "1", "factor on the hidden activation"},
+       {"exponent_end"},
+       {"refutation", Type::text, "", "claim that is false"},
+       {"violation"}},
+      result_table().specs());
   return schema;
 }
 
@@ -198,6 +199,7 @@ dataset::Dataset dataset_of(const VerifyResult& result) {
     builder.at("refutation", k).put("refutation", result.refutations[k].id);
   }
   builder.put("log_ratio", histogram_bins(result.tallies.front().histogram));
+  builder.count("aligned_depth", result.growth.rms.size());
   builder.count("width", result.by_width.front().size(), 1);
   builder.put("massive_factor", result.massive.factor);
   result_table().put(result, builder.row());

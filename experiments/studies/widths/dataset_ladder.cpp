@@ -148,7 +148,7 @@ const dataset::Schema& schema() {
     std::ranges::copy(stack_table().specs(), std::back_inserter(columns));
     std::ranges::copy(quantity_table().specs(), std::back_inserter(columns));
     std::ranges::copy(convergence_table().specs(), std::back_inserter(columns));
-    return dataset::Schema("ladder", 2,
+    return dataset::Schema("ladder", 3,
                            {{"stack"},
                             {"quantity", Type::text, "", "what is followed along the widths"},
                             {"ladder_width", Type::integer, "1", "D"},

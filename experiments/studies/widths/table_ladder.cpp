@@ -57,13 +57,14 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
       std::string why;
       if (family.verdict == judge::Verdict::inconclusive) {
         const stacks::LadderQuantity& least = *family.least;
-        why = (&least == &q ? ": " : ": " + least.name() + " ") + least.reason;
+        why = (&least == &q ? "" : least.name() + " ") + least.reason;
       }
       table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
                  name + q.name().substr(name.size()), dataset::with_error(q.fit.limit.value, q.fit.limit.error),
                  dataset::with_error(q.predicted.value, q.predicted.error), fmt::format("{:.3g}", q.fit.slope.value),
                  fmt::format("{:.1f} / {:.1f}", q.excess, q.critical), fmt::format("{:.2g}", family.power),
-                 std::string(judge::name_of(family.verdict)) + why});
+                 std::string(judge::name_of(family.verdict))});
+      if (!why.empty()) table.add_note("", why);
     }
   }
   return table.text() +
