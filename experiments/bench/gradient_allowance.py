@@ -1,5 +1,5 @@
 """How far finite width takes measured gradients from the theory of infinite width: where the allowance of verdicts
-for gradients comes from (theory/README.md, "Finite width of gradients").
+for gradients comes from (docs/lab_notes/finite_width.md, "Finite width of gradients").
 
 Usage: python gradient_allowance.py BINARY [--journal FILE] [--only TEXT] [--seeds 0.1]
 

@@ -11,7 +11,7 @@
 #include "theory/certify/rounded_parameters.h"
 
 /// Arithmetics that are so coarse that every term of a certificate's allowance (T24) is a visible part of it, and the
-/// terms themselves for numbers, written from theory/README.md.
+/// terms themselves for numbers, written from docs/theory/certificates.md.
 namespace periscope::theory {
 
 /// Bounds are widened by what double may have lost in computing them, at most (n + 8)·2⁻⁵² ≤ 1e-12 a step for n ≤ 4096

@@ -3,7 +3,7 @@
 #include "tests/theory/coarse_arithmetic.h"
 
 /// T24, term by term: the sets of every op in arithmetics that are so coarse that no term of an allowance hides behind
-/// another, against the formulas of theory/README.md worked out for numbers.
+/// another, against the formulas of docs/theory/certificates.md worked out for numbers.
 // A namespace of its own: files of tests are compiled several at a time.
 namespace periscope::theory {
 namespace {
@@ -101,7 +101,7 @@ TEST_CASE("a map of an ellipsoid: its centre is off by the old errors through |W
   }
 }
 
-/// ‖x̂‖ or |x̂_k| for sums of squares that are off by κ: README, "Norm".
+/// ‖x̂‖ or |x̂_k| for sums of squares that are off by κ: docs/theory/certificates.md, "Norm".
 double normed(const Coarse& c, double d, double m, double kappa, double least) {
   const double v = c.sum_u;
   return std::sqrt((1.0 + v) * m * m / (m * m / (kappa * d) + least)) * (1.0 + 4.0 * v) * (1.0 + v);

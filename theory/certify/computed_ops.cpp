@@ -105,7 +105,7 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
   return y;
 }
 
-// The letters are those of theory/README.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε)) with S the
+// The letters are those of docs/theory/certificates.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε)) with S the
 // computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ = (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::normalised(x, norm);

@@ -15,14 +15,6 @@
 #include "sim/spec/model_spec.h"
 
 namespace periscope::app {
-namespace {
-
-/// A command and what it answers.
-struct Example {
-  std::string name, command, question;
-};
-
-/// Of every study, then of the other commands.
 std::vector<Example> examples() {
   std::vector<Example> all;
   for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
@@ -31,8 +23,6 @@ std::vector<Example> examples() {
   all.push_back({"toy", "toy", "the reviews' toy vector, step by step"});
   return all;
 }
-
-}  // namespace
 
 std::string list_text() {
   std::string text = "Placements: x+ = C( alpha x + beta B( f( s A(x) ) ) )\n";
@@ -106,14 +96,25 @@ nlohmann::ordered_json list_json() {
 
 void add_list(CLI::App& app, int& code) {
   const auto columns = std::make_shared<bool>(false);
-  add_command(app, code, "list", "Placements, presets, every configuration key, experiments",
-              [=](const CommonOptions& options) {
-                static_cast<void>(options.request().load());  // refuses what no command takes
-                if (options.json) print_json(*columns ? columns_json() : list_json());
-                if (!options.quiet && !options.json) print_result(*columns ? columns_text() : list_text());
-                return ExitCode::ok;
-              })
-      ->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
+  const auto reference = std::make_shared<bool>(false);
+  CLI::App* command = add_command(app, code, "list", "Placements, presets, every configuration key, experiments",
+                                  [=, &app](const CommonOptions& options) {
+                                    static_cast<void>(options.request().load());  // refuses what no command takes
+                                    if (*reference) {
+                                      print_result(reference_markdown(app));
+                                      return ExitCode::ok;
+                                    }
+                                    if (options.json) print_json(*columns ? columns_json() : list_json());
+                                    if (!options.quiet && !options.json)
+                                      print_result(*columns ? columns_text() : list_text());
+                                    return ExitCode::ok;
+                                  });
+  CLI::Option* of_columns =
+      command->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
+  command->add_flag("--reference", *reference, "Instead: the whole reference as Markdown")
+      ->excludes(of_columns)
+      ->excludes("--json")
+      ->excludes("--quiet");
 }
 
 }  // namespace periscope::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -12,11 +13,23 @@ namespace periscope::app {
 std::string list_text();
 nlohmann::ordered_json list_json();
 
+/// A command that shows what a study or another command answers.
+struct Example {
+  std::string name, command, question;
+};
+
+/// The examples of every study, then of the other commands.
+std::vector<Example> examples();
+
 /// What every kind of result consists of.
 std::vector<const dataset::Schema*> result_schemas();
 
 /// All their columns, as text and as JSON.
 std::string columns_text();
 nlohmann::ordered_json columns_json();
+
+/// The manual's reference in Markdown: the commands of the whole program `app` with their flags, exit codes,
+/// placements, presets, configuration keys, columns of results. It is the same on every machine.
+std::string reference_markdown(const CLI::App& app);
 
 }  // namespace periscope::app

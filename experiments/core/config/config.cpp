@@ -35,7 +35,7 @@ constexpr Key<AgreementOptions> agreement_keys[] = {
     {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "chance of a rejected cell in a run where theory is right"},
     {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "c of the finite-width term c*w for moments, relative (T19)"},
     {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
-    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "c of the finite-width term for logarithms of gradients (T19); measured, see theory/README.md"},
+    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "c of the finite-width term for logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
 };
 
 constexpr Range limit = between(0, 1e3);

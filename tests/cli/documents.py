@@ -1,0 +1,99 @@
+"""The Markdown files: links and their anchors exist, docs/reference.md is what the program prints, and the program takes
+every command that is printed in a code block. Usage: documents.py BINARY SOURCE_DIR"""
+
+import json
+import pathlib
+import re
+import shlex
+import sys
+import unittest
+from urllib.parse import unquote
+
+from periscope_process import run
+
+SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+IGNORED = re.compile(r"(build|results|\.)")  # what git ignores: folders at the top
+FENCE = re.compile(r"^```.*?\n(.*?)^```", re.S | re.M)
+
+
+def documents():
+    return [path for path in sorted(SOURCE.rglob("*.md"))
+            if not IGNORED.match(path.relative_to(SOURCE).parts[0]) and "node_modules" not in path.parts]
+
+
+def anchors(text):
+    """What GitHub makes of headings: lower case, spaces as -, no other punctuation, a number behind repeated ones."""
+    found = {}
+    for heading in re.findall(r"^#+ +(.*?) *$", FENCE.sub("", text), re.M):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+        if found[name] > 0:
+            found[f"{name}-{found[name]}"] = 0
+    return set(found)
+
+
+def printed_commands(text):
+    """The words of every command of the program in a code block, continued lines joined, prompts and comments cut."""
+    lines = "\n".join(FENCE.findall(text)).replace("\\\n", " ").split("\n")
+    for line in lines:
+        words = shlex.split(line.removeprefix("$ "), comments=True) if "periscope" in line else []
+        if words and words[0] in ("periscope", "build/periscope"):
+            yield words[1:]
+
+
+class Documents(unittest.TestCase):
+    def test_every_link_leads_somewhere(self):
+        links = 0
+        for path in documents():
+            text = path.read_text()
+            for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                links += 1
+                name, _, anchor = unquote(target).partition("#")
+                there = path if not name else path.parent / name
+                where = f"{path.relative_to(SOURCE)}: {target}"
+                self.assertTrue(there.exists(), f"{where}: no such file")
+                if anchor:
+                    self.assertIn(anchor, anchors(there.read_text()), where)
+        self.assertGreater(links, 50)
+
+    def test_no_document_names_a_file_that_is_gone(self):
+        for path in documents():
+            for name in re.findall(r"`((?:docs|sim|tests|theory/predict|theory/certify|experiments/[a-z]+)/[\w/]+\.\w+)`",
+                                   path.read_text()):
+                self.assertTrue((SOURCE / name).exists(), f"{path.relative_to(SOURCE)}: {name}")
+
+    def test_reference_is_what_the_program_prints(self):
+        printed = run("list", "--reference")
+        self.assertEqual((printed.returncode, printed.stderr), (0, ""))
+        for word in ("### periscope propagate", "`--theory-set`", "`model.qk_norm`", "`second_moment_measured`", "75 stopped"):
+            self.assertIn(word, printed.stdout)
+        self.assertTrue(printed.stdout == (SOURCE / "docs" / "reference.md").read_text(),
+                        "docs/reference.md is out of date: build/periscope list --reference > docs/reference.md")
+
+    def test_reference_excludes_other_lists(self):
+        for flag in ("--json", "--columns", "--quiet"):
+            self.assertEqual(run("list", "--reference", flag).returncode, 2, flag)
+
+    def test_program_takes_every_printed_command(self):
+        keys = {key["name"] for key in json.loads(run("list", "--json").stdout)["keys"]}
+        commands = 0
+        for path in documents():
+            for words in printed_commands(path.read_text()):
+                commands += 1
+                where = f"{path.relative_to(SOURCE)}: {shlex.join(words)}"
+                # all that precedes a word that nobody expects is then expected
+                done = run(*words, "--no-such-flag", cwd=SOURCE)
+                self.assertEqual(done.returncode, 2, where)
+                self.assertIn("--no-such-flag", done.stderr, where)
+                for flag, value in zip(words, words[1:]):
+                    if flag in ("--set", "--theory-set", "--vary"):
+                        self.assertIn(value.partition("=")[0], keys, where)
+                    if flag == "--config":
+                        self.assertTrue((SOURCE / value).is_file(), where)
+        self.assertGreater(commands, 30)
+
+
+if __name__ == "__main__":
+    unittest.main()
