@@ -60,7 +60,7 @@ class Documents(unittest.TestCase):
 
     def test_no_document_names_a_file_that_is_gone(self):
         for path in documents():
-            for name in re.findall(r"`((?:docs|sim|tests|theory/predict|theory/certify|experiments/[a-z]+)/[\w/]+\.\w+)`",
+            for name in re.findall(r"`((?:docs|sim|tests|theory/predict|theory/certify|experiments/[a-z]+)/[a-z_0-9/]+\.\w+)`",
                                    path.read_text()):
                 self.assertTrue((SOURCE / name).exists(), f"{path.relative_to(SOURCE)}: {name}")
 

@@ -1,4 +1,4 @@
-"""The commands that README.md prints under "Use" run as they are printed, on smaller stacks.
+"""The commands that README.md and docs/questions.md print run as they are printed, on smaller stacks.
 Usage: readme.py BINARY SOURCE_DIR"""
 
 import pathlib
@@ -42,16 +42,20 @@ SMALLER = {
 
 
 def commands(text):
-    """Lines of the section's code blocks that start the program, continued lines joined, comments cut."""
-    section = re.search(r"^## Use$(.*?)^## ", text, re.S | re.M).group(1)
-    lines = "\n".join(re.findall(r"^```\n(.*?)^```", section, re.S | re.M)).replace("\\\n", " ").split("\n")
+    """Lines of code blocks that start the program, continued lines joined, prompts and comments cut."""
+    lines = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.S | re.M)).replace("\\\n", " ").split("\n")
+    lines = [line.removeprefix("$ ") for line in lines]
     return [shlex.split(line, comments=True) for line in lines if line.startswith("build/periscope ")]
 
 
 class Readme(unittest.TestCase):
     def test_every_printed_command(self):
-        printed = commands((SOURCE / "README.md").read_text())
-        self.assertGreaterEqual(len(printed), 13)
+        for document, least in (("README.md", 6), ("docs/questions.md", 25)):
+            printed = commands((SOURCE / document).read_text())
+            self.assertGreaterEqual(len(printed), least)
+            self.run_all(printed)
+
+    def run_all(self, printed):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             for thing in ("README.md", "experiments"):

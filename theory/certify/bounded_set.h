@@ -7,7 +7,7 @@
 #include "theory/certify/spectral_norm.h"
 
 /// Sets that hold every value that a signal of one token can take, and their images under the parts of a stack
-/// (T17, T24; theory/README.md has the proofs). Every function returns a superset of the true image of exact
+/// (T17, T24; docs/theory/certificates.md has the proofs). Every function returns a superset of the true image of exact
 /// arithmetic: bounds are rounded outwards by what double arithmetic may have lost, and a bound that could not be
 /// computed (NaN) is none. What a run's own arithmetic adds is computed_ops.h's business.
 namespace periscope::theory {

@@ -6,7 +6,7 @@
 #include "sim/spec/model_spec.h"
 
 /// Bounds on the gradient of an MLP's last matrix W2 (a = W2 h) and on the growth of a stream, for any weights and
-/// any input: T14–T16, and what the Peri-LN paper and its reviews state. Proofs: theory/README.md.
+/// any input: T14–T16, and what the Peri-LN paper and its reviews state. Proofs: docs/theory/bounds.md.
 ///
 /// Every gradient bound is a factor per token, to be multiplied by ‖h_t‖ (for the Frobenius norm of the whole
 /// gradient) or by |h_ti| (for its entries i, j), and averaged over the tokens of the loss.

@@ -51,7 +51,7 @@ class ComputedOps {
   ComputedImage summed(LinearImage image, Eigen::Index n, const Vector& bias);
   /// linear, with what it does to x's ellipsoid; the image has one of its own (a ball).
   Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
-  /// T2. theory/README.md derives the bounds of a computed norm.
+  /// T2. docs/theory/certificates.md derives the bounds of a computed norm.
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
   BoundedSet scaled(double k, const BoundedSet& x);
   BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);

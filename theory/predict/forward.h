@@ -60,7 +60,7 @@ class StackAttention {
 };
 
 /// Runs the recursion through all sublayers and reads every statistic at every site, without standard
-/// errors. Statistics follow from the kernels as theory/README.md says; where T18 gives no expectation
+/// errors. Statistics follow from the kernels as docs/theory/README.md says; where T18 gives no expectation
 /// (tokens that depend on each other) the maximum is that of independent tokens. With the scales of given weights
 /// channels differ (ChannelKernel): kurtosis and maximum are those of normal entries of unlike variance, and there are
 /// no angular distances where a norm C has a gain for every channel.

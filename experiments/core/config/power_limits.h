@@ -3,7 +3,7 @@
 namespace periscope::config {
 
 /// Above which smallest rejected error (T22) of its worst cell a statistic makes a verdict inconclusive; where they
-/// come from: theory/README.md.
+/// come from: docs/theory/verdicts.md.
 struct PowerLimits {
   double second_moment = 0.2;  ///< relative
   double variance = 0.2;       ///< relative

@@ -20,7 +20,7 @@ double mean_keys(const StackSpec& spec);
 /// w is the finite-width factor at depths 0 … 2L, taken to the top of the stack and back, and its first step w_step
 /// counts for the inside of a module and the loss; a = 1, with LayerNorm 2, are the directions that a norm's way back
 /// is across and T8 leaves out; n = mean_keys. s = 1 for attention's own matrices and the score path's share, else ¼; g
-/// = 3 in a stack without norms, else 1. Infinite for D ≤ a. Where these numbers were measured: theory/README.md,
+/// = 3 in a stack without norms, else 1. Infinite for D ≤ a. These numbers were measured: docs/theory/finite_width.md,
 /// "Finite width of gradients".
 double gradient_width_term(const StackSpec& spec, const std::vector<double>& finite_width, std::size_t depth,
                            bool of_attention);
@@ -29,7 +29,7 @@ double gradient_width_term(const StackSpec& spec, const std::vector<double>& fin
 /// of its constant (`agreement.finite_width`, or that of cosines) and beside its finite-width factor: s·ln(1 + n/D). s
 /// = 1 for what attention puts out, a mean over n keys, and ¼ for everything else; 4 for all of it in a stack without
 /// norms, where it multiplies on, and there 4·2^m behind m gated MLPs, each of which squares it. Measured against T25:
-/// theory/README.md, "Finite width in the limit". `sublayers` are those that the statistic is behind.
+/// docs/theory/finite_width.md, "Finite width in the limit". `sublayers` are those that the statistic is behind.
 double signal_overlap_term(const StackSpec& spec, std::size_t sublayers, bool of_attention);
 
 /// T19 in the limit: the relative allowance of a moment, from its first-order term. Without norms a deviation is a

@@ -62,7 +62,7 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 constexpr int smallest_block = 64;
 
 /// The longest input of which a certificate of a run's arithmetic also covers attention that divides after averaging,
-/// in such blocks (theory/README.md, "Division after averaging"). 0: none.
+/// in such blocks (docs/theory/certificates.md, "Division after averaging"). 0: none.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
 /// The inputs and the runs that the certificates of these formats do not speak of, in words.

@@ -57,7 +57,7 @@ struct VerifyResult {
   [[nodiscard]] bool passed() const;
 };
 
-/// Random cases, attacks, the massive-activation sweep and the refutations; see experiments/README.md.
+/// Random cases, attacks, the massive-activation sweep and the refutations; see docs/experiments.md.
 VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 
 /// One case against every statement that applies.
