@@ -279,7 +279,8 @@ class Commands(FolderTest):
         self.assertIn("WRONG", run("toy").stderr)
 
     def test_every_study_is_in_the_list_and_among_the_documented_experiments(self):
-        documented = (pathlib.Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+        manual = pathlib.Path(__file__).parents[2] / "docs"
+        documented = (manual / "experiments.md").read_text() + (manual / "questions.md").read_text()
         listed = [e["name"] for e in run_json("list")[0]["experiments"]]
         build = (pathlib.Path(__file__).parents[2] / "experiments" / "CMakeLists.txt").read_text()
         folders = re.search(r"^set\(studies ([a-z ]+)\)$", build, re.M)[1].split()

@@ -1,5 +1,5 @@
-"""The Markdown files: links and their anchors exist, docs/reference.md is what the program prints, and the program takes
-every command that is printed in a code block. Usage: documents.py BINARY SOURCE_DIR"""
+"""The Markdown files: links and their anchors exist, docs/reference.md is what the program prints, and the program
+takes every command that is printed in a code block. Usage: documents.py BINARY SOURCE_DIR"""
 
 import json
 import pathlib
@@ -13,6 +13,7 @@ from periscope_process import run
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 IGNORED = re.compile(r"(build|results|\.)")  # what git ignores: folders at the top
+SOURCE_FILE = re.compile(r"`((?:docs|sim|tests|theory/predict|theory/certify|experiments/[a-z]+)/[a-z_0-9/]+\.\w+)`")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.S | re.M)
 
 
@@ -60,14 +61,14 @@ class Documents(unittest.TestCase):
 
     def test_no_document_names_a_file_that_is_gone(self):
         for path in documents():
-            for name in re.findall(r"`((?:docs|sim|tests|theory/predict|theory/certify|experiments/[a-z]+)/[a-z_0-9/]+\.\w+)`",
-                                   path.read_text()):
+            for name in SOURCE_FILE.findall(path.read_text()):
                 self.assertTrue((SOURCE / name).exists(), f"{path.relative_to(SOURCE)}: {name}")
 
     def test_reference_is_what_the_program_prints(self):
         printed = run("list", "--reference")
         self.assertEqual((printed.returncode, printed.stderr), (0, ""))
-        for word in ("### periscope propagate", "`--theory-set`", "`model.qk_norm`", "`second_moment_measured`", "75 stopped"):
+        for word in ("### periscope propagate", "`--theory-set`", "`model.qk_norm`", "`second_moment_measured`",
+                     "75 stopped"):
             self.assertIn(word, printed.stdout)
         self.assertTrue(printed.stdout == (SOURCE / "docs" / "reference.md").read_text(),
                         "docs/reference.md is out of date: build/periscope list --reference > docs/reference.md")
@@ -87,7 +88,8 @@ class Documents(unittest.TestCase):
                 done = run(*words, "--no-such-flag", cwd=SOURCE)
                 self.assertEqual(done.returncode, 2, where)
                 self.assertIn("--no-such-flag", done.stderr, where)
-                for flag, value in zip(words, words[1:]):
+                for place, flag in enumerate(words[:-1]):
+                    value = words[place + 1]
                     if flag in ("--set", "--theory-set", "--vary"):
                         self.assertIn(value.partition("=")[0], keys, where)
                     if flag == "--config":

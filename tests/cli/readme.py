@@ -38,6 +38,8 @@ SMALLER = {
     "reproduce": ["--set", "model.layers=3", "--set", "input.tokens=8", "--set", "train.steps=3", "--set",
                   "train.batch=2", *NARROW],
     "gradients depth": ["--seeds", "2", "--set", "gradients.layers=[1, 2, 4]", "--set", "input.tokens=4", *NARROW],
+    "gradients": STACK + NARROW,
+    "probe": ["--draws", "2"],
 }
 
 

@@ -21,7 +21,7 @@
 namespace periscope::testing {
 namespace {
 
-/// E(x̂ − x)²/(s z)² of x = s z over the phase of log₂ s, exactly, for every z (docs/theory/number_formats.md, T26): over the cells
+/// E(x̂ − x)²/(s z)² of x = s z over the phase of log₂ s, exactly, for every z (T26): over the cells
 /// [a, b] of one binade with the number g in each, 1 − Σ g²(1/a² − 1/b²)/(2 ln 2).
 double noise_over_phases(int precision) {
   const double spacing = std::ldexp(1.0, 1 - precision);

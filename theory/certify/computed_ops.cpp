@@ -105,8 +105,9 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
   return y;
 }
 
-// The letters are those of docs/theory/certificates.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε)) with S the
-// computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ = (1+u')⁴.
+// The letters are those of docs/theory/certificates.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε))
+// with S the computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ =
+// (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::normalised(x, norm);
   const auto d = static_cast<double>(x.size());

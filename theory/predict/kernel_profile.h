@@ -8,7 +8,7 @@
 
 namespace periscope::theory {
 
-/// Writes the statistics of kernels into a profile, without standard errors (docs/theory/README.md says how each follows).
+/// Writes the statistics of kernels into a profile, without standard errors (docs/theory/ says how).
 class KernelProfile {
  public:
   /// The tokens are those of so many sequences of equal length; cosines are within each.
