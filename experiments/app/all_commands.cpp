@@ -31,7 +31,6 @@ void add_commands(CLI::App& app, int& code) {
   add_generate(app, code);
   add_toy(app, code);
   add_list(app, code);
-  add_export(app, code);
   refuse_empty_values(app);
 }
 
@@ -48,6 +47,9 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
       if (at == &app && word == "soundness") {
         return "periscope: unknown command soundness: the attack on certificates is now the program "
                "build/tests/soundness_attack";
+      }
+      if (at == &app && word == "export") {
+        return "periscope: unknown command export: a study writes its result as CSV itself, with --csv FILE";
       }
       return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
                          fmt::join(names, ", "), path, nearest(word, names));

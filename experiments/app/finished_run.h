@@ -3,22 +3,30 @@
 #include <optional>
 #include <string>
 
-#include "experiments/app/netcdf_file.h"
 #include "experiments/app/options.h"
 #include "experiments/core/study/study.h"
 #include "sim/base/error.h"
 
 namespace periscope::app {
 
-/// A result file says how its run ended, so that --skip-finished need not compute again what is there: the attributes
-/// exit_code; table, what people were shown; content_sha256, of everything in the file but itself and the
-/// circumstances, by which a damaged file is known and which is the same for every run with this result.
-void seal(dataset::Dataset& result, ExitCode code, const std::string& table);
+/// What NAME.finished.json beside a result says of the run that made it, so that --skip-finished need not compute again
+/// what is there.
+struct FinishedRun {
+  std::string file_sha256;       ///< of the bytes of NAME.nc
+  std::string json_sha256 = {};  ///< of those of NAME.json; "" where a study writes none
+  std::string config_sha256;
+  ExitCode code;
+  std::string table;  ///< what people were shown, without colours
+};
+
+/// Writes the file, whole or not at all. To be called when the result is written: a run that ends in between leaves a
+/// record that does not fit its result, or none, and is computed again. Throws as OutputFile does.
+void record_finished(const study::Study& study, const study::Job& job, const FinishedRun& run);
 
 /// With --skip-finished, the exit code of the run whose complete result is in the file that the job would write, made
 /// by this very program from the same configuration; its table is printed, unless --quiet. Nothing if there is none:
 /// standard error says why a file that is there does not count. Throws ConfigError for --skip-finished without a folder
-/// for results, or with --json, which a file does not keep.
+/// for results, or with --json or --csv, which are not kept.
 std::optional<ExitCode> finished_run(const CommonOptions& options, const study::Study& study, const study::Job& job);
 
 }  // namespace periscope::app

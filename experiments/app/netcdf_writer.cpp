@@ -11,6 +11,7 @@
 
 #include "experiments/app/netcdf_file.h"
 #include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
 #include "experiments/core/dataset/json_image.h"
 #include "sim/base/error.h"
 #include "sim/files/output_file.h"
@@ -191,10 +192,12 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
 
 }  // namespace
 
-void write_netcdf(const std::string& path, const dataset::Dataset& data) {
+std::string write_netcdf(const std::string& path, const dataset::Dataset& data) {
   MemoryFile file(path);
   write_content(file, data);
-  write_file(path, file.close());
+  const std::string bytes = file.close();
+  write_file(path, bytes);
+  return config::sha256_hex(bytes);
 }
 
 }  // namespace periscope::app

@@ -78,6 +78,10 @@ void CommonOptions::add_theory_set_to(CLI::App& command) {
       ->allow_extra_args(false);
 }
 
+void CommonOptions::add_csv_to(CLI::App& command) {
+  command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
+}
+
 void CommonOptions::add_skip_finished_to(CLI::App& command) {
   command.add_flag("--skip-finished", skip_finished,
                    "Compute nothing if --out has this program's result of the same configuration: print its table, "

@@ -21,6 +21,7 @@ struct CommonOptions {
   std::optional<std::string> dtype;
   std::optional<std::string> out;
   std::optional<double> memory;
+  std::optional<std::string> csv;  ///< where the result goes as text, "-" for standard output
   bool json = false;
   bool quiet = false;
   bool skip_finished = false;
@@ -29,6 +30,8 @@ struct CommonOptions {
   void add_to(CLI::App& command);
   /// --theory-set, of commands that hold a prediction against a measurement.
   void add_theory_set_to(CLI::App& command);
+  /// --csv, of studies.
+  void add_csv_to(CLI::App& command);
   /// --skip-finished, of commands that ask finished_run.
   void add_skip_finished_to(CLI::App& command);
   /// What they ask for, with a command's own flags.

@@ -1,6 +1,10 @@
 #include "experiments/app/publish.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "experiments/app/circumstances.h"
 #include "experiments/app/finished_run.h"
@@ -8,10 +12,13 @@
 #include "experiments/app/result_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
+#include "experiments/core/config/sha256.h"
+#include "experiments/core/dataset/csv.h"
 #include "experiments/core/dataset/json_image.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/study/origin.h"
 #include "sim/base/printable.h"
+#include "sim/files/destination.h"
 #include "sim/files/output_file.h"
 
 namespace periscope::app {
@@ -27,9 +34,46 @@ nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcom
   return json;
 }
 
+/// Whether there is nothing under that name, or a file that is empty or begins as our CSV does.
+bool may_be_replaced(const std::string& csv) {
+  std::ifstream old(csv, std::ios::binary);
+  std::string start(dataset::csv_start.size(), '\0');
+  old.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return old.gcount() == 0 || start == dataset::csv_start;
+}
+
+void require_place_for_csv(const study::Job& job, const CommonOptions& options) {
+  const std::string& csv = *options.csv;
+  if (job.file.empty()) throw ConfigError("--csv: this answer has no columns; expected --json");
+  if (csv == "-") {
+    if (options.json) throw ConfigError("--csv - with --json: both are for standard output; expected one of them");
+    return;
+  }
+  if (destination_of(csv).is_stream) return;
+  std::error_code unreadable;
+  if (!job.run_options.out.empty() && std::filesystem::weakly_canonical(csv, unreadable) ==
+                                          std::filesystem::weakly_canonical(result_file(job, "nc"), unreadable)) {
+    throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
+  }
+  if (!options.force && !may_be_replaced(csv)) {
+    throw ConfigError(fmt::format("--csv {}: found a file that is no CSV; --force overwrites it", csv));
+  }
+  const OutputFile trial(csv);
+}
+
+void write_csv(const std::string& csv, const dataset::Dataset& data) {
+  const std::string text = dataset::csv_text(data);
+  if (csv != "-") {
+    write_file_or_stream(csv, text);
+  } else {
+    print_result(isatty(STDOUT_FILENO) == 1 ? printable(text, Layout::lines) : text);
+  }
+}
+
 }  // namespace
 
-void require_place_for_results(const study::Study& study, const study::Job& job) {
+void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options) {
+  if (options.csv) require_place_for_csv(job, options);
   if (job.file.empty() || job.run_options.out.empty()) return;
   const OutputFile trial(result_file(job, "nc"));
   if (study.json_file) const OutputFile of_json(result_file(job, "json"));
@@ -53,13 +97,23 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   if (outcome.data && !job.run_options.out.empty()) {
-    seal(*outcome.data, outcome.code, dataset::without_colours(outcome.table));
-    write_netcdf(result_file(job, "nc"), *outcome.data);
+    dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
+    FinishedRun finished{.file_sha256 = write_netcdf(result_file(job, "nc"), *outcome.data),
+                         .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
+                         .code = outcome.code,
+                         .table = dataset::without_colours(outcome.table)};
     wrote(result_file(job, "nc"));
     if (study.json_file) {
-      write_file(result_file(job, "json"), config::json_text(json, 1) + "\n");
+      const std::string text = config::json_text(json, 1) + "\n";
+      write_file(result_file(job, "json"), text);
+      finished.json_sha256 = config::sha256_hex(text);
       wrote(result_file(job, "json"));
     }
+    if (study.skips) record_finished(study, job, finished);
+  }
+  if (outcome.data && options.csv) {
+    write_csv(*options.csv, *outcome.data);
+    if (*options.csv != "-") wrote(*options.csv);
   }
   if (outcome.write_files) outcome.write_files(progress);
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));

@@ -8,18 +8,19 @@
 
 namespace periscope::app {
 
-/// Does nothing if a job has no files, or no folder for them. Otherwise throws, before anything is computed, what
-/// writing its results would throw after it, the disk's room aside.
-void require_place_for_results(const study::Study& study, const study::Job& job);
+/// Throws, before anything is computed, what writing a job's results would throw after it, the disk's room aside.
+/// ConfigError too for a --csv that is the result file itself, a file that is no CSV without --force, standard output
+/// together with --json, or of an answer that has no columns.
+void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options);
 
 /// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
 /// print_result does.
 void print_json(const nlohmann::ordered_json& json);
 
-/// What a command does with what its study found: NAME.nc in run.out unless that is "", the study's other files, the
-/// table for people on standard error without --quiet, and JSON on standard output with --json, in this order: nothing
-/// that is only shown can cost the files. A dataset gets its origin, its circumstances (it took `seconds`) and how the
-/// run ended. Returns the exit code.
+/// What a command does with what its study found: NAME.nc in run.out unless that is "", the CSV of --csv, the
+/// study's other files, the table for people on standard error without --quiet, and JSON on standard output with
+/// --json, in this order: nothing that is only shown can cost the files. A dataset gets its origin, its circumstances
+/// (it took `seconds`) and how the run ended. Returns the exit code.
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress);
 

@@ -73,7 +73,7 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
   }
   omp_set_num_threads(study::threads_of(job.run_options));
   if (const auto code = finished_run(options, study, job)) return *code;
-  require_place_for_results(study, job);
+  require_place_for_results(study, job, options);
   const auto run = [&] { return run_with_journal(study, job, options); };
   if (!job.need) return run();
   TerminalProgress progress(options.quiet);
@@ -100,6 +100,7 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
   const auto options = std::make_shared<CommonOptions>();
   const auto flags = std::make_shared<study::FlagValues>();
   options->add_to(*command);
+  if (study.schema != nullptr) options->add_csv_to(*command);
   if (study.skips) options->add_skip_finished_to(*command);
   if (study.compares) options->add_theory_set_to(*command);
   add_flags(*command, study.flags, *flags);

@@ -43,11 +43,10 @@ class Commands(FolderTest):
         # No sampled pattern gives such a precision.
         asked = ["theory", "--backward", "--config", self.config, "--out", self.folder, "--set",
                  "theory.gradient_tolerance=1e-9"]
-        result, _ = run_json(*asked, "--quiet")
+        result, _ = run_json(*asked, "--quiet", "--csv", self.folder / "theory.csv")
         cell = result["cells"][1]
         for name in ("log_grad_sq q[0-1]", "score_share A_out[0, 2]"):
             self.assertIn(name, cell["theory"]["imprecise"])
-        run("export", self.folder / "theory.nc", "--csv", self.folder / "theory.csv")
         rows = list(csv.DictReader((self.folder / "theory.csv").read_text().splitlines()))
         words = {r["placement"]: r["value"] for r in rows if r["variable"] == "theory_imprecise"}
         self.assertEqual(words.keys(), {"pre", "peri"})
@@ -110,12 +109,13 @@ class Commands(FolderTest):
         self.assertNotIn("\x1b", done.stderr, "no colours away from a terminal")
         self.assertEqual(run("propagate", "--config", self.config, "--quiet").stderr, "")
 
-    def test_result_file_and_export(self):
+    def test_result_file_and_csv(self):
         out = self.folder / "new" / "results"
-        self.assertEqual(run("propagate", "--config", self.config, "--out", out, "--quiet").returncode, 0)
-        self.assertEqual([p.name for p in out.iterdir()], ["propagate.nc"], "no temporary file stays")
         table = self.folder / "table.csv"
-        self.assertEqual(run("export", out / "propagate.nc", "--csv", table).returncode, 0)
+        done = run("propagate", "--config", self.config, "--out", out, "--csv", table, "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["propagate.finished.json", "propagate.nc"],
+                         "no temporary file stays")
         rows = list(csv.DictReader(table.read_text().splitlines()))
         result, _ = run_json("propagate", "--config", self.config, "--quiet")
         for name in ("variance_measured", "variance_predicted"):
@@ -257,6 +257,9 @@ class Commands(FolderTest):
         line = next(s for s in again["statements"] if s["id"] == "T14b")
         self.assertEqual([line["measured"], line["bound"]], [violation["measured"], violation["bound"]])
         self.assertEqual(run("verify", "--replay", file).returncode, 0, "the bound itself holds")
+        refused = run("verify", "--replay", file, "--csv", "-")
+        self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+        self.assertIn("--csv: this answer has no columns; expected --json", refused.stderr)
         table = run("verify", "--replay", file, *tight)
         self.assertEqual((table.returncode, table.stdout), (4, ""))
         for word in ("VIOLATED", "W2 [D,h]", "dL/dW2", "multiplied by 0.9"):

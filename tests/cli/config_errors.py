@@ -214,7 +214,7 @@ class ConfigErrors(FolderTest):
                       ("propagate", "--seed"), ("propagate", "--seeds"), ("propagate", "--threads"),
                       ("propagate", "--dtype"), ("verify", "--replay"), ("certify", "--headroom"),
                       ("certify", "--input-maximum"), ("probe", "x", "--tokenizer"), ("probe", "x", "--tokens"),
-                      ("export", "x", "--csv"), ("gradients", "depth", "--out"), ("write-checkpoint", "--family"),
+                      ("propagate", "--csv"), ("gradients", "depth", "--out"), ("write-checkpoint", "--family"),
                       ("info",)):
             with self.subTest(words=words):
                 message = self.check(run(*words, ""), 2, [words[-1] if len(words) > 1 else "folder", "expected"])
@@ -345,9 +345,11 @@ class ConfigErrors(FolderTest):
         case.write_text(json.dumps(good))
         self.check(run("verify", "--replay", case), 3, [str(case), "beta", "this parameter"])
 
-    def test_export_of_something_else(self):
-        self.check(run("export", self.config, "--csv", "-"), 3, [str(self.config), "NetCDF"])
-        self.check(run("export", "no/such.nc", "--csv", "-"), 3, ["no/such.nc"])
+    def test_csv(self):
+        self.check(run("export", "no/such.nc", "--csv", "-"), 2, ["unknown command export", "--csv FILE"])
+        stack = ["theory", "--config", self.config]
+        self.check(run(*stack, "--csv", "-", "--json"), 2, ["--csv - with --json"])
+        self.check(run(*stack, "--csv", self.config), 2, [str(self.config), "no CSV", "--force"])
 
     def test_results_that_cannot_be_written(self):
         blocker = self.folder / "file"

@@ -32,6 +32,9 @@ class FinishedRun(FolderTest):
     def result(self):
         return self.folder / "out" / "propagate.nc"
 
+    def record(self):
+        return self.folder / "out" / "propagate.finished.json"
+
     def check_again(self, done, reason):
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertNotIn(SKIPPED, done.stderr)
@@ -53,7 +56,7 @@ class FinishedRun(FolderTest):
         self.assertIn("disagrees", table)
         self.assertTrue(first.stderr.endswith(table), "the same table")
         self.assertEqual(self.result().read_bytes(), before)
-        self.assertEqual(list(self.result().parent.iterdir()), [self.result()], "nothing is left beside it")
+        self.assertEqual(set(self.result().parent.iterdir()), {self.result(), self.record()}, "nothing else is left")
         quiet = self.propagate("--quiet")
         self.assertEqual((quiet.returncode, quiet.stdout, quiet.stderr), (4, "", ""))
 
@@ -113,15 +116,38 @@ class FinishedRun(FolderTest):
         self.propagate()
         whole = self.result().read_bytes()
         shown, _ = run_json("propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--quiet")
+        record = self.record().read_text()
         number = whole.index(struct.pack("<d", shown["cells"][0]["variance"]["measured"][1]))
         flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
-        for name, content, reason in (("cut", whole[:len(whole) // 2], "expected a NetCDF-4 file"),
-                                      ("empty", b"", "expected a NetCDF-4 file"),
-                                      ("no NetCDF", b"no NetCDF", "expected a NetCDF-4 file"),
+        for name, content, reason in (("cut", whole[:len(whole) // 2], "it was changed after it was written"),
+                                      ("empty", b"", "it was changed after it was written"),
+                                      ("no NetCDF", b"no NetCDF", "it was changed after it was written"),
                                       ("one bit", flipped, "it was changed after it was written")):
             with self.subTest(name):
                 self.result().write_bytes(content)
                 self.check_again(self.propagate(), reason)
+        for name, content, reason in (
+                ("none", None, "propagate.finished.json is missing"),
+                ("cut", record[:-20], "is no record of a finished run"),
+                ("a list", "[]", "is no record of a finished run"),
+                ("of another run", record, "it was changed after it was written"),
+                ("no exit code", json.dumps(json.loads(record) | {"exit_code": "4"}), "does not say how its run")):
+            with self.subTest(record=name):
+                self.record().unlink()
+                if content is not None:
+                    self.record().write_text(content)
+                self.check_again(self.propagate(), reason)
+
+    def test_a_run_that_ends_between_result_and_record_does_not_count(self):
+        self.propagate()
+        self.record().unlink()
+        self.record().mkdir()  # the record cannot be written
+        done = self.propagate("--seed", 3)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("propagate.finished.json", done.stderr)
+        self.record().rmdir()
+        self.assertIn("is missing", self.propagate("--seed", 3).stderr)
+        self.assertIn(SKIPPED, self.propagate("--seed", 3).stderr)
 
     def test_what_is_no_file_is_not_trusted(self):
         self.propagate()
@@ -133,6 +159,7 @@ class FinishedRun(FolderTest):
 
     def test_flags_that_a_file_cannot_answer(self):
         for extra, words in ((["--json"], "--skip-finished with --json"),
+                             (["--csv", self.folder / "a.csv"], "--skip-finished with --csv"),
                              (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence"),
                              (["--dump", self.folder / "dump", "--set", "model.placement=pre", "--set",
                                "input.kind=gaussian"], "--skip-finished with --dump")):
@@ -191,9 +218,8 @@ class FinishedRun(FolderTest):
             return {key: value for key, value in json.loads(text).items() if key != "circumstances"}
 
         older = whole.replace('"program_sha256": "', '"program_sha256": "0')
-        for content, reason in ((None, "is missing"), ("", "is not of this result"),
-                                (whole[:-9], "is not of this result"),
-                                ('{"provenance": 3}', "is not of this result"), (older, "is not of this result")):
+        for content, reason in ((None, "is missing"), ("", "was changed"), (whole[:-9], "was changed"),
+                                (older, "was changed")):
             with self.subTest(reason=reason, content=content and content[-20:]):
                 beside.unlink()
                 if content is not None:
@@ -204,7 +230,8 @@ class FinishedRun(FolderTest):
     def test_the_result_of_another_study_is_not_trusted(self):
         words = ["--config", self.config, "--out", self.folder / "out"]
         self.assertEqual(run("gradients", "identity-path", *words).returncode, 0)
-        (self.folder / "out" / "identity_path.nc").rename(self.folder / "out" / "score_path.nc")
+        for end in ("nc", "finished.json"):
+            (self.folder / "out" / f"identity_path.{end}").rename(self.folder / "out" / f"score_path.{end}")
         done = run("gradients", "score-path", *words, "--skip-finished")
         self.assertNotIn(SKIPPED, done.stderr)
         self.assertIn("it is a result of gradients identity-path", done.stderr)
@@ -212,7 +239,7 @@ class FinishedRun(FolderTest):
         (self.folder / "out" / "theory.nc").rename(self.folder / "out" / "propagate.nc")
         done = run("propagate", *words, "--skip-finished")
         self.assertNotIn(SKIPPED, done.stderr, "which measured nothing")
-        self.assertIn("it is a result of theory", done.stderr)
+        self.assertIn("propagate.finished.json is missing", done.stderr)
 
     def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
         (self.folder / "build").mkdir()

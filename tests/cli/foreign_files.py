@@ -1,4 +1,4 @@
-"""What comes from elsewhere, through the program: result files, checkpoints, texts, journals. Usage: foreign_files.py
+"""What comes from elsewhere, through the program: checkpoints, texts, journals. Usage: foreign_files.py
 BINARY"""
 
 import errno
@@ -44,38 +44,6 @@ def on_terminal(*arguments):
         shown += part
     os.close(master)
     return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
-
-
-class Exported(FolderTest):
-    def refused(self, path, *words):
-        done = run("export", path, "--csv", self.folder / "out.csv")
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in (str(path), *words):
-            self.assertIn(word, done.stderr)
-        self.assertFalse((self.folder / "out.csv").exists())
-
-    def test_what_is_no_result_file(self):
-        os.mkfifo(self.folder / "pipe")
-        (self.folder / "text.nc").write_text("no such thing")
-        (self.folder / "loop.nc").symlink_to("loop.nc")
-        (self.folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\xff" * 400)
-        self.refused(self.folder / "pipe", "a pipe")
-        self.refused("/dev/zero", "a device")
-        self.refused(self.folder, "a folder")
-        self.refused(self.folder / "missing.nc", "No such file")
-        self.refused(self.folder / "loop.nc", "symbolic links")
-        self.refused("/proc/self/maps", "other first bytes")
-        self.refused(self.folder / "text.nc", "other first bytes")
-        self.refused(self.folder / "damaged.nc")
-
-    def test_a_file_cut_anywhere(self):
-        run("theory", "--config", self.config, "--out", self.folder, "--quiet")
-        whole = (self.folder / "theory.nc").read_bytes()
-        cut = self.folder / "cut.nc"
-        for size in range(0, len(whole), max(1, len(whole) // 40)):
-            cut.write_bytes(whole[:size])
-            self.refused(cut)
 
 
 class HostileCheckpoint(FolderTest):

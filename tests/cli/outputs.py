@@ -79,14 +79,20 @@ class Outputs(FolderTest):
                 "propagate --dump": (("propagate", *self.small, "--dump", out), "model.safetensors"),
                 "probe --dump": ((*probe, "--dump", out), "activations.safetensors"),
                 "write-checkpoint": (("write-checkpoint", *CHECKPOINT, "--out", out), "model.safetensors"),
-                "export": (("export", self.result(), "--csv", out / "result.csv"), "result.csv")}
+                "csv": (("theory", *self.small, "--csv", out / "result.csv"), "result.csv")}
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
+    def csv(self, name, *flags, **options):
+        return periscope("theory", *self.small, "--quiet", "--csv", name, *flags, **options)
+
+    def text(self):
+        return run("theory", *self.small, "--quiet", "--csv", "-").stdout
+
     def test_text_is_written_into_what_is_no_file(self):
-        expected = run("export", self.result(), "--csv", "-").stdout
+        expected = self.text()
         self.assertGreater(len(expected), 1000)
-        self.assertEqual(periscope("export", self.result(), "--csv", "/dev/null").returncode, 0)
+        self.assertEqual(self.csv("/dev/null").returncode, 0)
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode), "a device is no file to replace")
 
         fifo = self.folder / "fifo"
@@ -94,14 +100,14 @@ class Outputs(FolderTest):
         read = []
         reader = threading.Thread(target=lambda: read.append(fifo.read_text()))
         reader.start()
-        done = periscope("export", self.result(), "--csv", fifo)
+        done = self.csv(fifo)
         self.assertTrue(fifo.is_fifo(), done.stderr)
         reader.join()
         self.assertEqual((read, done.returncode), ([expected], 0))
 
         for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
             with self.subTest(name=name):
-                self.assertEqual(periscope("export", self.result(), "--csv", name,
+                self.assertEqual(self.csv(name,
                                            stdout=subprocess.PIPE).stdout.decode(),
                                  expected)
                 log = self.folder / "log"
@@ -109,48 +115,45 @@ class Outputs(FolderTest):
                     file.write("before\n")
                     file.flush()
                     inode = os.fstat(file.fileno()).st_ino
-                    self.assertEqual(periscope("export", self.result(), "--csv", name, stdout=file).returncode, 0)
+                    self.assertEqual(self.csv(name, stdout=file).returncode, 0)
                 self.assertEqual((log.read_text(), log.stat().st_ino), ("before\n" + expected, inode))
-        self.said(periscope("export", self.result(), "--csv", "/dev/full"), 1, "/dev/full", "No space left on device")
-        self.said(periscope("export", self.result(), "--csv", self.folder), 2, str(self.folder), "found a folder")
+        self.said(self.csv("/dev/full"), 1, "/dev/full", "No space left on device")
+        self.said(self.csv(self.folder), 2, str(self.folder), "found a folder")
 
     def test_what_is_no_csv_is_not_overwritten_unasked(self):
-        expected = run("export", self.result(), "--csv", "-").stdout
+        expected = self.text()
         other = self.folder / "config.json"
         for text in ('{"a": 1}', "v", "variables", " variable,"):
             other.write_text(text)
-            done = run("export", self.result(), "--csv", other)
+            done = self.csv(other)
             if text == "variables":  # begins as a CSV of ours does
                 self.assertEqual((done.returncode, other.read_text()), (0, expected))
                 continue
             self.said(done, 2, str(other), "no CSV", "--force")
             self.assertEqual(other.read_text(), text)
-        self.assertEqual(run("export", self.result(), "--csv", other, "--force").returncode, 0)
+        self.assertEqual(self.csv(other, "--force").returncode, 0)
         self.assertEqual(other.read_text(), expected)
         for text in ("", expected, "variable,depth,value\n"):
             other.write_text(text)
-            self.assertEqual(run("export", self.result(), "--csv", other).returncode, 0)
+            self.assertEqual(self.csv(other).returncode, 0)
             self.assertEqual(other.read_text(), expected)
 
     def test_a_link_stays(self):
         (self.folder / "far").mkdir()
         link = self.folder / "link.csv"
         link.symlink_to("far/result.csv")
-        self.assertEqual(run("export", self.result(), "--csv", link).returncode, 0)
+        self.assertEqual(self.csv(link).returncode, 0)
         self.assertTrue(link.is_symlink())
-        self.assertEqual(link.read_text(), run("export", self.result(), "--csv", "-").stdout)
+        self.assertEqual(link.read_text(), self.text())
         self.assertEqual(os.listdir(self.folder / "far"), ["result.csv"])
 
-    def test_a_result_is_not_exported_onto_itself(self):
+    def test_a_result_is_not_written_as_csv_onto_itself(self):
         result = self.result()
         before = result.read_bytes()
-        link, hard = self.folder / "link.nc", self.folder / "hard.nc"
-        link.symlink_to(result)
-        os.link(result, hard)
-        for name in (result, result.parent / ".." / "given" / "theory.nc", link, hard):
-            for read, written in ((result, name), (name, result)):
-                self.said(run("export", read, "--csv", written), 2, str(written), "the result file itself")
+        for name in (result, result.parent / ".." / "given" / "theory.nc", self.folder / "new" / "theory.nc"):
+            self.said(self.csv(name, "--out", name.parent), 2, str(name), "the result file itself")
         self.assertEqual(result.read_bytes(), before)
+        self.assertFalse((self.folder / "new").exists())
 
     def test_results_do_not_replace_what_is_no_file(self):
         """And it is said before anything is computed."""
@@ -215,7 +218,7 @@ class Outputs(FolderTest):
     def test_any_bytes_in_the_name_of_a_folder(self):
         out = os.fsencode(self.folder) + b"/caf\xe9"
         for name, (command, file) in self.commands(pathlib.Path(os.fsdecode(out))).items():
-            if name == "export":
+            if name == "csv":
                 command, file = (*command[:-1], os.fsdecode(out + b"/\xff.csv")), os.fsdecode(b"\xff.csv")
             else:
                 command = (*command, "--force")
@@ -241,13 +244,12 @@ class Outputs(FolderTest):
             with self.subTest(command=name):
                 out = self.folder / "out"
                 command = (*command, "--force") if file.endswith(".safetensors") else command
-                quiet = () if name == "export" else ("--quiet",)
-                self.assertEqual(periscope(*command, *quiet).returncode, 0)
+                self.assertEqual(periscope(*command, "--quiet").returncode, 0)
                 old = contents(out)
                 size = (out / file).stat().st_size
                 # The table in a result says how long it took, which is not as many letters every time.
                 for room in (0, 1, size // 2, size - (1 if file.endswith(".safetensors") else 100)):
-                    done = self.on_a_full_disk((*command, *quiet), room)
+                    done = self.on_a_full_disk((*command, "--quiet"), room)
                     self.said(done, 1, f"cannot write {out}/", "No space left on device")
                     self.assertEqual(contents(out), old)
 
@@ -283,7 +285,7 @@ class Outputs(FolderTest):
         done = periscope(*command)
         self.assertEqual(done.returncode, 0)
         self.assertNotIn(b"seed", done.stderr.split(b"wrote")[0], "all seeds came from the journal")
-        self.assertEqual(os.listdir(out), ["propagate.nc"])
+        self.assertEqual(sorted(os.listdir(out)), ["propagate.finished.json", "propagate.nc"])
 
     # -- standard streams ---------------------------------------------------------------------------------------------
 
@@ -294,7 +296,8 @@ class Outputs(FolderTest):
         tiny = self.folder / "tiny"
         if not tiny.exists():
             tiny_checkpoint.write(tiny)
-        return (*self.PRINTING, ("info", tiny), ("info", tiny, "--json"), ("export", self.result(), "--csv", "-"),
+        return (*self.PRINTING, ("info", tiny), ("info", tiny, "--json"),
+                ("theory", *self.small, "--csv", "-", "--quiet"),
                 ("theory", *self.small, "--json", "--quiet"), ("propagate", *self.small, "--json", "--quiet"))
 
     def test_standard_output_that_is_full_or_closed_or_broken(self):
@@ -308,7 +311,8 @@ class Outputs(FolderTest):
                         self.said(periscope(*command, **how), 1, f"cannot write to standard output: {words}")
 
     def test_a_result_is_written_whatever_happens_to_its_messages(self):
-        expected = run("propagate", *self.small, "--json", "--quiet", "--out", self.folder / "expected")
+        expected = run("propagate", *self.small, "--json", "--quiet", "--out", self.folder / "expected",
+                       "--csv", self.folder / "expected/propagate.csv")
         self.assertEqual(expected.returncode, 0)
 
         closed = without_standard
@@ -324,15 +328,15 @@ class Outputs(FolderTest):
                     how = {"stdout": stream, "stderr": stream}
                 else:
                     how = {"stdout": subprocess.PIPE, **how}
-                done = periscope("propagate", *self.small, "--json", "--out", out, "--dump", out / "dump", **how)
+                done = periscope("propagate", *self.small, "--json", "--out", out, "--csv",
+                                 out / "propagate.csv", "--dump", out / "dump", **how)
                 self.assertEqual(done.returncode, 1 if fails else 0)
                 if not fails:
                     self.assertEqual(json.loads(done.stdout)["cells"], json.loads(expected.stdout)["cells"])
                 for file in ("model.safetensors", "activations.safetensors"):
                     self.check_safetensors(out / "dump" / file)
-                written = run("export", out / "propagate.nc", "--csv", "-")
-                self.assertEqual(written.stdout, run("export", self.folder / "expected/propagate.nc",
-                                                     "--csv", "-").stdout)
+                self.assertEqual((out / "propagate.csv").read_text(),
+                                 (self.folder / "expected/propagate.csv").read_text())
                 # What could not be printed can still be had without computing it again.
                 self.assertEqual(len(list(out.glob("*.journal"))), 1 if fails else 0)
 

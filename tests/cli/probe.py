@@ -301,12 +301,12 @@ class Probe(Checkpoints):
         self.assertEqual(run("probe", self.checkpoint, *arguments).returncode, 0)
 
     def test_result_file_and_table(self):
-        done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder)
+        done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder, "--csv",
+                   self.folder / "t.csv")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         for word in ("tiny: llama, pre", "perplexity", "3 mlp", "fp8_e4m3", "x median", "probe.nc",
                      "from their alignment"):
             self.assertIn(word, done.stderr)
-        self.assertEqual(run("export", self.folder / "probe.nc", "--csv", self.folder / "t.csv").returncode, 0)
         table = (self.folder / "t.csv").read_text()
         for name in ("variance_measured", "variance_at_init", "variance_at_scales", "log_growth_from_alignment",
                      "variance_at_profiles", "log_growth_from_sizes_inside", "log_growth_alignment_error",

@@ -113,7 +113,8 @@ class Measured(SharedFolderTest):
                 np.testing.assert_allclose(r["file"][f"{name}_per_seed"][0, 0], by_hand, **TIGHT, err_msg=placement)
             logs = r["file"]["log_grad_sq_per_seed"][0, 0]
             np.testing.assert_allclose(logs.mean(axis=0), r["file"]["log_grad_sq_measured"][0, 0], rtol=1e-12)
-            squares = [(stack.seen["grad.stream.2"]**2).sum() / len(stack.seen["grad.stream.2"]) for stack in r["seeds"]]
+            gradients = [stack.seen["grad.stream.2"] for stack in r["seeds"]]
+            squares = [(g**2).sum() / len(g) for g in gradients]
             np.testing.assert_allclose(logs[:, 2], np.log(squares), rtol=1e-9)
 
     def test_branches_and_angles(self):

@@ -1,8 +1,10 @@
 #include <filesystem>
 
-#include "experiments/app/netcdf_reader.h"
+#include "experiments/app/netcdf_file.h"
+#include "experiments/core/config/sha256.h"
 #include "sim/base/error.h"
 #include "tests/outputs/disk_faults.h"
+#include "tests/outputs/read_netcdf.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
@@ -27,8 +29,9 @@ TEST_CASE("what is written is what is read: order, long attributes, any bytes in
   const TemporaryFolder folder;
   const std::string path = folder.path("caf\xe9/\xff.nc");
   const dataset::Dataset written = small_dataset();
-  app::write_netcdf(path, written);
-  const dataset::Dataset read = app::read_netcdf(path);
+  const std::string hash = app::write_netcdf(path, written);
+  CHECK(hash == config::sha256_hex(bytes_of_file(path)));
+  const dataset::Dataset read = read_netcdf(path);
   CHECK((read.dimensions == written.dimensions));
   CHECK((read.facts == written.facts));
   REQUIRE(read.columns.size() == written.columns.size());

@@ -10,6 +10,5 @@ void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkp
 void add_generate(CLI::App& app, int& code);
 void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
-void add_export(CLI::App& app, int& code);
 
 }  // namespace periscope::app

@@ -34,9 +34,10 @@ std::string certificate_words(const std::optional<FormatCertificate>& certificat
 }  // namespace
 
 std::string table(const FormatsResult& result, const FormatsConfig& config) {
-  dataset::TextTable verdicts({"placement", "format", "law", "against f64", "overflow", "backward", "could overflow"});
+  dataset::TextTable verdicts(
+      {"placement", "format", "law", "against f64", "overflow", "backward", "could overflow", "massive"});
   dataset::TextTable numbers({"placement", "format", ">drift of E[x²]", ">stream dB", ">predicted", ">branch dB",
-                              ">gradient dB", ">massive: branch dB lost"});
+                              ">gradient dB", ">massive costs"});
   const std::size_t tests = massive_tests(result);
   for (const FormatsStack& stack : result.stacks) {
     const std::size_t places = places_of(stack.spec.model);
@@ -52,19 +53,19 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
       const std::string placement = config::placement_label(stack.spec);
       std::vector<std::string> verdict{placement, format.name, std::string(judge::name_of(format.law.verdict))};
       if (!exact) {
-        verdict.insert(verdict.end(),
-                       {std::string(judge::name_of(format.drift.verdict)), overflow_words(v.forward, stack.seeds),
-                        overflow_words(v.backward, stack.seeds), certificate_words(format.certificate)});
         const RunningMoments& effect = format.massive.branch;
+        const bool has_massive = effect.count() > 0;
+        verdict.insert(
+            verdict.end(),
+            {std::string(judge::name_of(format.drift.verdict)), overflow_words(v.forward, stack.seeds),
+             overflow_words(v.backward, stack.seeds), certificate_words(format.certificate),
+             has_massive ? std::string(massive_words(effect, tests, config.agreement.familywise_error)) : ""});
         numbers.add({placement, format.name, percent(v.second_moment_drift[x_out * places + top]),
                      number(v.numbers[stack.index(x_out, Measure::sqnr, top)], 2),
                      v.predicted.empty() ? "" : dataset::number(v.predicted.back().mean(), "{:.2f}"),
                      dataset::number(branches.mean(), "{:.1f}"),
                      gradient < stack.sites.size() ? number(v.numbers[stack.index(gradient, Measure::sqnr, 0)], 1) : "",
-                     effect.count() == 0
-                         ? ""
-                         : fmt::format("{} {}", number(effect, 1),
-                                       massive_words(effect, tests, config.agreement.familywise_error))});
+                     has_massive ? number(effect, 1) : ""});
       }
       verdicts.add(std::move(verdict));
       if (!format.law.reason.empty()) verdicts.add_note("", format.law.reason);
@@ -77,7 +78,9 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
              "drift: of the stream's mean square behind the last sublayer, from the run in f64, seed by seed.\n"
              "dB: signal-to-quantisation-noise ratio of the stream there and as predicted, of the modules' outputs, "
              "mean over "
-             "sublayers, and of the gradient of the stack's input. could overflow: the certificate of the first "
+             "sublayers, and of the gradient of the stack's input. massive costs: what massive features take of the "
+             "modules' outputs, in "
+             "dB. could overflow: the certificate of the first "
              "seed's "
              "weights, nothing where no number is stored without a scale.\n"
              "held in the format: {}; in {}: the rest. sums in {}, rounding {}, scale over {}.\n",
