@@ -200,7 +200,7 @@ TEST_CASE("a table's columns are as wide as their widest cell; colours and UTF-8
 TEST_CASE("a table that would be too wide goes on in the next line, and breaks no number from its error") {
   dataset::TextTable table({"placement", ">a long title", "why"});
   table.add({"peri", "1.25 ± 0.5", "\x1b[33mone two three\x1b[0m"});
-  CHECK(table.text(2, 26) ==
+  CHECK(table.text(2, 30) ==
         "  placement      a long  why\n                  title\n"
         "  peri       1.25 ± 0.5  \x1b[33mone\x1b[0m\n"
         "                         \x1b[33mtwo\x1b[0m\n"
@@ -212,6 +212,22 @@ TEST_CASE("a table that would be too wide goes on in the next line, and breaks n
   const std::string line = "  " + std::string(60, 'a') + " " + std::string(60, 'b');
   CHECK(dataset::within_table_width(line + "\nshort\n") ==
         "  " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + "\nshort\n");
+}
+
+TEST_CASE("columns that have no room follow below, beside the first one") {
+  dataset::TextTable table({"placement", ">measured", ">predicted", "claim"});
+  table.add({"peri", "0.123 ± 0.004", "0.125 ± 0.001", "G8"});
+  table.add_note("pre", "refused");
+  CHECK(table.text(0, 30) ==
+        "placement       measured\n"
+        "peri       0.123 ± 0.004\n"
+        "pre        refused\n"
+        "\n"
+        "placement      predicted\n"
+        "peri       0.125 ± 0.001\n"
+        "\n"
+        "placement  claim\n"
+        "peri       G8\n");
 }
 
 TEST_CASE("a value without an error, or without a value, is no \"nan ± nan\"") {

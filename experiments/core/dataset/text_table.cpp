@@ -57,8 +57,9 @@ void close_colours(std::vector<std::string>& lines) {
   }
 }
 
-/// The narrowest column that holds a cell without breaking a word.
+/// The narrowest column that holds a cell without breaking a word, nor what is aligned by spaces.
 std::size_t narrowest(std::string_view cell) {
+  if (cell.starts_with(' ')) return printed_width(cell);
   std::size_t width = 0;
   for (const std::string& piece : pieces_of(cell)) width = std::max(width, printed_width(piece));
   return std::min(width, longest_word);
@@ -157,30 +158,61 @@ std::string with_error(double value, double error, const char* format, const cha
                                                     : words;
 }
 
-std::vector<std::size_t> TextTable::widths(std::size_t room) const {
-  std::vector<std::size_t> wide(right_.size(), 0);
-  std::vector<std::size_t> narrow(right_.size(), 0);
+TextTable::Widths TextTable::widths() const {
+  Widths all{std::vector<std::size_t>(right_.size(), 0), std::vector<std::size_t>(right_.size(), 0)};
   for (const Row& row : rows_) {
     for (std::size_t k = 0; k < (row.note ? 1 : row.cells.size()); ++k) {
-      wide.at(k) = std::max(wide.at(k), printed_width(row.cells[k]));
-      narrow.at(k) = std::max(narrow.at(k), narrowest(row.cells[k]));
+      all.wide.at(k) = std::max(all.wide.at(k), printed_width(row.cells[k]));
+      all.narrow.at(k) = std::max(all.narrow.at(k), narrowest(row.cells[k]));
     }
   }
-  const auto between = 2 * (wide.size() - 1);
-  while (std::accumulate(wide.begin(), wide.end(), between) > room) {
-    std::size_t widest = wide.size();
-    for (std::size_t k = 0; k < wide.size(); ++k) {
-      if (wide[k] > narrow[k] && (widest == wide.size() || wide[k] > wide[widest])) widest = k;
+  return all;
+}
+
+TextTable TextTable::part(std::size_t begin, std::size_t end) const {
+  TextTable some({});
+  const auto take = [&](const auto& all, auto& into) {
+    into.push_back(all.front());
+    for (std::size_t k = begin; k < std::min(end, all.size()); ++k) into.push_back(all[k]);
+  };
+  take(right_, some.right_);
+  some.rows_.clear();
+  for (const Row& row : rows_) {
+    if (row.note && begin > 1) continue;
+    Row& copy = some.rows_.emplace_back(Row{{}, row.note});
+    if (row.note) {
+      copy.cells = row.cells;
+    } else {
+      take(row.cells, copy.cells);
     }
-    if (widest == wide.size()) break;
-    --wide[widest];
   }
-  return wide;
+  return some;
 }
 
 std::string TextTable::text(std::size_t indent, std::size_t width) const {
   const std::size_t room = width - std::min(indent, width);
-  const std::vector<std::size_t> wide = widths(room);
+  const Widths all = widths();
+  const auto total = [](const std::vector<std::size_t>& columns, std::size_t count) {
+    return std::accumulate(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(count), 2 * (count - 1));
+  };
+  std::size_t fits = right_.size();
+  if (total(all.narrow, fits) <= room) return lines(indent, room);
+  while (fits > 2 && total(all.wide, fits) > room) --fits;
+  if (fits >= right_.size()) return lines(indent, room);
+  return part(1, fits).lines(indent, room) + "\n" + part(fits, right_.size()).text(indent, width);
+}
+
+std::string TextTable::lines(std::size_t indent, std::size_t room) const {
+  const Widths all = widths();
+  std::vector<std::size_t> wide = all.wide;
+  while (std::accumulate(wide.begin(), wide.end(), 2 * (wide.size() - 1)) > room) {
+    std::size_t widest = wide.size();
+    for (std::size_t k = 0; k < wide.size(); ++k) {
+      if (wide[k] > all.narrow[k] && (widest == wide.size() || wide[k] > wide[widest])) widest = k;
+    }
+    if (widest == wide.size()) break;
+    --wide[widest];
+  }
   std::string text;
   for (const Row& row : rows_) {
     std::vector<std::vector<std::string>> cells;
@@ -197,7 +229,7 @@ std::string TextTable::text(std::size_t indent, std::size_t width) const {
         const std::string cell = l < cells[k].size() ? cells[k][l] : "";
         const std::size_t printed = printed_width(cell);
         const std::string space(wide[k] > printed ? wide[k] - printed : 0, ' ');
-        line += (k > 0 ? "  " : "") + (right_[k] ? space + cell : cell + space);
+        line += (k > 0 ? "  " : "") + (right_[k] && !row.note ? space + cell : cell + space);
       }
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + '\n';

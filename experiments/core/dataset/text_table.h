@@ -10,7 +10,8 @@ namespace periscope::dataset {
 inline constexpr std::size_t table_width = 100;
 
 /// A table for people: every column is as wide as its widest cell, or narrower where the table would be too
-/// wide: then cells and titles go on in the next line, the widest column first. A title that begins with ">"
+/// wide: then cells and titles go on in the next line, the widest column first, and what even so has no room follows
+/// in a table below, beside the first column once more. A title that begins with ">"
 /// makes a column of numbers, right-aligned.
 class TextTable {
  public:
@@ -28,7 +29,14 @@ class TextTable {
     std::vector<std::string> cells;
     bool note;
   };
-  [[nodiscard]] std::vector<std::size_t> widths(std::size_t room) const;
+  /// How wide the columns are if every cell is one line, and if every word is.
+  struct Widths {
+    std::vector<std::size_t> wide, narrow;
+  };
+  [[nodiscard]] Widths widths() const;
+  /// The first column and those from `begin` to `end`.
+  [[nodiscard]] TextTable part(std::size_t begin, std::size_t end) const;
+  [[nodiscard]] std::string lines(std::size_t indent, std::size_t room) const;
   std::vector<bool> right_;
   std::vector<Row> rows_;
 };
