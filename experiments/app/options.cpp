@@ -53,6 +53,11 @@ void CommonOptions::add_to(CLI::App& command) {
       .add_option("--set", settings,
                   "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
       ->allow_extra_args(false);
+  command
+      .add_option("--vary", variations,
+                  "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
+                  "may be repeated: every combination is a stack")
+      ->allow_extra_args(false);
   command.add_option_function<std::string>(
       "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
   command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
@@ -89,9 +94,12 @@ void CommonOptions::add_skip_finished_to(CLI::App& command) {
 }
 
 study::Request CommonOptions::request(const study::FlagValues& flags) const {
+  config::require_variations(sections(), variations);
+  std::vector<std::string> all = settings;
+  all.insert(all.end(), variations.begin(), variations.end());
   return {.known = sections(),
           .file = config,
-          .settings = settings,
+          .settings = all,
           .theory_settings = theory_settings,
           .seed = seed,
           .seeds = seeds,

@@ -13,6 +13,7 @@ namespace periscope::app {
 struct CommonOptions {
   std::string config;
   std::vector<std::string> settings;
+  std::vector<std::string> variations;  ///< --vary
   std::vector<std::string> theory_settings;
   std::optional<std::uint64_t> seed;
   std::optional<int> seeds;

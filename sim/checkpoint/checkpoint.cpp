@@ -27,6 +27,7 @@ const Family& family_of(const nlohmann::json& config, const std::string& path) {
     for (const Family& known : family_table()) {
       all.insert(all.end(), known.model_types.begin(), known.model_types.end());
     }
+    all.emplace_back("periscope");
     throw reader.unsupported_value("model_type", fmt::format("one of {}", fmt::join(all, ", ")));
   }
   if (!reader.has("architectures")) return *family;

@@ -92,18 +92,6 @@ void compare_ends(const Comparison& c, const ModelSpec& wanted, const ModelSpec&
   c.same("the soft cap of logits", wanted.head.soft_cap, made.head.soft_cap);
 }
 
-/// The names that a family's read() asks for: what it writes has all of them, or no head.
-TensorNames names_for(const Family& family, const ModelSpec& wanted) {
-  std::vector<std::string> names{std::string(family.body) + std::string(family.anchor)};
-  if (wanted.unembedding) {
-    for (const char* head : {"lm_head.weight", "cls.predictions.bias", "cls.predictions.decoder.bias",
-                             "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight"}) {
-      names.emplace_back(head);
-    }
-  }
-  return {std::move(names), family, "written config.json"};
-}
-
 }  // namespace
 
 CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
@@ -112,7 +100,7 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
   ConfigReader reader(config, "written config.json");
   FamilyStack made;
   try {
-    made = family.read(reader, names_for(family, wanted));
+    made = family.read(reader, written_names(family, wanted.unembedding));
     reader.finish();
   } catch (const InputError& error) {
     throw ConfigError(fmt::format("the family {} cannot express the model: {}", family.name, error.what()));

@@ -59,6 +59,11 @@ bool ConfigReader::has(std::string_view key) const {
   return it != object_.end() && !it->is_null();
 }
 
+bool ConfigReader::holds_object(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  return it != object_.end() && it->is_object();
+}
+
 std::string ConfigReader::found(std::string_view key) const {
   const auto it = object_.find(std::string(key));
   const std::string name = in_quotes(prefix_ + std::string(key));
@@ -107,6 +112,16 @@ double ConfigReader::positive_or(std::string_view key, double fallback) {
   (void)find(key);
   note_default(key, fallback);
   return fallback;
+}
+
+double ConfigReader::number_or(std::string_view key, double fallback) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) {
+    note_default(key, fallback);
+    return fallback;
+  }
+  if (!value->is_number() || !std::isfinite(value->get<double>())) throw malformed_value(key, "a finite number");
+  return value->get<double>();
 }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {

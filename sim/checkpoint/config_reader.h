@@ -45,10 +45,13 @@ class ConfigReader {
   /// A finite number above 0.
   [[nodiscard]] double positive(std::string_view key);
   [[nodiscard]] double positive_or(std::string_view key, double fallback);
+  /// A finite number.
+  [[nodiscard]] double number_or(std::string_view key, double fallback);
   [[nodiscard]] bool flag_or(std::string_view key, bool fallback);
   [[nodiscard]] std::string text(std::string_view key);
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback);
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
+  [[nodiscard]] bool holds_object(std::string_view key) const;
   /// The object under a key, whose keys have to be asked for in the same way.
   [[nodiscard]] ConfigReader object(std::string_view key);
   [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }

@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 7> prefixes{
 std::span<const Family> family_table() { return table; }
 
 const Family* find_family(std::string_view model_type) {
+  static const Family own = own_family();
+  if (model_type == own.name) return &own;
   const auto* const it = std::ranges::find_if(
       table, [&](const Family& family) { return std::ranges::count(family.model_types, model_type) > 0; });
   return it == table.end() ? nullptr : it;
@@ -50,6 +52,17 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
         where, fmt::format("several models: tensors \"{0}{2}\" and \"{1}{2}\"", found[0], found[1], family.anchor));
   }
   prefix_ = found.front();
+}
+
+TensorNames written_names(const Family& family, bool unembedding) {
+  std::vector<std::string> names{std::string(family.body) + std::string(family.anchor)};
+  if (unembedding) {
+    for (const char* head : {"lm_head.weight", "cls.predictions.bias", "cls.predictions.decoder.bias",
+                             "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight"}) {
+      names.emplace_back(head);
+    }
+  }
+  return {std::move(names), family, "written config.json"};
 }
 
 bool TensorNames::has(const std::string& name) const { return std::ranges::binary_search(names_, name); }

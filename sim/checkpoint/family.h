@@ -37,15 +37,19 @@ struct Family {
   std::string_view anchor = "embed_tokens.weight";                          ///< the embedding's name after the prefix
   std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
   std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
+  /// Standard deviation of the initial weights where config.json does not say it (initializer_range), tables included.
+  double init_std = 0.02;
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
   /// A config.json, untied, from which read() makes `model` again, if the family can express it.
+  /// Null in the program's own family.
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
-/// Every family. This table is the only place that lists them.
+/// Every public family. This table is the only place that lists them.
 std::span<const Family> family_table();
 
-/// The family of a model_type, or null.
+/// The family of a model_type, or null. Besides those of the table there is "periscope", which this program writes of
+/// stacks that no other family computes.
 const Family* find_family(std::string_view model_type);
 /// The family of that name, or null.
 const Family* family_named(std::string_view name);
@@ -70,5 +74,8 @@ class TensorNames {
   const Family& family_;
   std::string prefix_;
 };
+
+/// The names that a family's read() asks for: what it writes has all of them, or no head.
+TensorNames written_names(const Family& family, bool unembedding);
 
 }  // namespace periscope

@@ -135,6 +135,9 @@ struct StackSpec {
   /// Standard deviations and gains of single matrices and norms; null: as `init`, `model.gamma` and
   /// `input.second_moment` say.
   std::shared_ptr<const WeightScales> scales = nullptr;
+  std::string recipe = {};    ///< model.recipe, which has set keys of all three; "" for none
+  std::string label = {};     ///< what results call the stack; "": its placement
+  std::string settings = {};  ///< the keys in which it differs from the run's other stacks, as JSON; "" if it is alone
 };
 
 /// Throws ConfigError that names the key for a shape or a value that cannot be.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace periscope {
 namespace {
@@ -37,7 +40,7 @@ const std::array table{
     Placement{"peri",          "A B",               "1",
               "Gemma 2, Gemma 3, Grok-1",                                      true,  false,  a_and_b,    nullptr},
     Placement{"b-only",        "B",                 "1",
-              "OLMo 2",                                                        true,  false,  b,          nullptr},
+              "OLMo 2, with QK-norm (recipe olmo2)",                           true,  false,  b,          nullptr},
     Placement{"a+c",           "A C",               "1",
               "ablation of the Peri-LN paper; what the reviews call Peri-LN",  false, false,  a_and_c,    nullptr},
     Placement{"deepnorm",      "C",                 "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
@@ -62,6 +65,14 @@ struct FormerName {
 };
 constexpr std::array former_names{FormerName{.former = "residual", .name = "residual-dual"}};
 
+/// The same text in memory that lasts: placements are copied freely, and all refer to it.
+std::string_view kept(std::string_view name) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> names;
+  const std::scoped_lock lock(mutex);
+  return *names.emplace(name).first;
+}
+
 }  // namespace
 
 std::span<const Placement> placement_table() { return table; }
@@ -73,8 +84,10 @@ std::optional<Placement> find_placement(std::string_view name) {
   return *row;
 }
 
-Placement custom_placement(const SublayerRule& rule) {
-  return Placement{.name = "custom",
+bool Placement::is_named_custom() const { return is_custom() && name != unnamed_placement; }
+
+Placement custom_placement(const SublayerRule& rule, std::string_view name) {
+  return Placement{.name = kept(name),
                    .norms = "free form",
                    .scales = "free form",
                    .used_by = "",

@@ -35,6 +35,8 @@ struct Placement {
   /// Rule of both sublayers of `layer` (from 0) in a stack of `layers` layers.
   [[nodiscard]] SublayerRule at(int layer, int layers) const { return rule != nullptr ? rule(layer, layers) : custom; }
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
+  /// A free form with a name of its own.
+  [[nodiscard]] bool is_named_custom() const;
 };
 
 /// Every named placement, in the order of T1's table. This table is the only place that defines them.
@@ -43,8 +45,12 @@ std::span<const Placement> placement_table();
 /// The row called `name`, now or formerly ("residual" is residual-dual's), or nothing.
 std::optional<Placement> find_placement(std::string_view name);
 
+/// The name of a free form that was given none.
+inline constexpr std::string_view unnamed_placement = "custom";
+
 /// The free form. Its final norm is on by default when the stream itself is never normalised (no C)
 /// but the branches are (A or B), which is the rule that the named rows follow too.
-Placement custom_placement(const SublayerRule& rule);
+/// `name` is what results call it; it is kept for as long as the program runs.
+Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
 
 }  // namespace periscope

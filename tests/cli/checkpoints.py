@@ -75,6 +75,24 @@ class Info(FolderTest):
             self.assertEqual(info["placement"]["name"], placement)
             self.assertEqual(sorted(p.name for p in folder.iterdir()), ["config.json", "model.safetensors"])
 
+    def test_a_familys_kind_needs_no_keys(self):
+        """Placement, norms and MLP are the family's, and the input of a fresh model is as large as its recipe says."""
+        letters = {"llama": "A", "mistral": "A", "qwen2": "A", "qwen3": "A", "gpt2": "A", "gemma2": "A B", "gemma3": "A B",
+                   "olmo2": "B", "opt": "A", "bert": "C"}
+        sizes = {r["name"]: r["sets"]["second_moment"] for r in json.loads(run("list", "--json").stdout)["recipes"]}
+        self.assertEqual(set(letters), set(sizes))
+        tokens = ",".join(map(str, range(1000)))
+        large = [*SMALL, "--set", "model.width=48", "--set", "model.vocab=1000"]
+        for family, letter in letters.items():
+            with self.subTest(family=family):
+                folder = self.folder / family
+                written, code = run_json("write-checkpoint", "--family", family, "--out", folder, "--quiet", *large)
+                self.assertEqual((code, written["family"], written["placement"]["letters"]), (0, family, letter))
+                probed, code = run_json("probe", folder, "--tokens", tokens, "--quiet")
+                self.assertEqual(code, 0)
+                if family != "bert":  # whose embedding norm hides the size of its input
+                    self.assertAlmostEqual(probed["second_moment"]["measured"][0] / eval(sizes[family], {"width": 48}), 1, delta=0.05)
+
     def test_what_a_family_cannot_express(self):
         done = run("write-checkpoint", "--family", "llama", "--out", self.folder / "x", *SMALL, "--set",
                    "model.placement=peri")

@@ -1,5 +1,6 @@
 """train --export: what is written computes what was trained. Usage: trained_models.py BINARY"""
 
+import json
 import unittest
 
 from periscope_process import contents, run, run_json
@@ -21,13 +22,16 @@ class TrainedModels(TrainTest):
     def test_probe_of_an_export_sees_what_the_recorder_saw(self):
         """The stream at every depth, on the one held-out window: every weight, gain and rule counts in it."""
         ids = ",".join(str(byte) for byte in TEXT[-TOKENS - 1:-1])
-        for layout, (placement, qk_norm) in LAYOUTS.items():
-            with self.subTest(layout=layout):
-                models = self.folder / layout
+        named = {"post": "post", "deepnorm": "deepnorm", "residual-dual": "residual-dual", "mix": "mix",
+                 "mine": "{name='mine',B=true,C=true,alpha=0.5}"}
+        own = [("periscope", name, placement, "head") for name, placement in named.items()]
+        for layout, name, placement, qk_norm in [(k, p, p, q) for k, (p, q) in LAYOUTS.items()] + own:
+            with self.subTest(layout=layout, placement=placement):
+                models = self.folder / (layout + name)
                 cell, = self.cells("--corpus", self.corpus, "--export", models, "--dtype", "f64",
                                    *sets("model.vocab=256", f"model.placement={placement}", f"model.qk_norm={qk_norm}",
                                          f"input.tokens={TOKENS}", "train.lr=0.02", "train.record_sequences=1"))
-                model = models / f"{placement}-seed0"
+                model = models / f"{name}-seed0"
                 probed, code = run_json("probe", model, "--tokens", ids, "--quiet", "--dtype", "f64")
                 self.assertEqual(code, 0)
                 self.assertEqual(probed["family"], layout)
@@ -37,6 +41,27 @@ class TrainedModels(TrainTest):
                     self.assertEqual(len(found), len(seen))
                     for a, b in zip(found, seen, strict=True):
                         self.assertAlmostEqual(a / b, 1.0, delta=1e-10)
+
+    def test_other_commands_read_what_has_names_of_its_own(self):
+        settings = sets("model.placement=post", "model.norm=layer", "model.mlp=gelu", "model.embedding_norm=true")
+        self.assertEqual(run(*self.command("--quiet", "--export", self.folder / "models", *settings)).returncode, 0)
+        model = self.folder / "models" / "post-seed0"
+        info, code = run_json("info", model)
+        self.assertEqual((code, info["family"], info["placement"]["name"]), (0, "periscope", "post"))
+        for command in (("certify", model), ("generate", model, "--tokens", "1,2", "--count", "2"),
+                        ("probe", model, "--tokens", "1,2", "--backward")):
+            done = run(*command, "--quiet")
+            self.assertEqual(done.returncode, 0, (command, done.stderr))
+        config = json.loads((model / "config.json").read_text())
+        for key, value, words in (("mlp", "gelus", "gelu, silu"), ("placement", "past", "the name of a placement"),
+                                  ("layers", 0, "from 1 to"), ("layers", 10**6, "from 1 to"), ("width", 7, "expected"),
+                                  ("gamma", "x", "a finite number"), ("strange", 1, '"model.strange"')):
+            with self.subTest(key=key, value=value):
+                changed = config | {"model": config["model"] | {key: value}}
+                (model / "config.json").write_text(json.dumps(changed))
+                done = run("info", model)
+                self.assertEqual(done.returncode, 3)
+                self.assertIn(words, done.stderr)
 
     def test_other_placements_have_their_own_names(self):
         done = run(*self.command("--quiet", "--export", self.folder / "models", *sets("model.placement=post")))

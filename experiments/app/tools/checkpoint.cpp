@@ -23,8 +23,17 @@ ExitCode run_info(const CommonOptions& options, const std::string& folder) {
   return ExitCode::ok;
 }
 
+/// The configuration, where it does not say otherwise of the family's kind.
+config::Config load_for_family(study::Request request, const std::string& family) {
+  require_family(family);
+  config::Config config = request.load();
+  if (config.was_given("model.recipe")) return config;
+  request.settings.insert(request.settings.begin(), "model.recipe=" + family);
+  return request.load();
+}
+
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  const config::Config config = options.request().load();
+  const config::Config config = load_for_family(options.request(), family);
   const ModelSpec& m = config.base.model;
   stacks::Need need;  // a matrix, and what is written of it; tables are matrices here
   need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
@@ -48,7 +57,8 @@ void add_checkpoint_tools(CLI::App& app, int& code) {
   add_command(app, code, "write-checkpoint",
               "Write a random stack as a checkpoint that other programs read, into --out",
               [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); })
-      ->add_option("--family", *family, "llama, gpt2, … (see `info`)")
+      ->add_option("--family", *family,
+                   "llama, gpt2, … (`list --recipes`): also sets the keys of its recipe that are not given")
       ->required();
 }
 

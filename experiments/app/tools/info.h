@@ -13,6 +13,9 @@ namespace periscope::app {
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
 std::string info_text(const Checkpoint& checkpoint);
 
+/// Throws ConfigError for a family that is none.
+void require_family(const std::string& family);
+
 /// Writes the configuration's stack, with the random weights of the first seed, into run.out as a checkpoint of
 /// `family`: in f32, or in f64 if run.dtype says so. Throws ConfigError for more than one placement, a family that is
 /// none or cannot express the model, without run.out, and for files that are there already unless `overwrite`.

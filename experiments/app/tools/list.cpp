@@ -39,6 +39,7 @@ std::string list_text() {
     text += fmt::format("  {:<5} layers {}, width {}, heads {}, kv_heads {}, head_dim {}, mlp_width {}\n", p.name,
                         p.layers, p.width, p.heads, p.kv_heads, p.head_dim, p.mlp_width);
   }
+  text += "\n" + recipes_text();
   text += "\nConfiguration keys\n";
   for (const config::AnySection& section : sections()) {
     for (const config::KeyText& k : section.keys)
@@ -74,6 +75,7 @@ nlohmann::ordered_json list_json() {
                                {"head_dim", p.head_dim},
                                {"mlp_width", p.mlp_width}});
   }
+  json["recipes"] = recipes_json();
   for (const config::AnySection& section : sections()) {
     for (const config::KeyText& k : section.keys) {
       json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
@@ -97,22 +99,29 @@ nlohmann::ordered_json list_json() {
 void add_list(CLI::App& app, int& code) {
   const auto columns = std::make_shared<bool>(false);
   const auto reference = std::make_shared<bool>(false);
-  CLI::App* command = add_command(app, code, "list", "Placements, presets, every configuration key, experiments",
-                                  [=, &app](const CommonOptions& options) {
-                                    static_cast<void>(options.request().load());  // refuses what no command takes
-                                    if (*reference) {
-                                      print_result(reference_markdown(app));
-                                      return ExitCode::ok;
-                                    }
-                                    if (options.json) print_json(*columns ? columns_json() : list_json());
-                                    if (!options.quiet && !options.json)
-                                      print_result(*columns ? columns_text() : list_text());
-                                    return ExitCode::ok;
-                                  });
+  const auto recipes = std::make_shared<bool>(false);
+  const auto json = [=] { return *columns ? columns_json() : *recipes ? recipes_json() : list_json(); };
+  const auto text = [=] { return *columns ? columns_text() : *recipes ? recipes_text() : list_text(); };
+  CLI::App* command =
+      add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments",
+                  [=, &app](const CommonOptions& options) {
+                    static_cast<void>(options.request().load());  // refuses what no command takes
+                    if (*reference) {
+                      print_result(reference_markdown(app));
+                      return ExitCode::ok;
+                    }
+                    if (options.json) print_json(json());
+                    if (!options.quiet && !options.json) print_result(text());
+                    return ExitCode::ok;
+                  });
   CLI::Option* of_columns =
       command->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
+  CLI::Option* of_recipes =
+      command->add_flag("--recipes", *recipes, "Instead: the recipes, one for each family of models, what they set")
+          ->excludes(of_columns);
   command->add_flag("--reference", *reference, "Instead: the whole reference as Markdown")
       ->excludes(of_columns)
+      ->excludes(of_recipes)
       ->excludes("--json")
       ->excludes("--quiet");
 }

@@ -32,4 +32,8 @@ nlohmann::ordered_json columns_json();
 /// placements, presets, configuration keys, columns of results. It is the same on every machine.
 std::string reference_markdown(const CLI::App& app);
 
+/// What every model.recipe sets, and what of its family no key says.
+std::string recipes_text();
+nlohmann::ordered_json recipes_json();
+
 }  // namespace periscope::app

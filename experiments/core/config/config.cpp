@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/core/config/differences.h"
 #include "experiments/core/config/seed_range.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -67,25 +68,39 @@ std::vector<StackSpec> Config::stacks() const {
   std::vector<StackSpec> all;
   for (const InputKind kind : inputs) {
     for (const Placement& placement : placements) {
+      if (!variants.empty()) break;
       StackSpec spec = base;
-      spec.input.kind = kind;
       spec.model.placement = placement;
       spec.model.final_norm = final_norm.value_or(placement.final_norm);
       all.push_back(spec);
+      all.back().input.kind = kind;
+    }
+    for (const StackSpec& variant : variants) {
+      all.push_back(variant);
+      all.back().input.kind = kind;
     }
   }
+  note_differences(all);
   return all;
 }
 
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
   InputSpec input = spec.input;
   if (for_hash && input.kind != InputKind::text) input.path.clear();
-  return {{"model", section_json(model_section, spec.model, for_hash)},
+  nlohmann::ordered_json model = section_json(model_section, spec.model, for_hash);
+  // The keys that it has set say what is computed.
+  if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;
+  if (!for_hash && spec.model.placement.is_named_custom()) model["placement"]["name"] = spec.model.placement.name;
+  return {{"model", model},
           {"init", section_json(init_section, spec.init, for_hash)},
           {"input", section_json(input_section, input, for_hash)}};
 }
 
 std::string placement_label(const StackSpec& spec) {
+  if (!spec.label.empty()) return spec.label;
+  if (spec.model.placement.is_named_custom()) {
+    return std::string(spec.model.placement.name);
+  }
   const auto json = placement_json(spec.model.placement);
   return json.is_string() ? json.get<std::string>() : json.dump();
 }

@@ -68,7 +68,8 @@ struct Config {
   StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
   std::vector<Placement> placements;
   std::vector<InputKind> inputs;
-  std::optional<bool> final_norm;  ///< the placement's default if not given
+  std::vector<StackSpec> variants;  ///< where lists of other keys than placement are given: their cross product
+  std::optional<bool> final_norm;   ///< the placement's default if not given
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;
@@ -86,7 +87,7 @@ struct Config {
   /// Adds the experiment's own sections to the resolved configuration; for_hash as in section_json.
   virtual void add_own_sections(nlohmann::ordered_json& /*resolved*/, bool /*for_hash*/) const {}
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
-  /// The stacks of a run, inputs outermost, each valid.
+  /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   /// The same stacks as theory is told of them.
   [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
@@ -94,12 +95,17 @@ struct Config {
 
 /// `known` are the sections that a configuration may have, one within another behind it.
 /// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
+/// Keys of model, init and input may have lists: the stacks are the cross product of all, in the order given.
 /// A relative input.path in a file is relative to that file; in a setting to the working directory.
 /// `theory_settings` (--theory-set) are read like settings, on top of them, and say what theory is told instead: keys
 /// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
-/// the same stacks one by one, layers, tokens and inputs. One placement is told of all.
+/// the same stacks one by one, layers, tokens and inputs. One value is told of all stacks, a list one by one.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
+
+/// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input to a list. Such a
+/// setting is then one like others.
+void require_variations(std::span<const AnySection> known, const std::vector<std::string>& variations);
 
 /// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
 void require_different(std::string_view key, std::vector<std::string> entries);
@@ -119,7 +125,7 @@ DType parse_dtype(const std::string& word);
 /// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
-/// The placement's name, or its free form as JSON: how result files call it.
+/// How result files and tables call the stack: its label, or else its placement's name, or its free form as JSON.
 std::string placement_label(const StackSpec& spec);
 
 }  // namespace periscope::config

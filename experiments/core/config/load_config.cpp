@@ -7,8 +7,10 @@
 #include "experiments/core/config/config.h"
 #include "experiments/core/config/setting.h"
 #include "experiments/core/config/toml_reader.h"
+#include "experiments/core/config/variants.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/recipe.h"
 #include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
@@ -20,30 +22,32 @@ std::vector<std::string_view> placement_names() {
   return names;
 }
 
+/// The name of a free form: what results call it, so not what they call something else.
+std::string read_placement_name(TomlReader& reader, const toml::node& node) {
+  std::string name(unnamed_placement);
+  if (!reader.read("name", name)) return name;
+  const bool fits = !name.empty() && name.size() <= 40 && printable(name) == name;
+  if (!fits || name == unnamed_placement || find_placement(name)) {
+    reader.fail("name", node, "a name of 1 to 40 printable characters that no placement has yet");
+  }
+  return name;
+}
+
 Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file) {
   if (const auto* word = node.as_string()) {
     if (const std::optional<Placement> known = find_placement(word->get())) return *known;
     return placement_table()[model.index_of("placement", word->get(), placement_names())];
   }
   const toml::table* table = node.as_table();
-  if (table == nullptr) model.fail("placement", node, "a name, a table {A, B, C, alpha, beta}, or a list of these");
+  if (table == nullptr) {
+    model.fail("placement", node, "a name, a table {name, A, B, C, alpha, beta}, or a list of these");
+  }
   TomlReader reader(table, std::string(placement_section.name), file);
   SublayerRule rule;
   read_keys(reader, placement_section, rule);
+  const std::string name = read_placement_name(reader, node);
   reader.finish();
-  return custom_placement(rule);
-}
-
-void read_placements(TomlReader& model, const std::string& file, std::vector<Placement>& placements) {
-  const toml::node* node = model.find("placement");
-  if (node == nullptr) return;
-  placements.clear();
-  if (const toml::array* list = node->as_array()) {
-    for (const toml::node& item : *list) placements.push_back(read_placement(model, item, file));
-    if (placements.empty()) model.fail("placement", *node, "at least one placement");
-  } else {
-    placements.push_back(read_placement(model, *node, file));
-  }
+  return custom_placement(rule, name);
 }
 
 bool apply_preset(TomlReader& reader, ModelSpec& m) {
@@ -59,6 +63,28 @@ bool apply_preset(TomlReader& reader, ModelSpec& m) {
   m.head_dim = p.head_dim;
   m.mlp_width = p.mlp_width;
   return true;
+}
+
+/// Sets the keys that say what kind of stack it is, where there is a recipe. Sizes are not known yet.
+const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
+  if (!reader.read("recipe", spec.recipe)) return nullptr;
+  std::vector<std::string_view> names;
+  for (const Family& family : family_table()) names.push_back(family.name);
+  const Family& family = family_table()[reader.index_of("recipe", spec.recipe, names)];
+  const Recipe recipe = recipe_of(family, ModelSpec{}.width);
+  const ModelSpec& kind = recipe.model;
+  ModelSpec& m = spec.model;
+  m.placement = kind.placement;
+  m.final_norm = kind.final_norm;
+  m.embedding_norm = kind.embedding_norm;
+  m.norm = kind.norm;
+  m.norm_eps = kind.norm_eps;
+  m.qk_norm = kind.qk_norm;
+  m.mlp = kind.mlp;
+  m.rope = kind.rope;
+  m.causal = kind.causal;
+  spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std};
+  return &family;
 }
 
 /// What follows from other keys where it is not given.
@@ -105,6 +131,7 @@ std::vector<std::string> known_keys(Known known, std::span<const std::string_vie
   for (const Key<SublayerRule>& key : placement_section.keys) {
     add(fmt::format("{}.{}", placement_section.name, key.name));
   }
+  add(fmt::format("{}.name", placement_section.name));
   return keys;
 }
 
@@ -146,8 +173,8 @@ void check_sections(Known known, const toml::table& table, const std::string& fi
   readers.at("").finish();
 }
 
-/// The configuration in `table`, which was read from `file`.
-Config read_config(Known known, const toml::table& table, const std::string& file) {
+/// The configuration in `table`, which was read from `file`. No key but input.kind has a list.
+Config read_single(Known known, const toml::table& table, const std::string& file) {
   Config config;
   config.inputs = {InputKind::gaussian};
   config.placements = {config.base.model.placement};
@@ -160,13 +187,22 @@ Config read_config(Known known, const toml::table& table, const std::string& fil
   StackSpec& base = config.base;
   TomlReader model = root.table("model");
   const bool preset = apply_preset(model, base.model);
+  const Family* recipe = apply_recipe(model, base);
+  const toml::node* placement = model.find("placement");
   read_keys(model, model_section, base.model);
-  read_placements(model, file, config.placements);
+  if (placement != nullptr) base.model.placement = read_placement(model, *placement, file);
+  config.placements = {base.model.placement};
   derive_shape(config, preset, base.model);
-  if (config.was_given("model.final_norm")) config.final_norm = base.model.final_norm;
+  // A recipe's own final norm belongs to its own placement.
+  if (config.was_given("model.final_norm") || (recipe != nullptr && placement == nullptr)) {
+    config.final_norm = base.model.final_norm;
+  }
   TomlReader init = root.table("init");
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");
+  if (recipe != nullptr && base.model.width >= 1 && base.model.width <= 1 << 20) {
+    base.input.second_moment = recipe_of(*recipe, base.model.width).second_moment;
+  }
   read_keys(input, input_section, base.input);
   read_kinds(input, config.inputs);
   const toml::node* path = input.find("path");
@@ -182,12 +218,6 @@ Config read_config(Known known, const toml::table& table, const std::string& fil
   TomlReader theory = root.table("theory");
   read_keys(theory, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
-  std::vector<std::string> labels;
-  for (StackSpec spec{.model = base.model, .init = {}, .input = {}}; const Placement& placement : config.placements) {
-    spec.model.placement = placement;
-    labels.push_back(placement_label(spec));
-  }
-  require_different("model.placement", labels);
   std::vector<std::string> kinds;
   for (const InputKind kind : config.inputs) kinds.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
   require_different("input.kind", kinds);
@@ -202,28 +232,54 @@ void require_same(std::string_view key, const T& measured, const T& told) {
                                 told, measured));
 }
 
-/// Makes `told` what theory hears of the stacks of `config`.
-void tell_theory(Config& config, Config told) {
-  if (told.placements.size() == 1) told.placements.assign(config.placements.size(), told.placements.front());
-  if (told.placements.size() != config.placements.size()) {
-    throw ConfigError(fmt::format("--theory-set model.placement: {} placements, expected one, or {} as measured",
-                                  told.placements.size(), config.placements.size()));
-  }
-  const auto words = [](const std::vector<InputKind>& kinds) {
-    std::string all;
-    for (const InputKind kind : kinds) all += fmt::format("{} ", input_kind_names[static_cast<std::size_t>(kind)]);
-    return all.substr(0, all.size() - 1);
-  };
-  require_same("input.kind", words(config.inputs), words(told.inputs));
-  const StackSpec& a = config.base;
-  const StackSpec& b = told.base;
+/// Throws ConfigError unless the measured stack `a` and what theory is told of it, `b`, can be compared.
+void require_comparable_told(const StackSpec& a, const StackSpec& b) {
   require_same("model.layers", a.model.layers, b.model.layers);
   require_same("input.tokens", a.input.tokens, b.input.tokens);
   require_same("input.path", a.input.path, b.input.path);
-  const bool ids = std::ranges::any_of(config.inputs, [](InputKind kind) { return kind != InputKind::gaussian; });
-  if (ids) require_same("model.vocab", a.model.vocab, b.model.vocab);
-  config.told = told.stacks();
-  config.theory = told.theory;
+  if (a.input.kind != InputKind::gaussian) require_same("model.vocab", a.model.vocab, b.model.vocab);
+}
+
+std::string words_of(const std::vector<InputKind>& kinds) {
+  std::string all;
+  for (const InputKind kind : kinds) all += fmt::format("{} ", input_kind_names[static_cast<std::size_t>(kind)]);
+  return all.substr(0, all.size() - 1);
+}
+
+/// One configuration of all combinations.
+Config merged(const std::vector<Config>& each, const Lists& lists) {
+  Config config = each.front();
+  if (each.size() == 1) return config;
+  config.placements.clear();
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    config.placements.push_back(each[i].placements.front());
+    if (!lists.vary_more_than_placement()) continue;
+    config.variants.push_back(each[i].base);
+    config.variants.back().label = lists.label(i, each[i].base);
+  }
+  lists.require_comparable(config.stacks());
+  return config;
+}
+
+/// Puts into `config` what theory is told of every stack, and with what precision and fault.
+void tell_theory(Known known, const std::string& file, const Lists& lists,
+                 const std::vector<std::string>& theory_settings, Config& config) {
+  std::vector<Config> told;
+  for (std::size_t i = 0; i < lists.combinations(); ++i) {
+    told.push_back(read_single(known, lists.told(i, theory_settings), file));
+    require_same("input.kind", words_of(config.inputs), words_of(told.back().inputs));
+  }
+  for (std::size_t input = 0; input < config.inputs.size(); ++input) {
+    for (const Config& one : told) config.told.push_back(one.stacks()[input]);
+  }
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    require_comparable_told(measured[i], config.told[i]);
+    config.told[i].label = measured[i].label;
+    config.told[i].settings = measured[i].settings;
+  }
+  config.theory = told.front().theory;
+  config.theory_settings = theory_settings;
 }
 
 }  // namespace
@@ -235,22 +291,36 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
   throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
 }
 
+void require_variations(Known known, const std::vector<std::string>& variations) {
+  constexpr std::string_view of_stacks[] = {"model.", "init.", "input."};
+  for (const std::string& variation : variations) {
+    require_known(known, variation, "--vary", "a key of model, init or input, as the stacks of a run share all others",
+                  of_stacks);
+    toml::table table;
+    apply_setting(table, variation, "--vary");
+    if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
+      throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
+                                    shortened(variation)));
+    }
+  }
+}
+
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {
   for (const std::string& setting : settings) {
     require_known(known, setting, "--set", "one of the keys that `periscope list` shows");
   }
-  toml::table table = read_table(file, settings);
-  Config config = read_config(known, table, file);
+  const Lists lists(file, settings);
+  std::vector<Config> each;
+  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, lists.table(i), file));
+  Config config = merged(each, lists);
   if (theory_settings.empty()) return config;
   constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
   for (const std::string& setting : theory_settings) {
     require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
                   of_theory);
-    apply_setting(table, setting, "--theory-set");
   }
-  tell_theory(config, read_config(known, table, file));
-  config.theory_settings = theory_settings;
+  tell_theory(known, file, lists, theory_settings, config);
   return config;
 }
 

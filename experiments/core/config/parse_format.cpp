@@ -12,12 +12,12 @@
 
 namespace periscope::config {
 
-NumberFormat parse_format(const std::string& word) {
+NumberFormat parse_format(const std::string& word, std::string_view flag) {
   const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
   if (at != number_formats.end()) return *at;
   std::vector<std::string_view> names;
   for (const NumberFormat& f : number_formats) names.push_back(f.name);
-  throw ConfigError(fmt::format("number format \"{}\": expected one of {}", shortened(word), fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("{} {}: expected one of {}", flag, shortened(word), fmt::join(names, ", ")));
 }
 
 }  // namespace periscope::config

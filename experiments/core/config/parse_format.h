@@ -1,12 +1,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "sim/numerics/number_format.h"
 
 namespace periscope::config {
 
-/// The format of that name. Throws ConfigError, which lists them.
-NumberFormat parse_format(const std::string& word);
+/// The format that a flag is given by name. Throws ConfigError, which names the flag and lists the formats.
+NumberFormat parse_format(const std::string& word, std::string_view flag = "--format");
 
 }  // namespace periscope::config

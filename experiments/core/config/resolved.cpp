@@ -1,6 +1,7 @@
 #include "experiments/core/config/resolved.h"
 
 #include "experiments/core/config/build_info.h"
+#include "experiments/core/config/differences.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/told.h"
@@ -32,7 +33,7 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
     config.add_own_sections(json, for_hash);
     return json;
   };
-  return {.printed = sections(false), .hashed = sections(true)};
+  return {.printed = sections(false), .hashed = sections(true), .differences = config_differences(config, specs)};
 }
 
 std::string config_sha256(const Resolved& resolved) { return sha256_hex(json_text(resolved.hashed)); }

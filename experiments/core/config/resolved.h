@@ -16,6 +16,7 @@ const std::string& program_sha256();
 struct Resolved {
   nlohmann::ordered_json printed;
   nlohmann::ordered_json hashed;
+  nlohmann::ordered_json differences = {};  ///< as config_differences
 
   /// Adds a section of keys.
   template <class S>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "experiments/core/config/json_text.h"
+#include "experiments/core/config/variants.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
@@ -19,9 +20,8 @@ Json differences(const StackSpec& measured, const StackSpec& told, bool for_hash
   Json all = Json::object();
   for (const auto& [table, keys] : a.items()) {
     for (const auto& [key, value] : keys.items()) {
-      if (value != b[table][key]) {
-        all[fmt::format("{}.{}", table, key)] = {{"measured", value}, {"told", b[table][key]}};
-      }
+      const Json other = b[table].contains(key) ? b[table][key] : Json();
+      if (value != other) all[fmt::format("{}.{}", table, key)] = {{"measured", value}, {"told", other}};
     }
   }
   return all;
@@ -85,9 +85,10 @@ void require_fault_acts(const Config& config) {
                                     : "run.backward, as it acts on gradients alone"));
 }
 
-void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
-                               const std::function<double(const StackSpec&)>& value) {
+void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
+                                const std::function<double(const StackSpec&)>& value) {
   const std::vector<StackSpec> measured = config.stacks();
+  require_one_value(config, key, fmt::format("the stacks run through those of {}", by), value);
   for (std::size_t i = 0; i < config.told.size(); ++i) {
     const double told = value(config.told[i]);
     if (told == value(measured[i])) continue;

@@ -26,9 +26,9 @@ std::string told_lines(const Config& config);
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
 void require_fault_acts(const Config& config);
 
-/// Throws ConfigError if theory is told another value of a key that the experiment itself runs through, by the values
-/// of the key `by`: it would be overwritten.
-void require_swept_is_not_told(const Config& config, std::string_view key, std::string_view by,
-                               const std::function<double(const StackSpec&)>& value);
+/// Throws ConfigError if the stacks differ in a key that the experiment itself runs through, by the values of the key
+/// `by`, or if theory is told another value of it: it would be overwritten.
+void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
+                                const std::function<double(const StackSpec&)>& value);
 
 }  // namespace periscope::config

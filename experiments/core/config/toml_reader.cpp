@@ -101,7 +101,11 @@ bool TomlReader::read(std::string_view key, int& target) {
   const toml::node* node = find(key);
   if (node == nullptr) return false;
   const auto* value = node->as_integer();
-  if (value == nullptr || !std::in_range<int>(value->get())) fail(key, *node, "a whole number");
+  if (value == nullptr) fail(key, *node, "a whole number");
+  if (!std::in_range<int>(value->get())) {
+    fail(key, *node,
+         fmt::format("a whole number of at {}", value->get() > 0 ? "most 2147483647" : "least -2147483648"));
+  }
   target = static_cast<int>(value->get());
   return true;
 }

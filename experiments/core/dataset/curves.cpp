@@ -41,6 +41,21 @@ void put_sublayers(Builder& result, const ModelSpec& model) {
   }
 }
 
+ColumnSpec placement_settings() {
+  return {"placement_settings",
+          "placement",
+          Type::text,
+          "",
+          "keys in which this stack differs from the others, JSON",
+          Place("coordinates") / "placement_settings"};
+}
+
+void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings) {
+  const Builder::Row row = result.at("placement", index);
+  row.put("placement", label);
+  if (!settings.empty()) row.put("placement_settings", settings);
+}
+
 std::size_t site_of(Signal signal) {
   return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
 }

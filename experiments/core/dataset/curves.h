@@ -35,6 +35,12 @@ std::vector<Remark> curve_remarks(const Place& place);
 std::vector<DimensionSpec> curve_dimensions();
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights);
 
+/// The column placement_settings(placement): the keys in which a stack differs from the run's others. It is there if
+/// there are others.
+ColumnSpec placement_settings();
+/// The coordinate `placement` and, unless it is "", that column.
+void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings);
+
 /// The position of a signal on the dimension site.
 std::size_t site_of(Signal signal);
 

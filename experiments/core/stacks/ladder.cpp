@@ -9,6 +9,7 @@
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/seed_range.h"
 #include "experiments/core/config/told.h"
+#include "experiments/core/config/variants.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_floor.h"
 #include "experiments/core/stacks/progress.h"
@@ -197,7 +198,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
         means[i].add(value);
         if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
       }
-      progress.step(fmt::format("{} at width {}", spec.model.placement.name, width));
+      progress.step(fmt::format("{} at width {}", config::placement_label(spec), width));
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
@@ -232,15 +233,19 @@ void require_limit(const LadderConfig& config) {
         "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "
         "allowance for the difference; expected gaussian or text");
   }
-  if (config.base.init.scheme == InitScheme::normal) {
-    throw ConfigError(
-        "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
-        "expected lecun, he, xavier or scaled");
-  }
-  if (config.run.backward && !config.base.model.unembedding) {
-    throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
+  for (const StackSpec& spec : config.stacks()) {
+    if (spec.init.scheme == InitScheme::normal) {
+      throw ConfigError(
+          "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
+          "expected lecun, he, xavier or scaled");
+    }
+    if (config.run.backward && !spec.model.unembedding) {
+      throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
+    }
   }
   config::require_fault_acts(config);
+  config::require_one_value(config, "model.width", "the stacks run through ladder.widths",
+                            [](const StackSpec& spec) { return spec.model.width; });
   for (const auto& all : {config.stacks(), config.told_stacks()}) {
     for (const StackSpec& spec : all) {
       for (const int width : config.widths) config::at_width(spec, width, "ladder.widths");

@@ -15,6 +15,9 @@ dataset::Facts origin(const Job& job, const config::Resolved& resolved) {
                        {"device", job.run_options.device},
                        {"config_sha256", config::config_sha256(resolved)},
                        {"config", dataset::JsonText{config::json_text(resolved.printed)}}};
+  if (!resolved.differences.is_null()) {
+    facts.emplace_back("config_differences", dataset::JsonText{config::json_text(resolved.differences)});
+  }
   if (!job.told.is_null()) facts.emplace_back("theory_told", dataset::JsonText{config::json_text(job.told)});
   return facts;
 }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "experiments/core/config/sha256.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::training {
 namespace {
@@ -23,7 +25,39 @@ void resolve_corpus(TrainConfig& config, const std::string& file, const std::vec
   }
 }
 
+std::string kind_text(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  return shortened(text.str());
+}
+
+/// All stacks read the same windows of tokens, and predict the same next tokens.
+void require_one_corpus(const TrainConfig& config) {
+  const auto same = [](std::string_view key, auto first, auto other) {
+    if (first == other) return;
+    throw ConfigError(fmt::format("{}: {} and {}: expected one value, as all stacks are trained on the same batches",
+                                  key, first, other));
+  };
+  for (const StackSpec& spec : config.variants) {
+    same("input.tokens", config.base.input.tokens, spec.input.tokens);
+    same("model.vocab", config.base.model.vocab, spec.model.vocab);
+    same("model.unembedding", config.base.model.unembedding, spec.model.unembedding);
+    same("model.causal", config.base.model.causal, spec.model.causal);
+  }
+}
+
 }  // namespace
+
+void require_token_input(const std::string& file, const std::vector<std::string>& settings) {
+  const toml::table table = config::read_table(file, settings);
+  const toml::node* kind = table.at_path("input.kind").node();
+  if (kind != nullptr && kind->is_array() && kind->as_array()->size() == 1) kind = kind->as_array()->get(0);
+  if (kind == nullptr || kind->value<std::string>() == "tokens") return;
+  if (!kind->is_string() && !kind->is_array()) return;  // no kind at all, which the configuration's reader says
+  throw ConfigError(
+      fmt::format("input.kind = {}: expected tokens, as training reads the text that train.corpus or --corpus names",
+                  kind_text(*kind)));
+}
 
 TrainConfig train_config(config::Config loaded, const std::string& file, const std::vector<std::string>& settings,
                          bool seeds_by_flag, const std::string& corpus) {
@@ -36,13 +70,7 @@ TrainConfig train_config(config::Config loaded, const std::string& file, const s
     config.train.corpus = corpus;
   }
   validate(config.train);
-  if (config.was_given("input.kind") && config.inputs != std::vector{InputKind::tokens}) {
-    std::string found;
-    for (const InputKind kind : config.inputs) {
-      found += (found.empty() ? "" : ", ") + std::string(input_kind_names[static_cast<std::size_t>(kind)]);
-    }
-    throw ConfigError(fmt::format("input.kind = {}: expected tokens, which training reads from train.corpus", found));
-  }
+  require_one_corpus(config);
   if (!config.base.model.unembedding) {
     throw ConfigError("model.unembedding = false: expected true, as training predicts tokens");
   }

@@ -87,7 +87,11 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
 }
 
 stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
-  const StackSpec spec = config.stacks().front();
+  const std::vector<StackSpec> stacks = config.stacks();
+  const StackSpec spec = *std::ranges::max_element(stacks, {}, [](const StackSpec& s) {
+    const ModelSpec& m = s.model;
+    return 1.0 * m.width * (m.mlp_width + m.query_width() + m.key_width());
+  });
   double parameters = 0.0;
   for (const ParameterId& id : all_parameters_of(spec)) {
     if (is_norm(id.weight)) continue;

@@ -13,9 +13,9 @@ namespace periscope::certify {
 
 Requirement parse_requirement(const std::string& word) {
   const std::size_t colon = word.find(':');
-  if (colon == std::string::npos) return {theory::SignalClass::stream, config::parse_format(word)};
+  if (colon == std::string::npos) return {theory::SignalClass::stream, config::parse_format(word, "--require")};
   const std::string kind = word.substr(0, colon);
-  const NumberFormat format = config::parse_format(word.substr(colon + 1));
+  const NumberFormat format = config::parse_format(word.substr(colon + 1), "--require");
   if (kind == "all") return {std::nullopt, format};
   const auto* at = std::ranges::find(theory::signal_class_names, kind);
   if (at == theory::signal_class_names.end()) {

@@ -52,13 +52,14 @@ ModelToCertify open_checkpoint(const CertifyConfig& own) {
 
 ModelToCertify draw_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
-  ModelToCertify s{.backend = make_backend(own.run.device),
-                   .checkpoint = nullptr,
-                   .weights = nullptr,
-                   .spec = stacks.front(),
-                   .name = fmt::format("random {} stack of seed {}", stacks.front().model.placement.name, own.run.seed),
-                   .family = {},
-                   .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  ModelToCertify s{
+      .backend = make_backend(own.run.device),
+      .checkpoint = nullptr,
+      .weights = nullptr,
+      .spec = stacks.front(),
+      .name = fmt::format("random {} stack of seed {}", config::placement_label(stacks.front()), own.run.seed),
+      .family = {},
+      .dtype = own.run.dtype_choice.value_or(DType::f64)};
   s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
   return s;
 }
@@ -81,7 +82,8 @@ void require_random_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
   if (stacks.size() != 1) {
     throw ConfigError(
-        fmt::format("certify: expected one placement and one kind of input, not {} stacks", stacks.size()));
+        fmt::format("certify: expected one stack, so one value of every key of model, init and input, not {} stacks",
+                    stacks.size()));
   }
   if (own.source.tokens || own.source.text) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
@@ -151,7 +153,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   result.headroom =
       headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
   if (own.headroom.empty()) return;
-  const NumberFormat format = config::parse_format(own.headroom);
+  const NumberFormat format = config::parse_format(own.headroom, "--headroom");
   if (!result.headroom.possible) {
     throw unscalable();
   }

@@ -65,6 +65,7 @@ std::vector<Requirement> requirements_of(const CertifyFlags& own) {
 
 /// The formats that are judged: those that were asked for, and those that something is required of.
 std::vector<NumberFormat> judged_formats(const CertifyFlags& own, const std::vector<Requirement>& requirements) {
+  config::require_different("--format", own.formats);
   std::vector<NumberFormat> all;
   for (const std::string& word : own.formats) all.push_back(config::parse_format(word));
   for (const Requirement& r : requirements) {
@@ -77,7 +78,7 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
                         const std::vector<Requirement>& requirements) {
   CertifyConfig config;
   config.formats = judged_formats(own, requirements);
-  if (!own.headroom.empty()) config::parse_format(own.headroom);
+  if (!own.headroom.empty()) config::parse_format(own.headroom, "--headroom");
   config.arithmetic = parse_arithmetic(own.arithmetic);
   static_cast<config::Config&>(config) = request.load();
   config.checkpoint = own.checkpoint;

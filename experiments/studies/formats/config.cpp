@@ -68,9 +68,10 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
   if (format_called("formats.rest", config.rest).is_narrow()) {
     throw ConfigError(fmt::format("formats.rest = \"{}\": expected fp32, bf16 or fp16", config.rest));
   }
-  if (config.massive_features > config.base.model.width) {
+  for (const StackSpec& spec : config.stacks()) {
+    if (config.massive_features <= spec.model.width) continue;
     throw ConfigError(fmt::format("formats.massive_features = {}: expected at most model.width = {}",
-                                  config.massive_features, config.base.model.width));
+                                  config.massive_features, spec.model.width));
   }
   std::vector<TensorFormat> all;
   for (const std::string& word : config.format) {

@@ -72,7 +72,7 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
   stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
-    progress.step(fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor));
+    progress.step(fmt::format("{}, qk_factor {:g}", config::placement_label(spec), spec.init.qk_factor));
   });
   const theory::Prediction prediction = predict_gradients(config, spec, told);
   a.refusal = prediction.refusal;
@@ -96,7 +96,7 @@ double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
 void require_rate(const GradientConfig& config) {
   if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
-  config::require_swept_is_not_told(config, "init.qk_factor", "gradients.qk_factors",
+  config::require_swept_is_one_value(config, "init.qk_factor", "gradients.qk_factors",
                                     [](const StackSpec& spec) { return spec.init.qk_factor; });
 }
 

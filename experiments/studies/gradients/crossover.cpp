@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "experiments/core/config/told.h"
 #include "experiments/core/judge/finding_words.h"
@@ -57,7 +58,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
-      progress.step(fmt::format("{}, down_factor {:g}", spec.model.placement.name, factor));
+      progress.step(fmt::format("{}, down_factor {:g}", config::placement_label(spec), factor));
     });
     const theory::Prediction& prediction = sweep.predictions.emplace_back(predict_gradients(config, spec, told));
     if (!prediction.refusal.empty()) continue;
@@ -195,7 +196,15 @@ void require_ratios(const GradientConfig& config) {
   if (std::ranges::all_of(stacks, is_pre)) {
     throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
   }
-  config::require_swept_is_not_told(config, "init.down_factor", "gradients.down_factors",
+  std::set<std::string_view> seen;
+  for (const StackSpec& spec : stacks) {
+    if (seen.emplace(spec.model.placement.name).second) continue;
+    throw ConfigError(fmt::format(
+        "gradients crossover: two stacks of placement \"{}\": expected one, as each placement is paired with \"pre\"; "
+        "of other keys than model.placement one value",
+        spec.model.placement.name));
+  }
+  config::require_swept_is_one_value(config, "init.down_factor", "gradients.down_factors",
                                     [](const StackSpec& spec) { return spec.init.down_factor; });
 }
 

@@ -13,7 +13,7 @@ std::string table_of(const std::vector<Attenuation>& results) {
   dataset::TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
   for (const Attenuation& a : results) {
     const auto row = [&](const char* what, const judge::Finding& rate, const judge::Claim& claim) {
-      table.add({std::string(a.spec.model.placement.name), fmt::format("{:g}", a.spec.init.qk_factor), what,
+      table.add({config::placement_label(a.spec), fmt::format("{:g}", a.spec.init.qk_factor), what,
                  judge::plus_minus(rate.measured), judge::shown(rate.predicted.value, "{:.4f}"),
                  a.refusal.empty() ? judge::verdict_words(rate) : a.refusal,
                  a.is_claimed() ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, judge::name_of(claim.verdict))

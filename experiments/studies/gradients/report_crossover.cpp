@@ -40,7 +40,7 @@ std::string table_of(const CrossoverResult& result) {
       return judge::plus_minus(exponential({ratio.value[i], ratio.standard_error[i]}));
     };
     const judge::Finding* worst = judge::telling(c.ratios);
-    table.add({std::string(c.spec.model.placement.name), at(0), at(ratio.value.size() - 1),
+    table.add({config::placement_label(c.spec), at(0), at(ratio.value.size() - 1),
                worst != nullptr ? judge::verdict_words(*worst) : c.refusal,
                c.crosses ? judge::plus_minus(exponential(c.crossing.measured)) : "none",
                c.crosses ? judge::shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",

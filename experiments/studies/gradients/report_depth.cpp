@@ -16,13 +16,13 @@ std::string table_of(const DepthResult& result) {
                             "predicted", "theory", "deepest", "claim"});
   for (const DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) {
-      table.add_note(std::string(law.spec.model.placement.name), law.refusal);
+      table.add_note(config::placement_label(law.spec), law.refusal);
       continue;
     }
     const std::string claim =
         law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, judge::name_of(law.claim->verdict))
                   : "-";
-    table.add({std::string(law.spec.model.placement.name), judge::plus_minus(law.exponent.measured),
+    table.add({config::placement_label(law.spec), judge::plus_minus(law.exponent.measured),
                judge::shown(law.exponent.predicted.value, "{:.3f}"), judge::verdict_words(law.exponent),
                judge::plus_minus(law.late_exponent.measured), judge::shown(law.late_exponent.predicted.value, "{:.3f}"),
                judge::verdict_words(law.late_exponent), judge::shown(law.limit, "{:.3f}"), claim});

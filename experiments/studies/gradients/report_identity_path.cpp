@@ -20,7 +20,7 @@ std::string table_of(const std::vector<IdentityPath>& results) {
     const auto number = [&](const Curve& curve) {
       return predicted ? judge::shown(curve.value.front(), "{:.3g}") : std::string("-");
     };
-    table.add({std::string(path.spec.model.placement.name),
+    table.add({config::placement_label(path.spec),
                fmt::format("{} {} {:.0e}", judge::shown(path.error, "{:.1e}"),
                            path.error <= path.error_bound  ? "≤"
                            : path.error > path.error_bound ? ">"

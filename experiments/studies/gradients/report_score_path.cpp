@@ -15,7 +15,7 @@ std::string table_of(const std::vector<ScorePath>& results) {
                             "gradient without it, at the input", "theory, with and without"});
   for (const ScorePath& path : results) {
     if (!path.refusal.empty()) {
-      table.add_note(std::string(path.spec.model.placement.name), path.refusal);
+      table.add_note(config::placement_label(path.spec), path.refusal);
       continue;
     }
     const auto& shares = path.share_measured.value;
@@ -24,7 +24,7 @@ std::string table_of(const std::vector<ScorePath>& results) {
     const auto top = static_cast<std::size_t>(std::ranges::max_element(shares, {}, size) - shares.begin());
     const double missing = std::expm1(path.log_without.value.front() - path.log_with.value.front());
     table.add(
-        {std::string(path.spec.model.placement.name),
+        {config::placement_label(path.spec),
          fmt::format("{} (layer {})", judge::plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
          fmt::format("{}, {}", judge::shown(path.share_predicted.value[top], "{:.3f}"),
                      judge::name_of(judge::telling(path.shares)->verdict)),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/core/config/told.h"
+#include "experiments/core/config/variants.h"
 #include "experiments/core/stacks/told_effect.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
@@ -149,6 +150,8 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
   config::require_fault_acts(config);
+  config::require_one_value(config, "model.width", "the allowances of its verdicts are those of one width",
+                            [](const StackSpec& spec) { return spec.model.width; });
   if (experiment.require) experiment.require(config);
   return {.file = experiment.file,
           .run_options = config.run,

@@ -43,6 +43,7 @@ config::Config alone(const config::Config& config, std::size_t index) {
   const std::size_t placements = config.placements.size();
   one.inputs = {config.inputs[index / placements]};
   one.placements = {config.placements[index % placements]};
+  if (!config.variants.empty()) one.variants = {config.variants[index % placements]};
   one.told.clear();
   if (!config.told.empty()) one.told = {config.told[index]};
   one.base = one.stacks().front();
@@ -81,7 +82,8 @@ PowerRow confront_with(const WrongTheory& theory, const config::Config& told, co
     const config::Config one = alone(told, i);
     const bool acts = told.theory.fault == theory::Fault::none ||
                       acts_on(told.theory.fault, one.told_stacks().front(), told.run.backward);
-    if (!acts || !is_meant(theory.placements, spec.model.placement.name) || !is_meant(theory.inputs, input_of(spec))) {
+    if (!acts || !is_meant(theory.placements, config::placement_label(spec)) ||
+        !is_meant(theory.inputs, input_of(spec))) {
       continue;
     }
     const std::vector<stacks::StackResult> wrong =
@@ -101,7 +103,7 @@ PowerRow confront_with(const WrongTheory& theory, const config::Config& told, co
 /// Throws ConfigError unless a stack of the configuration is meant.
 void require_meant(const WrongTheory& theory, const config::Config& config) {
   const bool meant = std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) {
-    return is_meant(theory.placements, spec.model.placement.name) && is_meant(theory.inputs, input_of(spec));
+    return is_meant(theory.placements, config::placement_label(spec)) && is_meant(theory.inputs, input_of(spec));
   });
   if (meant) return;
   throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",

@@ -255,7 +255,9 @@ const dataset::Schema& schema() {
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "what is read"});
     dimensions.push_back({"contrast"});
-    return dataset::Schema("stack", 3, std::move(dimensions), table().specs(), dataset::curve_remarks(at_cell));
+    std::vector<dataset::ColumnSpec> columns = table().specs();
+    columns.push_back(dataset::placement_settings());
+    return dataset::Schema("stack", 3, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_cell));
   }();
   return declared;
 }
@@ -279,7 +281,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     const std::size_t input = i / config.placements.size();
     const std::size_t placement = i % config.placements.size();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
-    builder.at("placement", placement).put("placement", config::placement_label(r.spec));
+    dataset::put_placement(builder, placement, config::placement_label(r.spec), r.spec.settings);
     table().put({r, config.run, i < per_seed.size() ? &per_seed[i] : nullptr},
                 builder.at("input", input).at("placement", placement));
   }

@@ -29,12 +29,18 @@ const std::vector<study::Flag<ReproduceFlags>>& flags() {
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
+  training::require_token_input(request.file, request.settings);
   static_cast<training::TrainConfig&>(config) =
       training::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.was_given("model.placement"))
     throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
+  if (config.was_given("model.recipe"))
+    throw ConfigError("model.recipe is given: expected none, as the figures say which stacks they train");
+  if (!config.variants.empty()) {
+    throw ConfigError("model, init, input: a key has a list, expected one value: the figures say what they vary");
+  }
   set_proxy(config, own.quick);
   if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
   if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = 3;

@@ -235,6 +235,7 @@ const dataset::Schema& schema() {
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
+    columns.push_back(dataset::placement_settings());
     return dataset::Schema("train", 4, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
   }();
   return schema;
@@ -257,7 +258,8 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   result_table().put(result, builder.row());
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const training::TrainedCell& trained = result.cells[i];
-    builder.at("placement", i / seeds).put("placement", config::placement_label(trained.cell.spec));
+    const StackSpec& spec = trained.cell.spec;
+    dataset::put_placement(builder, i / seeds, config::placement_label(spec), spec.settings);
     builder.at("seed", i % seeds).put("seed", trained.cell.seed);
     run_table().put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
   }

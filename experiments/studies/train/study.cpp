@@ -197,6 +197,7 @@ class Training {
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
+  training::require_token_input(request.file, request.settings);
   training::TrainConfig config =
       training::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);

@@ -20,7 +20,7 @@ std::string table(const ConvergenceResult& result) {
   dataset::TextTable table(
       {"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict", ""});
   for (const Convergence& c : result.fits) {
-    table.add({std::string(c.spec.model.placement.name), std::string(name_of(c.statistic)),
+    table.add({config::placement_label(c.spec), std::string(name_of(c.statistic)),
                exponent(c.bias_fit, c.bias_reason.empty()), std::string(judge::name_of(c.bias_verdict)),
                exponent(c.noise_fit, c.noise_verdict != judge::Verdict::not_checked),
                std::string(judge::name_of(c.noise_verdict)),

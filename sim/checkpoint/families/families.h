@@ -18,6 +18,8 @@ Family gemma3_family();
 Family olmo2_family();
 Family bert_family();
 Family opt_family();
+/// What this program writes of stacks that no other family computes. It is no recipe and is written by `train` alone.
+Family own_family();
 
 // -- what several families' config.json have in common ---------------------------------------------
 inline constexpr int most_wide = 1 << 20;

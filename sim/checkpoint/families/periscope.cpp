@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <variant>
+
+#include "sim/base/printable.h"
+#include "sim/checkpoint/families/families.h"
+#include "sim/model/parameters.h"
+#include "sim/spec/stack_keys.h"
+
+namespace periscope {
+namespace {
+
+/// A key of [model] out of the object of the same name.
+template <class S>
+void read_key(ConfigReader& config, const Key<S>& key, S& values) {
+  std::visit(
+      [&](const auto& field) {
+        using F = std::remove_cvref_t<decltype(field)>;
+        if constexpr (std::is_same_v<F, int S::*>) {
+          values.*field = config.integer_or(key.name, values.*field, static_cast<int>(key.range.high),
+                                            static_cast<int>(key.range.low));
+        } else if constexpr (std::is_same_v<F, double S::*>) {
+          values.*field = config.number_or(key.name, values.*field);
+        } else if constexpr (std::is_same_v<F, bool S::*>) {
+          values.*field = config.flag_or(key.name, values.*field);
+        } else if constexpr (std::is_same_v<F, WordField<S>>) {
+          const std::string word = config.text_or(key.name, field.get(values));
+          std::string known;
+          for (const std::string_view name : field.names) known += (known.empty() ? "" : ", ") + std::string(name);
+          if (std::ranges::find(field.names, word) == field.names.end()) {
+            throw config.unsupported_value(key.name, "one of " + known);
+          }
+          field.set(values, word);
+        }
+      },
+      key.field);
+}
+
+Placement read_placement(ConfigReader& model) {
+  constexpr std::string_view key = "placement";
+  if (!model.holds_object(key)) {
+    const std::optional<Placement> known = find_placement(model.text(key));
+    if (!known) throw model.unsupported_value(key, "the name of a placement, or a table {A, B, C, alpha, beta}");
+    return *known;
+  }
+  ConfigReader table = model.object(key);
+  SublayerRule rule;
+  for (const Key<SublayerRule>& one : placement_section.keys) read_key(table, one, rule);
+  const std::string name = table.has("name") ? table.text("name") : std::string(unnamed_placement);
+  if (name.empty() || name.size() > 40 || printable(name) != name) {
+    throw table.malformed_value("name", "1 to 40 printable characters");
+  }
+  table.finish();
+  return custom_placement(rule, name);
+}
+
+/// What `train` and `propagate` write of a stack of their own: the tables [model], [init], [input] and [train] of the
+/// configuration, and parameters by the names that name_of gives them.
+FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
+  constexpr std::array<std::string_view, 4> of_the_run{"model_type", "init", "input", "train"};
+  config.harmless(of_the_run);
+  ConfigReader model = config.object("model");
+  constexpr std::array<std::string_view, 1> not_of_the_function{"recipe"};
+  model.harmless(not_of_the_function);
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  (void)read_layers(model, "layers");
+  for (const Key<ModelSpec>& key : model_section.keys) read_key(model, key, m);
+  m.placement = read_placement(model);
+  model.finish();
+  if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
+    throw model.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));
+  }
+  m.unembedding = m.unembedding && names.contains("unembedding.weight");
+  const StackSpec tokens = token_stack(m);
+  for (const ParameterId& id : matrices_of(tokens)) stack.map.set(id.layer(), id.weight, whole(name_of(id)));
+  for (const ParameterId& id : gains_of(m)) {
+    const bool has_bias = m.norm == NormKind::layer && id.weight != Weight::q_norm && id.weight != Weight::k_norm;
+    StoredNorm norm{whole(name_of(id)), {}};
+    if (has_bias) norm.bias = whole(name_of(bias_of(id)));
+    stack.map.set_norm(id.sublayer, id.weight, norm);
+  }
+  return stack;
+}
+
+}  // namespace
+
+Family own_family() {
+  return {.name = "periscope",
+          .model_types = {"periscope"},
+          .architectures = {},
+          .body = "",
+          .anchor = "embedding.weight",
+          .read = read_own,
+          .write = nullptr};
+}
+
+}  // namespace periscope

@@ -1,0 +1,72 @@
+#include "sim/checkpoint/recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace periscope {
+namespace {
+
+/// What write() says of a stack, without the keys that say of what kind it is: whole numbers are sizes.
+nlohmann::json sizes_alone(const nlohmann::ordered_json& written) {
+  nlohmann::json sizes = nlohmann::json::object();
+  for (const auto& [key, value] : written.items()) {
+    const bool is_name = key == "model_type" || key == "architectures";
+    if (is_name || value.is_number_integer()) sizes[key] = value;
+  }
+  return sizes;
+}
+
+/// The tables whose rows are added up to the stack's input, in shares of the token table's second moment.
+double input_share(const ModelSpec& m) {
+  const EmbeddingSpec& e = m.embedding;
+  return e.scale * e.scale + (e.positions > 0 ? 1.0 : 0.0) + (e.token_types > 0 ? 1.0 : 0.0);
+}
+
+std::vector<std::string> beyond_keys(const FamilyStack& stack) {
+  const ModelSpec& m = stack.model;
+  std::vector<std::string> all;
+  const auto any_layer = [&](const auto& has) { return std::ranges::find_if(m.attention, has); };
+  if (const auto it = any_layer([](const AttentionRule& r) { return r.scores.window > 0; }); it != m.attention.end()) {
+    const bool every = std::ranges::all_of(m.attention, [](const AttentionRule& r) { return r.scores.window > 0; });
+    all.push_back(fmt::format("attention window {} in {} layers", it->scores.window, every ? "all" : "some"));
+  }
+  if (const auto it = any_layer([](const AttentionRule& r) { return r.scores.soft_cap > 0; });
+      it != m.attention.end()) {
+    all.push_back(fmt::format("soft cap {:g} of scores", it->scores.soft_cap));
+  }
+  if (const auto it = any_layer([](const AttentionRule& r) { return !r.rope_frequencies.empty(); });
+      it != m.attention.end()) {
+    all.emplace_back("RoPE of another base in some layers");
+  }
+  if (m.head.soft_cap > 0.0) all.push_back(fmt::format("soft cap {:g} of logits", m.head.soft_cap));
+  if (m.head.transform) all.emplace_back("a transform before the unembedding");
+  if (m.embedding.positions > 0) all.emplace_back("learned positions, which count in the input's size alone");
+  if (stack.map.find(bias_of(matrix_id(0, Weight::q))) != nullptr) all.emplace_back("biases, which start at 0");
+  if (stack.tied) all.emplace_back("an unembedding tied to the embedding");
+  return all;
+}
+
+}  // namespace
+
+Recipe recipe_of(const Family& family, int width) {
+  ModelSpec sizes;
+  sizes.width = width;
+  sizes.heads = sizes.kv_heads = 1;
+  ConfigReader reader(sizes_alone(family.write(sizes)), "config.json");
+  FamilyStack stack;
+  try {
+    stack = family.read(reader, written_names(family, true));
+  } catch (const InputError& error) {
+    throw ConfigError(fmt::format("model.recipe = \"{}\": the family cannot have model.width = {}: {}", family.name,
+                                  width, error.what()));
+  }
+  return {.model = stack.model,
+          .init_std = family.init_std,
+          .second_moment = family.init_std * family.init_std * input_share(stack.model),
+          .beyond = beyond_keys(stack)};
+}
+
+double table_second_moment(const ModelSpec& model, double second_moment) { return second_moment / input_share(model); }
+
+}  // namespace periscope

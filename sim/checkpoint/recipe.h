@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/checkpoint/family.h"
+
+namespace periscope {
+
+/// The kind of stack that a family is, apart from its sizes: what its reader makes of a config.json that says sizes
+/// alone, so of the defaults of the public implementation.
+struct Recipe {
+  /// placement, final_norm, embedding_norm, norm, norm_eps, qk_norm, mlp, rope and causal are the family's.
+  ModelSpec model;
+  double init_std = 0.0;
+  /// Of the entries of what enters the stack at initialisation: init_std² times the square of the embedding's scale,
+  /// plus init_std² for each of learned positions and token types.
+  double second_moment = 0.0;
+  /// What the family does besides, for which a configuration has no keys, in words.
+  std::vector<std::string> beyond;
+};
+
+/// The recipe for a stack of that width. Throws ConfigError for a width that the family cannot have.
+[[nodiscard]] Recipe recipe_of(const Family& family, int width);
+
+/// What a table of token embeddings has as second moment if the input of a stack of this model is to have
+/// `second_moment`: tables of positions and token types are as large, and the embedding's scale comes on top.
+[[nodiscard]] double table_second_moment(const ModelSpec& model, double second_moment);
+
+}  // namespace periscope

@@ -1,0 +1,256 @@
+"""Lists for every key, --vary, names of stacks, recipes, and what results say of them. Usage: variants.py BINARY"""
+
+import json
+import unittest
+
+from periscope_process import FolderTest, run, run_json
+
+STACK = """
+[model]
+layers = 2
+width = 32
+heads = 2
+mlp_width = 48
+[init]
+scheme = "lecun"
+[input]
+tokens = 6
+[run]
+seeds = 4
+"""
+
+
+def sets(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def vary(*lists):
+    return [word for one in lists for word in ("--vary", one)]
+
+
+class Variants(FolderTest):
+    STACK = STACK
+
+    def result(self, *flags, command="propagate"):
+        result, code = run_json(*command.split(), "--config", self.config, "--quiet", *flags)
+        self.assertIn("cells", result, (flags, code))
+        return result
+
+    def labels(self, *flags, command="theory"):
+        return [cell["placement"] for cell in self.result(*flags, command=command)["cells"]]
+
+    def refused(self, flags, *words, command="theory"):
+        done = run(*command.split(), "--config", self.config, "--quiet", *flags)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_the_cross_product_in_the_order_given(self):
+        self.assertEqual(self.labels(*vary('model.qk_norm=["none","full"]', 'model.placement=["pre","peri"]')),
+                         ["pre, qk_norm none", "peri, qk_norm none", "pre, qk_norm full", "peri, qk_norm full"])
+        self.config.write_text(STACK.replace("[init]", 'placement = ["pre", "peri"]\nnorm = ["rms", "layer"]\n[init]'))
+        self.assertEqual(self.labels(*vary("init.qk_factor=[1.0,0.5]")),
+                         [f"{p}, norm {n}, qk_factor {q}" for p in ("pre", "peri") for n in ("rms", "layer") for q in ("1", "0.5")])
+        self.assertEqual(self.labels(*sets("model.norm=rms")), ["pre", "peri"])
+        self.assertEqual(self.labels(*sets('model.norm=["rms"]', "model.placement=post")), ["post"])
+
+    def test_a_variant_is_the_stack_that_one_value_of_each_key_makes(self):
+        varied = self.result(*vary('model.qk_norm=["none","full"]', "model.norm_eps=[1e-6,1e-2]", 'input.kind=["gaussian","tokens"]'))
+        cells = iter(varied["cells"])
+        for kind in ("gaussian", "tokens"):
+            for qk_norm in ("none", "full"):
+                for eps in ("1e-6", "1e-2"):
+                    one = self.result(*sets(f"model.qk_norm={qk_norm}", f"model.norm_eps={eps}", f"input.kind={kind}"))
+                    cell = next(cells)
+                    self.assertEqual((cell["input"], cell["variance"]["measured"], cell["variance"]["predicted"]),
+                                     (kind, one["cells"][0]["variance"]["measured"], one["cells"][0]["variance"]["predicted"]))
+        with self.assertRaises(StopIteration):
+            next(cells)
+
+    def test_lists_of_placements_alone_are_what_they_were(self):
+        by_list = self.result(*sets('model.placement=["pre","peri"]'))
+        by_flag = self.result(*vary('model.placement=["pre","peri"]'))
+        self.assertEqual(by_list["cells"], by_flag["cells"])
+        self.assertEqual(by_list["provenance"]["config_sha256"], by_flag["provenance"]["config_sha256"])
+
+    def test_what_cannot_vary(self):
+        self.refused(vary("model.layers=[2,3]"), "model.layers", "2 and 3", "share one axis")
+        self.refused(vary("run.seeds=[4,8]"), "--vary run.seeds", "a key of model, init or input")
+        self.refused(sets("run.seeds=[4,8]"), "run.seeds = ", "only keys of model, init and input take lists")
+        self.refused(vary("model.width=32"), "--vary model.width=32", "expected a list")
+        self.refused(vary("model.widht=[32,64]"), "unknown key model.widht", "nearest is model.width")
+        self.refused(sets("model.qk_norm=[]"), "model.qk_norm", "at least one value")
+        self.refused(sets('model.qk_norm=["full","full"]'), "model.qk_norm", "full is in the list twice")
+        self.refused(sets("model.qk_norm=[1,2]"), "model.qk_norm = 1", "a string")
+        self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" are equal')
+        self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "are equal")
+        self.refused(vary("init.std=[" + ",".join(f"0.{i}" for i in range(1, 42)) + "]",
+                          "init.factor=[" + ",".join(f"0.{i}" for i in range(1, 42)) + "]"), "1681 combinations", "1000")
+
+    def test_studies_that_hold_one_stack_or_pair_stacks(self):
+        two = vary('model.qk_norm=["none","full"]')
+        self.refused([*two, "--dump", self.folder / "dump"], "--dump", "not 2 stacks", command="propagate")
+        self.refused(two, "expected one stack", "not 2 stacks", command="certify")
+        self.refused([*two, *sets('model.placement=["pre","peri"]')], "two stacks of placement", command="gradients crossover")
+        self.refused([*two, "--corpus", "synthetic"], "a key has a list", command="reproduce")
+        self.refused([*vary("input.tokens=[6,8]"), "--corpus", "synthetic"], "input.tokens: 6 and 8", command="train")
+        self.refused([*two, "--family", "llama", "--out", self.folder / "x"], "not 2 stacks", command="write-checkpoint")
+
+    def test_every_study_of_stacks_takes_them(self):
+        lists = vary('model.qk_norm=["none","full"]')
+        labels = {"pre, qk_norm none", "pre, qk_norm full"}
+        short = sets("converge.widths=[32,64]", "converge.seeds=4", "ladder.widths=[32,64,96,128]", "ladder.seeds=4",
+                     'formats.format=["bf16"]', "formats.certificates=false", "gradients.layers=[1,2,4]",
+                     "gradients.qk_factors=[1.0]", "train.steps=2", "train.batch=2", "model.vocab=256", "model.placement=pre")
+        for command, flags in (("converge", ()), ("ladder", ()), ("formats", ()), ("gradients depth", ()),
+                               ("gradients identity-path", ()), ("gradients score-path", ()), ("gradients attenuation", ()),
+                               ("train", ("--corpus", "synthetic"))):
+            with self.subTest(command=command):
+                result, _ = run_json(*command.split(), "--config", self.config, "--quiet", *short, *lists, *flags)
+                self.assertLessEqual(labels, set(strings(result)))
+
+    def test_twins_have_the_same_weights(self):
+        """A key that leaves shapes alike leaves the random numbers alike: the first loss differs by the norm alone."""
+        flags = ["--corpus", "synthetic", *sets("train.steps=1", "train.batch=2", "model.vocab=256", "model.placement=pre")]
+        varied = self.result(*flags, *vary("model.norm_eps=[1e-6,1e-2]"), command="train")["cells"]
+        for cell, eps in zip(varied, ("1e-6", "1e-2")):
+            alone, = self.result(*flags, *sets(f"model.norm_eps={eps}"), command="train")["cells"]
+            self.assertEqual(cell["loss"], alone["loss"])
+
+    def test_names_of_free_placements(self):
+        tables = '[{name = "mine", A = true}, {name = "theirs", A = true, B = true}, {C = true}]'
+        labels = self.labels(*sets(f"model.placement={tables}"))
+        self.assertEqual(labels[:2], ["mine", "theirs"])
+        self.assertIn('"C":true', labels[2])
+        table = run("theory", "--config", self.config, *sets(f"model.placement={tables}"))
+        self.assertIn("mine", table.stdout + table.stderr)
+        self.assertNotIn("custom", table.stdout + table.stderr)
+        same = self.result(*sets("model.placement={name='mine',A=true}"), command="theory")
+        plain = self.result(*sets("model.placement={A=true}"), command="theory")
+        self.assertEqual(same["provenance"]["config_sha256"], plain["provenance"]["config_sha256"])
+        self.assertEqual(same["provenance"]["config"]["stacks"][0]["model"]["placement"]["name"], "mine")
+        self.refused(sets("model.placement={name='peri',A=true}"), "model.placement.name", "no placement has yet")
+        self.refused(sets("model.placement={name='',A=true}"), "model.placement.name", "1 to 40")
+        self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" are equal')
+        self.refused(sets("model.placement=[{name='a',A=true},{name='a',B=true}]"), "a is in the list twice")
+
+    def test_theory_is_told_otherwise_of_variants(self):
+        lists = vary('model.qk_norm=["none","full"]')
+        told = self.result(*lists, "--theory-set", "model.qk_norm=none")["cells"]
+        truth = self.result(*lists)["cells"]
+        alone = self.result(*sets("model.qk_norm=full"), "--theory-set", "model.qk_norm=none")["cells"]
+        self.assertEqual(told[0]["variance"], truth[0]["variance"])
+        self.assertEqual(told[1]["variance"]["measured"], truth[1]["variance"]["measured"])
+        self.assertEqual(told[1]["variance"]["predicted"], alone[0]["variance"]["predicted"])
+        swapped = self.result(*lists, "--theory-set", 'model.qk_norm=["full","none"]')["cells"]
+        self.assertEqual(swapped[0]["variance"]["measured"], truth[0]["variance"]["measured"])
+        self.refused([*lists, "--theory-set", 'model.qk_norm=["full","none","head"]'], "3 values", "or 2 as measured", command="propagate")
+        self.refused(["--theory-set", 'model.qk_norm=["full","none"]'], "2 values", "expected one", command="propagate")
+
+    def test_results_say_how_stacks_differ_and_what_is_unusual(self):
+        result = self.result(*vary('model.qk_norm=["none","full"]', 'model.placement=["pre","b-only"]'), *sets("model.vocab=64"))
+        self.assertEqual([json.loads(s) for s in result["coordinates"]["placement_settings"]],
+                         [{"model.placement": p, "model.qk_norm": q} for q in ("none", "full") for p in ("pre", "b-only")])
+        unusual = result["provenance"]["config_differences"]
+        self.assertEqual(unusual["model.vocab"], 64)
+        self.assertEqual(unusual["init.scheme"], "lecun")
+        self.assertEqual(unusual["run.seeds"], 4)
+        for usual in ("model.qk_norm", "model.placement", "model.kv_heads", "model.final_norm", "run.weights", "model.norm"):
+            self.assertNotIn(usual, unusual)
+        alone = self.result(*sets("model.placement=pre"))
+        self.assertNotIn("placement_settings", alone.get("coordinates", {}))
+        self.assertEqual(alone["provenance"]["config_differences"]["model.placement"], "pre")
+
+
+def strings(node):
+    if isinstance(node, dict):
+        for value in node.values():
+            yield from strings(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from strings(value)
+    elif isinstance(node, str):
+        yield node
+
+
+# Of the families' papers and configurations, typed once more.
+KINDS = {
+    "olmo2": {"model.placement": "b-only", "model.qk_norm": "full", "model.norm_eps": 1e-5, "input.second_moment": 4e-4},
+    "llama": {"model.placement": "pre", "model.qk_norm": "none", "model.mlp": "swiglu", "input.second_moment": 4e-4},
+    "gemma2": {"model.placement": "peri", "model.mlp": "geglu_tanh", "input.second_moment": 4e-4 * 32},
+    "gemma3": {"model.placement": "peri", "model.qk_norm": "head", "input.second_moment": 4e-4 * 32},
+    "qwen3": {"model.placement": "pre", "model.qk_norm": "head"},
+    "gpt2": {"model.placement": "pre", "model.norm": "layer", "model.rope": False, "model.mlp": "gelu_tanh",
+             "input.second_moment": 8e-4},
+    "bert": {"model.placement": "post", "model.norm": "layer", "model.norm_eps": 1e-12, "model.causal": False,
+             "model.embedding_norm": True, "model.final_norm": False, "input.second_moment": 12e-4},
+    "opt": {"model.placement": "pre", "model.mlp": "relu", "model.norm": "layer"},
+}
+
+
+class Recipes(FolderTest):
+    STACK = STACK.replace('[init]\nscheme = "lecun"\n', "")
+
+    def stack(self, *settings):
+        result, _ = run_json("theory", "--config", self.config, "--quiet", *sets(*settings))
+        return result["provenance"]["config"]["stacks"][0], result
+
+    def test_a_recipe_sets_the_kind(self):
+        for recipe, kind in KINDS.items():
+            stack, _ = self.stack(f"model.recipe={recipe}")
+            self.assertEqual(stack["model"]["recipe"], recipe)
+            self.assertEqual((stack["init"]["scheme"], stack["init"]["std"], stack["model"]["width"]), ("normal", 0.02, 32))
+            for key, value in kind.items():
+                section, name = key.split(".")
+                with self.subTest(recipe=recipe, key=key):
+                    if isinstance(value, float):
+                        self.assertAlmostEqual(stack[section][name] / value, 1.0, delta=1e-6)
+                    else:
+                        self.assertEqual(stack[section][name], value)
+
+    def test_explicit_keys_win_in_any_order(self):
+        for settings in (("model.recipe=olmo2", "model.qk_norm=none"), ("model.qk_norm=none", "model.recipe=olmo2")):
+            self.assertEqual(self.stack(*settings)[0]["model"]["qk_norm"], "none")
+        stack, _ = self.stack("model.recipe=bert", "model.placement=pre", "input.second_moment=2", "init.scheme=he")
+        self.assertEqual((stack["model"]["final_norm"], stack["input"]["second_moment"], stack["init"]["scheme"]), (True, 2.0, "he"))
+        stack, _ = self.stack("model.recipe=gemma2", "model.preset=400M")
+        self.assertEqual(stack["model"]["width"], 32)  # the file's
+        self.assertEqual(stack["model"]["placement"], "peri")
+
+    def test_a_recipe_is_what_its_keys_make(self):
+        """By the numbers and the hash: which way a stack was asked for does not count."""
+        keys = ("model.placement=b-only", "model.qk_norm=full", "model.norm_eps=1e-5", "input.second_moment=4e-4")
+        recipe, keyed = self.stack("model.recipe=olmo2")[1], self.stack(*keys)[1]
+        self.assertEqual(recipe["provenance"]["config_sha256"], keyed["provenance"]["config_sha256"])
+        self.assertEqual(recipe["cells"], keyed["cells"])
+
+    def test_unknown_recipes_are_refused(self):
+        done = run("theory", *sets("model.recipe=olmo3"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('model.recipe = "olmo3": expected one of llama', done.stderr)
+        self.assertIn('nearest is "olmo2"', done.stderr)
+        self.assertEqual(run("theory", *sets("model.recipe=gpt2", "model.width=1", "model.heads=1")).returncode, 2)
+
+    def test_recipes_vary_and_theory_is_told_another(self):
+        result, _ = run_json("propagate", "--config", self.config, "--quiet", *vary('model.recipe=["olmo2","gemma2"]'))
+        self.assertEqual([cell["placement"] for cell in result["cells"]], ["olmo2", "gemma2"])
+        told, code = run_json("propagate", "--config", self.config, "--quiet", *sets("model.recipe=olmo2", "run.backward=true"),
+                              "--theory-set", "model.recipe=llama")
+        self.assertEqual(code, 4)
+        self.assertEqual(told["theory_told"]["differences"][0]["model.recipe"], {"measured": "olmo2", "told": "llama"})
+
+    def test_they_are_listed(self):
+        done = run("list", "--recipes")
+        self.assertEqual(done.returncode, 0)
+        for recipe in KINDS:
+            self.assertIn(f"\n  {recipe} ", done.stdout)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
+        listed = {r["name"]: r["sets"] for r in json.loads(run("list", "--json").stdout)["recipes"]}
+        self.assertEqual(listed["olmo2"]["qk_norm"], "full")
+        self.assertEqual(listed["gemma2"]["second_moment"], "0.0004*width")
+        self.assertIn(done.stdout, run("list").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
