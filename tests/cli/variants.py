@@ -47,24 +47,32 @@ class Variants(FolderTest):
             self.assertIn(word, done.stderr)
 
     def test_the_cross_product_in_the_order_given(self):
-        self.assertEqual(self.labels(*vary('model.qk_norm=["none","full"]', 'model.placement=["pre","peri"]')),
-                         ["pre, qk_norm none", "peri, qk_norm none", "pre, qk_norm full", "peri, qk_norm full"])
+        self.assertEqual(
+            self.labels(*vary('model.qk_norm=["none","full"]', 'model.placement=["pre","peri"]')),
+            ["pre, qk_norm none", "peri, qk_norm none", "pre, qk_norm full", "peri, qk_norm full"],
+        )
         self.config.write_text(STACK.replace("[init]", 'placement = ["pre", "peri"]\nnorm = ["rms", "layer"]\n[init]'))
-        self.assertEqual(self.labels(*vary("init.qk_factor=[1.0,0.5]")),
-                         [f"{p}, norm {n}, qk_factor {q}" for p in ("pre", "peri") for n in ("rms", "layer") for q in ("1", "0.5")])
+        self.assertEqual(
+            self.labels(*vary("init.qk_factor=[1.0,0.5]")),
+            [f"{p}, norm {n}, qk_factor {q}" for p in ("pre", "peri") for n in ("rms", "layer") for q in ("1", "0.5")],
+        )
         self.assertEqual(self.labels(*sets("model.norm=rms")), ["pre", "peri"])
         self.assertEqual(self.labels(*sets('model.norm=["rms"]', "model.placement=post")), ["post"])
 
     def test_a_variant_is_the_stack_that_one_value_of_each_key_makes(self):
-        varied = self.result(*vary('model.qk_norm=["none","full"]', "model.norm_eps=[1e-6,1e-2]", 'input.kind=["gaussian","tokens"]'))
+        varied = self.result(
+            *vary('model.qk_norm=["none","full"]', "model.norm_eps=[1e-6,1e-2]", 'input.kind=["gaussian","tokens"]')
+        )
         cells = iter(varied["cells"])
         for kind in ("gaussian", "tokens"):
             for qk_norm in ("none", "full"):
                 for eps in ("1e-6", "1e-2"):
                     one = self.result(*sets(f"model.qk_norm={qk_norm}", f"model.norm_eps={eps}", f"input.kind={kind}"))
                     cell = next(cells)
-                    self.assertEqual((cell["input"], cell["variance"]["measured"], cell["variance"]["predicted"]),
-                                     (kind, one["cells"][0]["variance"]["measured"], one["cells"][0]["variance"]["predicted"]))
+                    self.assertEqual(
+                        (cell["input"], cell["variance"]["measured"], cell["variance"]["predicted"]),
+                        (kind, one["cells"][0]["variance"]["measured"], one["cells"][0]["variance"]["predicted"]),
+                    )
         with self.assertRaises(StopIteration):
             next(cells)
 
@@ -85,44 +93,76 @@ class Variants(FolderTest):
         self.refused(sets("model.qk_norm=[1,2]"), "model.qk_norm = 1", "a string")
         self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" are equal')
         self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "are equal")
-        self.refused(vary("init.std=[" + ",".join(f"0.{i}" for i in range(1, 42)) + "]",
-                          "init.factor=[" + ",".join(f"0.{i}" for i in range(1, 42)) + "]"), "1681 combinations", "1000")
+        self.refused(
+            vary(
+                "init.std=[" + ",".join(f"1.{i:02}" for i in range(41)) + "]",
+                "init.factor=[" + ",".join(f"1.{i:02}" for i in range(41)) + "]",
+            ),
+            "1681 combinations",
+            "1000",
+        )
 
     def test_studies_that_hold_one_stack_or_pair_stacks(self):
         two = vary('model.qk_norm=["none","full"]')
         self.refused([*two, "--dump", self.folder / "dump"], "--dump", "not 2 stacks", command="propagate")
         self.refused(two, "expected one stack", "not 2 stacks", command="certify")
-        self.refused([*two, *sets('model.placement=["pre","peri"]')], "two stacks of placement", command="gradients crossover")
+        self.refused(
+            [*two, *sets('model.placement=["pre","peri"]')], "two stacks of placement", command="gradients crossover"
+        )
         self.refused([*two, "--corpus", "synthetic"], "a key has a list", command="reproduce")
         self.refused([*vary("input.tokens=[6,8]"), "--corpus", "synthetic"], "input.tokens: 6 and 8", command="train")
-        self.refused([*two, "--family", "llama", "--out", self.folder / "x"], "not 2 stacks", command="write-checkpoint")
+        self.refused(
+            [*two, "--family", "llama", "--out", self.folder / "x"], "not 2 stacks", command="write-checkpoint"
+        )
 
     def test_every_study_of_stacks_takes_them(self):
         lists = vary('model.qk_norm=["none","full"]')
         labels = {"pre, qk_norm none", "pre, qk_norm full"}
-        short = sets("converge.widths=[32,64]", "converge.seeds=4", "ladder.widths=[32,64,96,128]", "ladder.seeds=4",
-                     'formats.format=["bf16"]', "formats.certificates=false", "gradients.layers=[1,2,4]",
-                     "gradients.qk_factors=[1.0]", "train.steps=2", "train.batch=2", "model.vocab=256", "model.placement=pre")
-        for command, flags in (("converge", ()), ("ladder", ()), ("formats", ()), ("gradients depth", ()),
-                               ("gradients identity-path", ()), ("gradients score-path", ()), ("gradients attenuation", ()),
-                               ("train", ("--corpus", "synthetic"))):
+        short = sets(
+            "ladder.widths=[32,64,96,128]",
+            "ladder.seeds=8",
+            'formats.format=["bf16"]',
+            "formats.certificates=false",
+            "gradients.layers=[1,2,4]",
+            "gradients.qk_factors=[1.0]",
+            "train.steps=2",
+            "train.batch=2",
+            "model.vocab=256",
+            "model.placement=pre",
+        )
+        for command, flags in (
+            ("ladder", ()),
+            ("formats", ()),
+            ("gradients depth", ()),
+            ("gradients identity-path", ()),
+            ("gradients score-path", ()),
+            ("gradients attenuation", ()),
+            ("train", ("--corpus", "synthetic")),
+        ):
             with self.subTest(command=command):
                 result, _ = run_json(*command.split(), "--config", self.config, "--quiet", *short, *lists, *flags)
                 self.assertLessEqual(labels, set(strings(result)))
 
     def test_twins_have_the_same_weights(self):
         """A key that leaves shapes alike leaves the random numbers alike: the first loss differs by the norm alone."""
-        flags = ["--corpus", "synthetic", *sets("train.steps=1", "train.batch=2", "model.vocab=256", "model.placement=pre")]
+        flags = [
+            "--corpus",
+            "synthetic",
+            *sets("train.steps=1", "train.batch=2", "model.vocab=256", "model.placement=pre"),
+        ]
         varied = self.result(*flags, *vary("model.norm_eps=[1e-6,1e-2]"), command="train")["cells"]
-        for cell, eps in zip(varied, ("1e-6", "1e-2")):
-            alone, = self.result(*flags, *sets(f"model.norm_eps={eps}"), command="train")["cells"]
-            self.assertEqual(cell["loss"], alone["loss"])
+        for place, eps in enumerate(("1e-6", "1e-2")):
+            alone = self.result(*flags, *sets(f"model.norm_eps={eps}"), command="train")["cells"]
+            label = list(dict.fromkeys(cell["placement"] for cell in varied))[place]
+            self.assertEqual(
+                [cell["loss"] for cell in varied if cell["placement"] == label], [cell["loss"] for cell in alone]
+            )
 
     def test_names_of_free_placements(self):
         tables = '[{name = "mine", A = true}, {name = "theirs", A = true, B = true}, {C = true}]'
         labels = self.labels(*sets(f"model.placement={tables}"))
         self.assertEqual(labels[:2], ["mine", "theirs"])
-        self.assertIn('"C":true', labels[2])
+        self.assertTrue(labels[2]["C"])
         table = run("theory", "--config", self.config, *sets(f"model.placement={tables}"))
         self.assertIn("mine", table.stdout + table.stderr)
         self.assertNotIn("custom", table.stdout + table.stderr)
@@ -145,18 +185,34 @@ class Variants(FolderTest):
         self.assertEqual(told[1]["variance"]["predicted"], alone[0]["variance"]["predicted"])
         swapped = self.result(*lists, "--theory-set", 'model.qk_norm=["full","none"]')["cells"]
         self.assertEqual(swapped[0]["variance"]["measured"], truth[0]["variance"]["measured"])
-        self.refused([*lists, "--theory-set", 'model.qk_norm=["full","none","head"]'], "3 values", "or 2 as measured", command="propagate")
+        self.refused(
+            [*lists, "--theory-set", 'model.qk_norm=["full","none","head"]'],
+            "3 values",
+            "or 2 as measured",
+            command="propagate",
+        )
         self.refused(["--theory-set", 'model.qk_norm=["full","none"]'], "2 values", "expected one", command="propagate")
 
     def test_results_say_how_stacks_differ_and_what_is_unusual(self):
-        result = self.result(*vary('model.qk_norm=["none","full"]', 'model.placement=["pre","b-only"]'), *sets("model.vocab=64"))
-        self.assertEqual([json.loads(s) for s in result["coordinates"]["placement_settings"]],
-                         [{"model.placement": p, "model.qk_norm": q} for q in ("none", "full") for p in ("pre", "b-only")])
+        result = self.result(
+            *vary('model.qk_norm=["none","full"]', 'model.placement=["pre","b-only"]'), *sets("model.vocab=64")
+        )
+        self.assertEqual(
+            [json.loads(s) for s in result["coordinates"]["placement_settings"]],
+            [{"model.placement": p, "model.qk_norm": q} for q in ("none", "full") for p in ("pre", "b-only")],
+        )
         unusual = result["provenance"]["config_differences"]
         self.assertEqual(unusual["model.vocab"], 64)
         self.assertEqual(unusual["init.scheme"], "lecun")
         self.assertEqual(unusual["run.seeds"], 4)
-        for usual in ("model.qk_norm", "model.placement", "model.kv_heads", "model.final_norm", "run.weights", "model.norm"):
+        for usual in (
+            "model.qk_norm",
+            "model.placement",
+            "model.kv_heads",
+            "model.final_norm",
+            "run.weights",
+            "model.norm",
+        ):
             self.assertNotIn(usual, unusual)
         alone = self.result(*sets("model.placement=pre"))
         self.assertNotIn("placement_settings", alone.get("coordinates", {}))
@@ -176,15 +232,32 @@ def strings(node):
 
 # Of the families' papers and configurations, typed once more.
 KINDS = {
-    "olmo2": {"model.placement": "b-only", "model.qk_norm": "full", "model.norm_eps": 1e-5, "input.second_moment": 4e-4},
+    "olmo2": {
+        "model.placement": "b-only",
+        "model.qk_norm": "full",
+        "model.norm_eps": 1e-5,
+        "input.second_moment": 4e-4,
+    },
     "llama": {"model.placement": "pre", "model.qk_norm": "none", "model.mlp": "swiglu", "input.second_moment": 4e-4},
     "gemma2": {"model.placement": "peri", "model.mlp": "geglu_tanh", "input.second_moment": 4e-4 * 32},
     "gemma3": {"model.placement": "peri", "model.qk_norm": "head", "input.second_moment": 4e-4 * 32},
     "qwen3": {"model.placement": "pre", "model.qk_norm": "head"},
-    "gpt2": {"model.placement": "pre", "model.norm": "layer", "model.rope": False, "model.mlp": "gelu_tanh",
-             "input.second_moment": 8e-4},
-    "bert": {"model.placement": "post", "model.norm": "layer", "model.norm_eps": 1e-12, "model.causal": False,
-             "model.embedding_norm": True, "model.final_norm": False, "input.second_moment": 12e-4},
+    "gpt2": {
+        "model.placement": "pre",
+        "model.norm": "layer",
+        "model.rope": False,
+        "model.mlp": "gelu_tanh",
+        "input.second_moment": 8e-4,
+    },
+    "bert": {
+        "model.placement": "post",
+        "model.norm": "layer",
+        "model.norm_eps": 1e-12,
+        "model.causal": False,
+        "model.embedding_norm": True,
+        "model.final_norm": False,
+        "input.second_moment": 12e-4,
+    },
     "opt": {"model.placement": "pre", "model.mlp": "relu", "model.norm": "layer"},
 }
 
@@ -200,7 +273,9 @@ class Recipes(FolderTest):
         for recipe, kind in KINDS.items():
             stack, _ = self.stack(f"model.recipe={recipe}")
             self.assertEqual(stack["model"]["recipe"], recipe)
-            self.assertEqual((stack["init"]["scheme"], stack["init"]["std"], stack["model"]["width"]), ("normal", 0.02, 32))
+            self.assertEqual(
+                (stack["init"]["scheme"], stack["init"]["std"], stack["model"]["width"]), ("normal", 0.02, 32)
+            )
             for key, value in kind.items():
                 section, name = key.split(".")
                 with self.subTest(recipe=recipe, key=key):
@@ -213,7 +288,9 @@ class Recipes(FolderTest):
         for settings in (("model.recipe=olmo2", "model.qk_norm=none"), ("model.qk_norm=none", "model.recipe=olmo2")):
             self.assertEqual(self.stack(*settings)[0]["model"]["qk_norm"], "none")
         stack, _ = self.stack("model.recipe=bert", "model.placement=pre", "input.second_moment=2", "init.scheme=he")
-        self.assertEqual((stack["model"]["final_norm"], stack["input"]["second_moment"], stack["init"]["scheme"]), (True, 2.0, "he"))
+        self.assertEqual(
+            (stack["model"]["final_norm"], stack["input"]["second_moment"], stack["init"]["scheme"]), (True, 2.0, "he")
+        )
         stack, _ = self.stack("model.recipe=gemma2", "model.preset=400M")
         self.assertEqual(stack["model"]["width"], 32)  # the file's
         self.assertEqual(stack["model"]["placement"], "peri")
@@ -235,8 +312,15 @@ class Recipes(FolderTest):
     def test_recipes_vary_and_theory_is_told_another(self):
         result, _ = run_json("propagate", "--config", self.config, "--quiet", *vary('model.recipe=["olmo2","gemma2"]'))
         self.assertEqual([cell["placement"] for cell in result["cells"]], ["olmo2", "gemma2"])
-        told, code = run_json("propagate", "--config", self.config, "--quiet", *sets("model.recipe=olmo2", "run.backward=true"),
-                              "--theory-set", "model.recipe=llama")
+        told, code = run_json(
+            "propagate",
+            "--config",
+            self.config,
+            "--quiet",
+            *sets("model.recipe=olmo2", "run.backward=true"),
+            "--theory-set",
+            "model.recipe=llama",
+        )
         self.assertEqual(code, 4)
         self.assertEqual(told["theory_told"]["differences"][0]["model.recipe"], {"measured": "olmo2", "told": "llama"})
 
@@ -245,7 +329,7 @@ class Recipes(FolderTest):
         self.assertEqual(done.returncode, 0)
         for recipe in KINDS:
             self.assertIn(f"\n  {recipe} ", done.stdout)
-        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 110)
         listed = {r["name"]: r["sets"] for r in json.loads(run("list", "--json").stdout)["recipes"]}
         self.assertEqual(listed["olmo2"]["qk_norm"], "full")
         self.assertEqual(listed["gemma2"]["second_moment"], "0.0004*width")

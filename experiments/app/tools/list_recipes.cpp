@@ -54,7 +54,9 @@ std::string recipes_text() {
   text += "  not in a recipe, as no key says it:\n";
   for (const Family& family : family_table()) {
     const Recipe recipe = recipe_of(family, one_width);
-    if (!recipe.beyond.empty()) text += fmt::format("  {:<8} {}\n", family.name, fmt::join(recipe.beyond, "; "));
+    for (std::size_t i = 0; i < recipe.beyond.size(); ++i) {
+      text += fmt::format("  {:<8} {}\n", i == 0 ? family.name : "", recipe.beyond[i]);
+    }
   }
   return text;
 }

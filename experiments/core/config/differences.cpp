@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 /// Every key with its value: {"model.width": 256, …}.
 Json flat(const StackSpec& spec) {
   Json all = Json::object();
-  for (const auto& [table, keys] : resolved_json(spec).items()) {
+  const Json resolved = resolved_json(spec);  // items() does not keep a temporary alive
+  for (const auto& [table, keys] : resolved.items()) {
     for (const auto& [key, value] : keys.items()) all[fmt::format("{}.{}", table, key)] = value;
   }
   return all;

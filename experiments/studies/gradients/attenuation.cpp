@@ -97,7 +97,7 @@ double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 void require_rate(const GradientConfig& config) {
   if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
   config::require_swept_is_one_value(config, "init.qk_factor", "gradients.qk_factors",
-                                    [](const StackSpec& spec) { return spec.init.qk_factor; });
+                                     [](const StackSpec& spec) { return spec.init.qk_factor; });
 }
 
 AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Progress& progress) {

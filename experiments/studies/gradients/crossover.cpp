@@ -205,7 +205,7 @@ void require_ratios(const GradientConfig& config) {
         spec.model.placement.name));
   }
   config::require_swept_is_one_value(config, "init.down_factor", "gradients.down_factors",
-                                    [](const StackSpec& spec) { return spec.init.down_factor; });
+                                     [](const StackSpec& spec) { return spec.init.down_factor; });
 }
 
 CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
