@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// What a process that ends for this reason returns to its caller. Part of the command-line contract.
+/// The exit code of a process that ends for this reason. It is part of the command-line contract.
 enum class ExitCode : int {
   ok = 0,
   runtime_failure = 1,

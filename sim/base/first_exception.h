@@ -27,7 +27,7 @@ class FirstException {
     }
   }
   [[nodiscard]] bool failed() const { return failed_; }
-  /// Throws the exception, if there was one. Only after the loop, whose end makes `first_` visible.
+  /// Throws the exception, if there was one. It may be called only after the loop, whose end makes `first_` visible.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }

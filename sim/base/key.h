@@ -28,7 +28,7 @@ constexpr Range above(double low) { return {.low = low, .open = true}; }
 constexpr Range from_to(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high, .open = true}; }
 
-/// What a key means for results.
+/// Says what of a result depends on a key.
 enum class Effect {
   result,  ///< another value may give another result
   file,    ///< the path of a file whose content, and nothing else of it, changes results
@@ -43,7 +43,7 @@ struct WordField {
   void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError
 };
 
-/// Where the value of a key is in its section; std::monostate: the key fills other fields.
+/// A pointer to the field of a section that holds the value of a key; std::monostate if the key fills other fields.
 template <class S>
 using Field =
     std::variant<std::monostate, int S::*, std::uint64_t S::*, double S::*, bool S::*, std::optional<bool> S::*,
@@ -99,7 +99,7 @@ void require_in(const Range& range, std::string_view section, std::string_view k
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<int>& value);
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<double>& value);
 
-/// The same of every key of a section, in the order of the rows.
+/// Calls require_in for every key of a section, in the order of the rows.
 template <class S>
 void require_ranges(const Section<S>& section, const S& values) {
   for (const Key<S>& key : section.keys) {

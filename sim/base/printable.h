@@ -5,7 +5,7 @@
 
 namespace periscope {
 
-/// What of a text's layout may reach a terminal.
+/// Selects which parts of a text's layout may reach a terminal.
 enum class Layout {
   line,   ///< nothing: the text is a part of one line
   lines,  ///< line breaks and tabs
@@ -16,7 +16,8 @@ enum class Layout {
 /// overrides, line separators) "\u202e". All else stays as it is, backslashes too.
 [[nodiscard]] std::string printable(std::string_view text, Layout layout = Layout::line);
 
-/// The same for a message of one line: of what is longer than 200 bytes the beginning, with its length in bytes.
+/// Makes a text printable as a message of one line; of more than 200 bytes it returns the beginning and the length in
+/// bytes.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 }  // namespace periscope

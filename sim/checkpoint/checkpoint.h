@@ -20,10 +20,10 @@ class Checkpoint {
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
   [[nodiscard]] const Family& family() const { return *family_; }
   [[nodiscard]] const ModelSpec& model() const { return stack_.model; }
-  /// Whether the unembedding is the embedding's table.
+  /// True if the unembedding is the embedding's table.
   [[nodiscard]] bool tied() const { return stack_.tied; }
   [[nodiscard]] const TensorFiles& files() const { return files_; }
-  /// With the names of the files.
+  /// Returns the map from parameters to tensors, with the tensors' names in the files.
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
   /// Every tensor that is used, and what it holds.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }

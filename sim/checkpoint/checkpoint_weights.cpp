@@ -34,15 +34,15 @@ const StoredPart& CheckpointWeights::part(const ParameterId& id) const {
 }
 
 template <class Read>
-Tensor CheckpointWeights::kept_or(const ParameterId& id, const Read& read) const {
+Tensor CheckpointWeights::cached_or(const ParameterId& id, const Read& read) const {
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto found = kept_.find(id); found != kept_.end()) return found->second;
+    if (const auto found = cached_.find(id); found != cached_.end()) return found->second;
   }
   Tensor x = read();
   const std::size_t bytes = static_cast<std::size_t>(x.size()) * size_of(x.dtype());
   const std::scoped_lock lock(mutex_);
-  if (bytes <= room_ && kept_.emplace(id, x).second) room_ -= bytes;
+  if (bytes <= room_ && cached_.emplace(id, x).second) room_ -= bytes;
   return x;
 }
 
@@ -54,7 +54,8 @@ Tensor CheckpointWeights::matrix(const ParameterId& id) const {
     read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), cols,
               values);
   };
-  return kept_or(id, [&, rows = fan_out, columns = fan_in] { return backend_.from_rows(rows, columns, dtype_, fill); });
+  return cached_or(id,
+                   [&, rows = fan_out, columns = fan_in] { return backend_.from_rows(rows, columns, dtype_, fill); });
 }
 
 Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
@@ -93,7 +94,7 @@ SublayerWeights CheckpointWeights::fetch(int sublayer) const {
 Tensor CheckpointWeights::vector(const ParameterId& id, int length) const {
   const StoredPart* stored = checkpoint_.map().find(id);
   if (stored == nullptr) return {};
-  return kept_or(id, [&] {
+  return cached_or(id, [&] {
     std::vector<double> values(static_cast<std::size_t>(length));
     checkpoint_.files().read(stored->tensor, static_cast<std::uint64_t>(stored->first), std::span(values));
     if (stored->plus != 0.0) {

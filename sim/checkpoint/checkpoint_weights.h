@@ -10,35 +10,35 @@
 namespace periscope {
 
 /// The weights of a checkpoint. What is read is converted at every reading, so that a stack needs the memory of one
-/// sublayer; of what is converted, up to `keep` bytes stay, those that are read first: passes go through the stack in
-/// one order, in which whatever was used last is needed last. A norm without stored vectors has a gain of 1 and no
-/// bias. Numbers are rounded to `dtype` as those of f64 are; a finite number of f64 beyond the range of f32 is refused
-/// there (InputError). The checkpoint and the backend outlive this. Safe for threads.
+/// sublayer; of what is converted, up to `cache` bytes are cached, those that are read first: passes go through the
+/// stack in one order, in which whatever was used last is needed last. A norm without stored vectors has a gain of 1
+/// and no bias. Numbers are rounded to `dtype` as those of f64 are; a finite number of f64 beyond the range of f32 is
+/// refused there (InputError). The checkpoint and the backend outlive this. Safe for threads.
 class CheckpointWeights final : public WeightSource {
  public:
-  CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype, std::size_t keep = 0)
-      : backend_(backend), checkpoint_(checkpoint), dtype_(dtype), room_(keep) {}
+  CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype, std::size_t cache = 0)
+      : backend_(backend), checkpoint_(checkpoint), dtype_(dtype), room_(cache) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   /// Reads no other rows of the file.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
-  /// What is kept of a parameter, else what `read` reads.
+  /// Returns the cached tensor of a parameter, or else what `read` reads.
   template <class Read>
-  [[nodiscard]] Tensor kept_or(const ParameterId& id, const Read& read) const;
+  [[nodiscard]] Tensor cached_or(const ParameterId& id, const Read& read) const;
   [[nodiscard]] Tensor matrix(const ParameterId& id) const;
   [[nodiscard]] NormWeights norm(const ParameterId& gain) const;
   [[nodiscard]] const StoredPart& part(const ParameterId& id) const;
-  /// Empty if there is none.
+  /// Returns a gain or bias [1, length], empty if there is none.
   [[nodiscard]] Tensor vector(const ParameterId& id, int length) const;
 
   const Backend& backend_;
   const Checkpoint& checkpoint_;
   DType dtype_;
   mutable std::mutex mutex_;
-  mutable std::size_t room_;  ///< bytes that may still be kept
-  mutable std::map<ParameterId, Tensor> kept_;
+  mutable std::size_t room_;  ///< bytes that may still be cached
+  mutable std::map<ParameterId, Tensor> cached_;
 };
 
 }  // namespace periscope

@@ -43,7 +43,7 @@ class StoredTensor {
   std::vector<bool> filled_;
 };
 
-/// What a tensor holds of a parameter: zeros for a bias that the stack does not have.
+/// Returns the values that a tensor holds of a parameter, zeros for a bias that the stack does not have.
 std::vector<double> values_of(const ParameterMap::Use& use, const ModelSpec& model, const Backend& ops,
                               const WeightSource& weights) {
   const Tensor x = parameter_of(weights, model, use.parameter);

@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// How a folder is to hold a stack: its config.json, and the tensors of the parameters.
+/// Describes how a folder holds a stack: its config.json, and the tensors of the parameters.
 struct CheckpointLayout {
   nlohmann::json config;
   ModelSpec model;

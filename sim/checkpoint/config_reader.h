@@ -16,8 +16,8 @@
 
 namespace periscope {
 
-/// What the files of a checkpoint hold. A config.json is short, and what it claims to describe may be of any size:
-/// what is made in its measure is bounded by what is there.
+/// Counts of what the files of a checkpoint hold. A config.json is short, but may claim to describe a stack of any
+/// size; these counts bound what is allocated for it.
 struct StoredCounts {
   std::uint64_t tensors = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< in all of them
@@ -33,10 +33,10 @@ class ConfigReader {
   ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// What the files beside it hold, also for the objects within this one.
+  /// Sets what the files beside it hold, also for the objects within this one.
   void set_stored(const StoredCounts& stored) { stored_ = stored; }
   [[nodiscard]] const StoredCounts& stored() const { return stored_; }
-  /// Whether the key is there and not null.
+  /// True if the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;
 
   /// A whole number from `least` to `most`.

@@ -15,7 +15,7 @@ namespace {
 const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_family(), gpt2_family(),
                        gemma2_family(), gemma3_family(),  olmo2_family(), bert_family(),  opt_family()};
 
-/// What programs put before the names of a stack's tensors.
+/// Prefixes that programs put before the names of a stack's tensors.
 constexpr std::array<std::string_view, 7> prefixes{
     "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
 

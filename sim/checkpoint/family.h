@@ -15,8 +15,8 @@ namespace periscope {
 
 class TensorNames;
 
-/// What a family makes of a config.json: a stack, and the tensors that hold its parameters, under the names that the
-/// family's public implementation gives them.
+/// The stack that a config.json describes, and the tensors that hold its parameters, under the names that the family's
+/// public implementation gives them.
 struct FamilyStack {
   ModelSpec model;
   ParameterMap map;
@@ -64,7 +64,7 @@ class TensorNames {
   /// The name in the files of what the family calls `name`, whether or not it is there.
   [[nodiscard]] std::string stored(const std::string& name) const;
   [[nodiscard]] bool contains(const std::string& name) const { return has(stored(name)); }
-  /// What stands in the files where the family has its `body`.
+  /// Returns the prefix that the files have in place of the family's `body`.
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
 
  private:

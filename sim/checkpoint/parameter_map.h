@@ -12,8 +12,8 @@
 
 namespace periscope {
 
-/// Where a parameter of a stack is stored: output features first … first + fan_out − 1 of a tensor. A matrix is
-/// stored as [out, in], or transposed as [in, out]; a vector as [out].
+/// The place where a parameter of a stack is stored: output features first … first + fan_out − 1 of a tensor. A matrix
+/// is stored as [out, in], or transposed as [in, out]; a vector as [out].
 struct StoredPart {
   std::string tensor;
   std::int64_t first = 0;
@@ -41,7 +41,7 @@ class ParameterMap {
   /// Null for what is not stored.
   [[nodiscard]] const StoredPart* find(const ParameterId& id) const;
 
-  /// The same map with other names of tensors.
+  /// Returns the map with other names of tensors.
   template <class Rename>
   [[nodiscard]] ParameterMap renamed(const Rename& rename) const {
     ParameterMap all = *this;
@@ -49,7 +49,7 @@ class ParameterMap {
     return all;
   }
 
-  /// What one tensor holds.
+  /// Describes what one tensor holds.
   struct Use {
     ParameterId parameter;
     StoredPart part;

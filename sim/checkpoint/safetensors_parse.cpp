@@ -51,7 +51,7 @@ Bytes header_of(Bytes file, const std::string& path) {
   return file.subspan(length_bytes, length);
 }
 
-/// Where a tensor's bytes are said to be, from the beginning of the data.
+/// The range in which a tensor's bytes are said to be, counted from the beginning of the data.
 struct Range {
   std::uint64_t begin;
   std::uint64_t end;

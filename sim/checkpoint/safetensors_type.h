@@ -44,7 +44,7 @@ enum class SafetensorsType {
 /// All names, separated by commas, for messages.
 [[nodiscard]] std::string safetensors_type_names();
 
-/// In which tensors of that format are written: f64 as they are, narrower ones as f32.
+/// Returns the type in which tensors of a dtype are written: f64 as they are, narrower ones as f32.
 [[nodiscard]] constexpr SafetensorsType written_type(DType dtype) {
   return dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32;
 }
@@ -52,10 +52,10 @@ enum class SafetensorsType {
 /// Bits of one element: 4, 6, 8, 16, 32 or 64.
 [[nodiscard]] int bits_of(SafetensorsType type);
 
-/// Whether read_values knows the type.
+/// True if read_values can read the type.
 [[nodiscard]] bool is_readable(SafetensorsType type);
 
-/// Whether read_integers knows the type: the signed and unsigned ones.
+/// True if read_integers can read the type, as it can the signed and unsigned ones.
 [[nodiscard]] bool is_integer(SafetensorsType type);
 
 }  // namespace periscope

@@ -36,7 +36,7 @@ struct Refusal {
   }
 };
 
-/// Whether an integer is a double: its digits from the first to the last 1 fit the significand.
+/// True if an integer is a double exactly: its digits from the first to the last 1 fit the significand.
 template <typename Integer>
 bool fits_double(Integer value) {
   auto magnitude = static_cast<std::uint64_t>(value);

@@ -21,7 +21,7 @@ struct SafetensorsView {
 /// The number of elements.
 [[nodiscard]] std::uint64_t count_of(const SafetensorsView& view);
 
-/// What a safetensors file holds. The views point into the bytes that were parsed.
+/// The contents of a safetensors file. The views point into the bytes that were parsed.
 struct SafetensorsContents {
   std::map<std::string, SafetensorsView> tensors;
   std::map<std::string, std::string> metadata;  ///< of "__metadata__", empty if there is none
@@ -47,8 +47,8 @@ void read_values(const SafetensorsView& view, const std::string& path, const std
 void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
                  std::span<float> out);
 
-/// The same for tensors of integers, such as token ids. Throws InputError ("unsupported: …") for other types and for
-/// a number of 2^63 or more.
+/// Reads tensors of integers, such as token ids. Throws InputError ("unsupported: …") for other types and for a number
+/// of 2^63 or more.
 void read_integers(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
                    std::span<std::int64_t> out);
 

@@ -31,7 +31,7 @@ class SafetensorsWriter {
   /// or is "__metadata__", and for a tensor that ends within a byte; Error as OutputFile does.
   SafetensorsWriter(OutputFile& file, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
-  /// The same for a file of its own, which appears under `path` by close().
+  /// Writes into a file of its own, which appears under `path` by close().
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
 
@@ -40,7 +40,7 @@ class SafetensorsWriter {
   void put(const std::string& name, std::span<const double> values);
   void put(const std::string& name, std::span<const float> values);
   void put(const std::string& name, std::span<const std::int64_t> values);
-  /// The same for a tensor of any type, given as the file is to hold it: row-major, little-endian.
+  /// Writes a tensor of any type, given as the file is to hold it: row-major, little-endian.
   void put_bytes(const std::string& name, std::span<const std::byte> bytes);
 
   /// Ends the file. Throws std::logic_error if a tensor is missing; Error as OutputFile does.

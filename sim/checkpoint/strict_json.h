@@ -17,8 +17,8 @@ namespace periscope {
 [[nodiscard]] nlohmann::json parse_strict_json(std::span<const std::byte> text, const std::string& path,
                                                const std::string& what);
 
-/// The same for a whole file, of at most `limit` bytes; a Git LFS pointer is named as such. Throws InputError also
-/// if the file cannot be read.
+/// Parses a whole file of at most `limit` bytes; a Git LFS pointer is named as such. Throws InputError also if the file
+/// cannot be read.
 [[nodiscard]] nlohmann::json read_strict_json(const std::string& path, std::size_t limit = 100'000'000);
 [[nodiscard]] nlohmann::json read_strict_json(const MappedFile& file, std::size_t limit = 100'000'000);
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 
-/// Whether something, be it a broken link, has that name.
+/// True if something has that name, be it a broken link.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;

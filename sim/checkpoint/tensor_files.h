@@ -22,7 +22,7 @@ class TensorFiles {
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
-  /// In the order of their names.
+  /// Returns the files, in the order of their names.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
   /// Sorted.
@@ -46,8 +46,8 @@ class TensorFiles {
   [[nodiscard]] std::vector<double> values(const std::string& name) const;
   [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
 
-  /// What is odd but harmless: a tensor that the index does not map (it can be read all the same), and an index whose
-  /// total_size is not the sum.
+  /// Returns what is odd but harmless: a tensor that the index does not map (it can be read all the same), and an index
+  /// whose total_size is not the sum.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -17,7 +17,7 @@ class Tokenizer : public Interface {
   [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
   /// The text of ids from 0 to size() − 1.
   [[nodiscard]] virtual std::string decode(std::span<const int> ids) const = 0;
-  /// What one token stands for, seen alone.
+  /// Returns the text that one token stands for, seen alone.
   [[nodiscard]] virtual std::string piece(int id) const = 0;
   [[nodiscard]] virtual int size() const = 0;
 };

@@ -44,7 +44,7 @@ struct AttentionShape {
 /// A label that cross_entropy leaves out.
 inline constexpr int no_label = -1;
 
-/// What row_basis returns: x = lower · basis.
+/// The result of row_basis: x = lower · basis.
 struct RowBasis {
   Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
   Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if it is not wanted
@@ -76,27 +76,27 @@ struct DrawnMatrix {
   double stddev;
 };
 
-/// What norm_backward returns: dx like x; dgain and dbias [1, n], sums over rows and groups.
+/// The result of norm_backward: dx like x; dgain and dbias [1, n], sums over rows and groups.
 struct NormGradient {
   Tensor dx;
   Tensor dgain;
   Tensor dbias;
 };
 
-/// What attention returns.
+/// The result of attention.
 struct Attended {
   Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
   Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
 };
 
-/// What attention_backward returns, each like its input.
+/// The result of attention_backward, each tensor like its input.
 struct AttentionGradient {
   Tensor dq;
   Tensor dk;
   Tensor dv;
 };
 
-/// What gated_backward returns, both like the gate.
+/// The result of gated_backward, both tensors like the gate.
 struct GatedGradient {
   Tensor dgate;
   Tensor dup;
@@ -119,7 +119,7 @@ struct AdamState {
   Tensor square;
 };
 
-/// What cross_entropy returns.
+/// The result of cross_entropy.
 struct CrossEntropy {
   double loss;     ///< mean over the rows that have a label
   Tensor dlogits;  ///< its gradient, like the logits
@@ -150,8 +150,9 @@ class Backend : public Interface {
   [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
   /// Row-major values, rounded to dtype.
   [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
-  /// The same from a source that writes where it is told to: straight into an f64 or f32 tensor of the host, otherwise
-  /// into a piece in between. It is asked for some rows at a time, by several threads at once and in any order.
+  /// Makes a tensor [rows, cols] from a source that fills given memory: an f64 or f32 tensor of the host itself,
+  /// otherwise a piece that is then copied. The source is asked for some rows at a time, by several threads at once and
+  /// in any order.
   [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
   /// The values of several tensors, in one transfer.
@@ -301,7 +302,7 @@ class Backend : public Interface {
   virtual void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const = 0;
   virtual void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const = 0;
 
-  /// Both tensors are allocated, or only `lower`.
+  /// Implements row_basis. Both tensors are allocated, or only `lower`.
   virtual void do_row_basis(const Tensor& x, RowBasis& b) const = 0;
 
   virtual void do_activate(Activation kind, const Tensor& x, Tensor& y) const = 0;
@@ -330,7 +331,7 @@ class Backend : public Interface {
   virtual void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const = 0;
   /// losses [1, N], f64.
   virtual void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const = 0;
-  /// In place.
+  /// Implements adamw, in place.
   virtual void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const = 0;
   /// numbers [1, layout.size], f64.
   virtual void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,

@@ -9,7 +9,7 @@ namespace periscope {
 /// forward every op.
 class ComposedBackend : public Backend {
  protected:
-  /// By way of the host.
+  /// Casts by way of the host.
   void do_cast(const Tensor& x, Tensor& y) const override;
   /// The gradient itself, then its squares.
   void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const override;

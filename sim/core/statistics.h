@@ -27,7 +27,7 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-/// What to read off a signal x [N, D]; nothing, unless asked for.
+/// Selects what is measured of a signal x [N, D]: nothing, unless asked for.
 struct StatisticsRequest {
   bool moments = false;         ///< RowMoments
   bool squares = false;         ///< Σ_j x_ij² of every row
@@ -39,7 +39,7 @@ struct StatisticsRequest {
   bool column_maxima = false;
 };
 
-/// What was read. Fields that nobody asked for are empty, or NaN.
+/// The statistics that were measured of a signal. Fields that nobody asked for are empty, or NaN.
 struct SignalStatistics {
   RowMoments rows;
   std::vector<double> squares;  ///< by row
@@ -57,10 +57,10 @@ struct SignalStatistics {
   std::vector<double> column_maxima;  ///< max_i |x_ij| of every column; NaN counts as infinite
 };
 
-/// Where the numbers of one request stand in the f64 tensor [1, size] that holds them all.
+/// The offsets at which the numbers of one request stand in the f64 tensor [1, size] that holds them all.
 struct StatisticsLayout {
   StatisticsLayout(const Tensor& x, const StatisticsRequest& request);
-  /// Of squares alone.
+  /// The layout of squares alone.
   explicit StatisticsLayout(Tensor::Index count) : squares(0), rows(count), size(count) {}
 
   using Index = Tensor::Index;
@@ -90,7 +90,7 @@ class StatisticsRecord {
   explicit StatisticsRecord(const Backend& ops) : ops_(&ops) {}
   /// Notes what `request` asks for, to be read from this slot after the next fetch.
   Slot measure(const Tensor& x, const StatisticsRequest& request);
-  /// The same of squares that were measured elsewhere: f64 [1, n].
+  /// Adds squares that were measured elsewhere: f64 [1, n].
   Slot squares(Tensor numbers);
   void fetch();
   /// Throws std::out_of_range for a slot that was not fetched.

@@ -56,11 +56,13 @@ Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype);
 
 /// The only access to a tensor's buffer.
 struct TensorMemory {
-  /// In the memory of x's own device. Throws std::logic_error if the tensor has another dtype.
+  /// Returns the address of x's elements in the memory of its own device. Throws std::logic_error if the tensor has
+  /// another dtype.
   [[nodiscard]] static void* address(const Tensor& x, DType wanted);
-  /// The same; throws std::logic_error, too, if the tensor is not in host memory.
+  /// Returns the address of x's elements in host memory. Throws std::logic_error if the tensor is not there or has
+  /// another dtype.
   [[nodiscard]] static void* on_host(const Tensor& x, DType wanted);
-  /// Whether no other tensor shares x's buffer, so that it may be overwritten.
+  /// True if no other tensor shares x's buffer, so that it may be overwritten.
   [[nodiscard]] static bool is_sole_owner(const Tensor& x);
 };
 

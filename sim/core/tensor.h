@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// How the elements of a tensor are stored. Which of them a device computes in: Backend::supports.
+/// The type in which the elements of a tensor are stored. Backend::supports says in which of them a device computes.
 enum class DType { f64, f32, bf16, f16 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {

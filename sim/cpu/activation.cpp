@@ -37,7 +37,7 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   }
 }
 
-/// How many elements the ops that need a second pass take at a time.
+/// The number of elements that ops with a second pass take at a time.
 constexpr Index in_cache = 1024;
 
 /// y = φ'(x) of silu; y may be x's memory, so the exponentials go elsewhere. Eigen computes what lies before the first

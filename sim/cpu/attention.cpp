@@ -10,8 +10,8 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// How many queries of a head are treated together: of all scores only theirs, with the tokens that they see, exist at
-/// a time. Half of a short sequence, so that its first half is spared the keys of the other.
+/// Returns how many queries of a head are treated together: of all scores only theirs, with the tokens that they see,
+/// exist at a time. Half of a short sequence, so that its first half is spared the keys of the other.
 Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
 /// Scores are kept from here on for a token whose first seen one is `first`: rows of scores begin at a multiple of the
@@ -157,7 +157,7 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
   failure.rethrow();
 }
 
-/// Where the gradients of one head go: those of keys and values are added to what is there.
+/// The memory for the gradients of one head; those of keys and values are added to what is there.
 template <class T>
 struct HeadGradient {
   T *dquery, *dkey, *dvalue;

@@ -44,7 +44,7 @@ class LeftFactor {
     return layout_ == kernel::Left::packed ? place(first_k, terms, s) : a_.from(s * kernel::rows, first_k).data;
   }
   [[nodiscard]] kernel::Left layout() const { return layout_; }
-  /// As kernel::multiply wants it.
+  /// Returns the distance of rows or columns as kernel::multiply takes it.
   [[nodiscard]] Index step() const { return layout_ == kernel::Left::row_major ? a_.row : a_.col; }
   /// Packs all terms of sliver s, if slivers are packed.
   void pack_sliver(Index s) const {
@@ -68,7 +68,7 @@ class LeftFactor {
   Scratch<T> packed_;
 };
 
-/// Where a product goes.
+/// The memory that a product goes to.
 template <class T>
 struct Target {
   T* c;

@@ -28,14 +28,14 @@ inline constexpr int vector_bytes = 16, rows = 6;
 #endif
 inline constexpr int panel_vectors = 2;
 
-/// How many terms of a sum are added up in registers before they join the sum in memory. The order in which an entry
-/// is summed follows from this alone: neither from the blocks around it nor from the number of threads.
+/// The number of terms of a sum that are added up in registers before they join the sum in memory. The order in which
+/// an entry is summed follows from this alone: neither from the blocks around it nor from the number of threads.
 inline constexpr Index depth = 256;
 
 template <class T>
 struct VectorOf {
   typedef T type __attribute__((vector_size(vector_bytes)));
-  /// The same at any address.
+  /// A vector that may lie at any address.
   typedef T loose __attribute__((vector_size(vector_bytes), aligned(alignof(T)), may_alias));
 };
 template <class T>
@@ -52,8 +52,8 @@ inline constexpr int panel = panel_vectors* lanes<T>;
 template <class T>
 inline constexpr int sliver = (rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// How a sliver of the left factor lies in memory: entry (i, k) is a[k·sliver + i] of a packed one, and in the matrix
-/// itself a[i·step + k] or a[k·step + i].
+/// The layout of a sliver of the left factor in memory: entry (i, k) is a[k·sliver + i] of a packed one, and in the
+/// matrix itself a[i·step + k] or a[k·step + i].
 enum class Left { packed, row_major, column_major };
 
 /// c [count, panel], rows `stride` apart, gets the product of a sliver with `count` rows and a panel, b[k·panel + j],

@@ -50,7 +50,7 @@ void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T
   }
 }
 
-/// What a part's gradients are made of, by entry: its normalised x and g = gain·dy.
+/// The terms of a part's gradients, by entry: its normalised x and g = gain·dy.
 struct PartTerms {
   double *hat, *g;
 };

@@ -24,7 +24,7 @@ Lanes lanes_of(const T* x) {
   return Eigen::Map<const Eigen::Array<T, 1, lanes>>(x).template cast<double>();
 }
 
-/// What one pass over a row finds.
+/// The sums that one pass over a row finds.
 struct RowSums {
   double sum = 0.0, squares = 0.0;
 };
@@ -166,8 +166,8 @@ double median_magnitude(const T* x, Index size) {
   return (static_cast<double>(*lower) + static_cast<double>(*upper)) / 2.0;
 }
 
-/// What needs whole rows, in one pass: a row is read from memory once. `units`, unless null, gets the sum of the unit
-/// rows [cols] of rows first … first + count − 1.
+/// Measures what needs whole rows, in one pass, so that a row is read from memory once. `units`, unless null, gets the
+/// sum of the unit rows [cols] of rows first … first + count − 1.
 template <class T>
 void measure_rows(const T* x, const T* y, Index first, Index count, const StatisticsLayout& layout, double* out,
                   double* units) {

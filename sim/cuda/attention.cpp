@@ -28,13 +28,13 @@ struct AttentionOperands {
   [[nodiscard]] Score<C> score() const {
     return {static_cast<C>(shape.scale()), static_cast<C>(shape.scores.soft_cap)};
   }
-  /// Where the tile's queries are in a tensor like q; the next is the same member of the next group.
+  /// Returns the address of the tile's queries in a tensor like q; the next is the same member of the next group.
   template <class Pointer>
   [[nodiscard]] auto queries(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * tokens + tile.first_query) * query_width() + tile.member * e(),
                                          query_width(), group() * e()};
   }
-  /// Where the tile's keys are in a tensor like k.
+  /// Returns the address of the tile's keys in a tensor like k.
   template <class Pointer>
   [[nodiscard]] auto keys(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * all_keys + tile.first_key) * key_width(), key_width(), e()};
@@ -77,7 +77,7 @@ void for_tiles(const AttentionShape& shape, Index tokens, Index all_keys, Index 
   }
 }
 
-/// What the largest tile needs.
+/// Returns the number of scores that the largest tile needs.
 Index scores_of_a_tile(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
   Index most = 0;
   for_tiles(shape, tokens, all_keys, scores_at_once,

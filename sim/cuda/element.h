@@ -27,7 +27,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-/// What ops on elements of type T compute in.
+/// The type in which ops on elements of type T compute.
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

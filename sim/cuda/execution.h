@@ -43,9 +43,10 @@ struct DevicePart {
   std::size_t bytes;
 };
 
-/// What kernels (launch.h) run on: memory, transfers, matrix products. All work of one execution is done in the order
-/// of the calls, and only `download` waits for it. Two implementations: on_device/ with CUDA, on_host/ without.
-/// Safe for threads. Failures of CUDA, memory included, are std::runtime_error with what to do about it.
+/// An execution runs kernels (launch.h): it has memory, transfers and matrix products. All work of one execution is
+/// done in the order of the calls, and only `download` waits for it. Two implementations: on_device/ with CUDA,
+/// on_host/ without. Safe for threads. Failures of CUDA, memory included, are std::runtime_error with what to do about
+/// it.
 class Execution {
  public:
   explicit Execution(const Options& options);

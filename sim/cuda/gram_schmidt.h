@@ -8,7 +8,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 
-/// In place of the exponent of a row that is not finite.
+/// Stands for the exponent of a row that is not finite.
 inline constexpr int not_finite = 1 << 30;
 
 struct SumShared {
@@ -143,7 +143,7 @@ struct FinishPanel {
   }
 };
 
-/// Whether Cholesky's factor of the Gram matrix of rows will do: it exists, and of every row's square at least
+/// Judges whether Cholesky's factor of the Gram matrix of rows will do: it exists, and of every row's square at least
 /// `least_square` is outside the span of the rows before it.
 struct JudgeFactor {
   struct Shared {

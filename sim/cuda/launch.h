@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 #endif
 
-/// How kernels are written and started. A kernel is a struct with its arguments and a call operator that is
+/// Kernels are written and started here. A kernel is a struct with its arguments and a call operator that is
 /// PERISCOPE_HOST_DEVICE; it is copied to the device.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {

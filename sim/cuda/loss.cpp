@@ -14,7 +14,7 @@ struct LossShared {
   double values[Block::size];
 };
 
-/// What the softmax of a row needs, in double.
+/// The maximum and the sum that the softmax of a row needs, in double.
 struct RowSoftmax {
   double largest;
   double total;

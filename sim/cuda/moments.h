@@ -108,7 +108,7 @@ struct MagnitudeTerm {
   }
 };
 
-/// From the sums of every sequence's unit rows [sequences, n]: the mean cosine of two of its rows.
+/// Computes the mean cosine of two rows of a sequence from the sums of every sequence's unit rows [sequences, n].
 struct MeanCosine {
   struct Shared {
     double sums[Block::size];

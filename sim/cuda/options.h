@@ -4,7 +4,7 @@
 
 namespace periscope::cuda {
 
-/// How the CUDA backend computes.
+/// Options of how the CUDA backend computes.
 struct Options {
   /// Matrix products of f32 tensors in TF32: operands rounded to 11 significant bits, sums in f32.
   bool tf32 = false;

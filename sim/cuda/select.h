@@ -25,7 +25,7 @@ inline constexpr Index elements_of_a_chunk = 8192;
 inline constexpr int digit_bits = 8;
 inline constexpr int digits = 1 << digit_bits;
 
-/// Where the search for the k-th largest stands.
+/// The state of the search for the k-th largest.
 template <class Bits>
 struct Search {
   Bits prefix;      ///< the digits found, the others 0
@@ -123,7 +123,7 @@ template <class T>
   return search;
 }
 
-/// How many elements of a chunk are larger than the one that was found, and how many equal it.
+/// Counts the elements of a chunk that are larger than the one that was found, and those that equal it.
 struct ChunkCount {
   Index larger;
   Index equal;

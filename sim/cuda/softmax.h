@@ -32,7 +32,7 @@ struct ScoreTile {
   }
 };
 
-/// What ScoreRule makes of q·k.
+/// Applies a ScoreRule to q·k.
 template <class C>
 struct Score {
   C scale;

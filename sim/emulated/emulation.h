@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// In what order the terms of a sum are added. A certificate holds for every order.
+/// The order in which the terms of a sum are added. A certificate holds for every order.
 enum class SumOrder {
   sequential,
   reversed,
@@ -24,7 +24,7 @@ inline constexpr std::array<std::string_view, 9> sum_order_names{"sequential",  
                                                                  "lanes",           "shuffled",    "positives-first",
                                                                  "negatives-first", "small-first", "large-first"};
 
-/// How implementations of a norm differ.
+/// The forms in which implementations compute a norm.
 enum class NormForm {
   stored_then_gain,  ///< the normalised vector is stored before gain and bias are applied, each stored (Llama)
   accumulated,       ///< gain and bias too in the format of the sums, then stored (Gemma, LayerNorm)

@@ -16,9 +16,9 @@ namespace periscope {
 /// and rows of a table can be rounded like the whole.
 Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key, std::uint64_t first = 0);
 
-/// What `quantized` may do to x [N, D]: the mean square error of every entry, row-major. To nearest it is (x̂ − x)²
-/// itself. Stochastic rounding to one of the neighbours a ≤ x ≤ b, to b with probability (x − a)/(b − a), has
-/// E(x̂ − x)² = (x − a)(b − x) (T26).
+/// Returns the error that `quantized` makes on x [N, D]: the mean square error of every entry, row-major. To nearest it
+/// is (x̂ − x)² itself. Stochastic rounding to one of the neighbours a ≤ x ≤ b, to b with probability (x − a)/(b − a),
+/// has E(x̂ − x)² = (x − a)(b − x) (T26).
 std::vector<double> square_errors(const Tensor& x, const Quantization& quantization);
 
 }  // namespace periscope

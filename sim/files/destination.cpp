@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What Linux follows before it gives up.
+/// The number of links that Linux follows before it gives up.
 constexpr int most_links = 40;
 
 std::string_view kind_of(mode_t mode) {

@@ -10,7 +10,7 @@ namespace periscope {
 /// "cannot write PATH: " and what the system says of `error`, a value of errno. To be thrown.
 [[nodiscard]] Error cannot_write(const std::string& path, int error);
 
-/// Where something written to a path arrives, symbolic links followed.
+/// The place where something written to a path arrives, symbolic links followed.
 struct Destination {
   std::string path;               ///< of a regular file, of nothing yet, or of what `is_stream` says
   bool is_stream = false;         ///< a FIFO, a character device or a socket: written into, never replaced
@@ -21,7 +21,8 @@ struct Destination {
 /// system does not follow.
 [[nodiscard]] Destination destination_of(const std::string& path);
 
-/// The same for results that are files: ConfigError for a stream or a descriptor too. Returns the path to replace.
+/// Returns the path that a result file replaces. Throws as destination_of does, and ConfigError for a stream or a
+/// descriptor.
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
 /// True if both paths lead to one file.

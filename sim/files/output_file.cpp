@@ -23,7 +23,7 @@ constexpr std::string_view suffix = ".tmp";
 constexpr std::size_t digits = 16;
 constexpr std::size_t longest_name = 255;  // of a file, on Linux's file systems
 
-/// What temporary names of a target begin with: NAME. or, where that would be too long, what there is room for.
+/// Returns the beginning of a target's temporary names: NAME. or, where that would be too long, what there is room for.
 std::string beginning_of(const std::string& target) {
   const std::string name = fs::path(target).filename().string();
   return name.substr(0, longest_name - 1 - digits - suffix.size()) + '.';

@@ -33,9 +33,9 @@ class OutputFile {
   void sync();
   void publish();
 
-  /// As it was given.
+  /// Returns the path as it was given.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// That of the file to be replaced.
+  /// Returns the path of the file to be replaced.
   [[nodiscard]] const std::string& target() const { return target_; }
 
  private:
@@ -54,7 +54,8 @@ class OutputFile {
 /// A whole OutputFile.
 void write_file(const std::string& path, std::string_view bytes);
 
-/// The same, but what is no file (a FIFO, a device, /dev/stdout) is written into. Throws as destination_of does.
+/// Writes a file as write_file does, but writes into what is no file (a FIFO, a device, /dev/stdout). Throws as
+/// destination_of does.
 void write_file_or_stream(const std::string& path, std::string_view bytes);
 
 }  // namespace periscope

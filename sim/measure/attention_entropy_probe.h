@@ -15,7 +15,7 @@ class AttentionEntropyProbe final : public SignalRecorder {
  public:
   explicit AttentionEntropyProbe(const StackContext& context);
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// By layer.
+  /// Returns the entropies by layer.
   [[nodiscard]] const std::vector<double>& entropies() const { return entropies_; }
 
  private:

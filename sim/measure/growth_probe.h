@@ -32,7 +32,7 @@ class GrowthProbe final : public SignalRecorder {
  public:
   explicit GrowthProbe(const StackContext& context) : context_(context), record_(context.ops) {}
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// By sublayer. Call once, after the pass.
+  /// Returns the growth by sublayer. Call it once, after the pass.
   [[nodiscard]] std::vector<Growth> take();
 
  private:

@@ -18,7 +18,7 @@ struct ModelPass {
   Hooks hooks = {};         ///< told besides the probes, after them
 };
 
-/// What the pass showed.
+/// The numbers that the pass showed.
 struct ModelReading {
   Reading reading;                                      ///< every statistic; with backward also of gradients
   std::vector<Growth> growth;                           ///< T15, by sublayer

@@ -19,7 +19,7 @@ inline constexpr std::size_t angular_depths = 513;
 /// The largest magnitudes of one signal, per sublayer in descending order.
 using TopMagnitudes = std::map<Signal, std::vector<std::vector<double>>>;
 
-/// What one forward pass showed: every statistic of every signal, no standard errors.
+/// The numbers of one forward pass: every statistic of every signal, no standard errors.
 struct Reading {
   Profile profile;
   TopMagnitudes top;
@@ -33,7 +33,7 @@ class Probe final : public SignalRecorder {
  public:
   explicit Probe(const StackContext& context);
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// What was seen. Call once, after the pass.
+  /// Returns what was measured. Call it once, after the pass.
   Reading take();
 
  private:

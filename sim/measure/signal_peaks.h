@@ -13,11 +13,11 @@ struct SignalPeaks {
   std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
 
   [[nodiscard]] std::string name() const { return std::string(name_of(signal)); }
-  /// Whether values are by depth.
+  /// True if values are by depth.
   [[nodiscard]] bool is_by_depth() const { return signal == Signal::x_out || signal == Signal::r_out; }
 };
 
-/// Of every signal, in the order of the dataflow.
+/// Returns the peaks of every signal, in the order of the dataflow.
 [[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
 
 /// A format's largest number over the largest |x| of all signals, and where that is.

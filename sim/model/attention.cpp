@@ -15,7 +15,7 @@ AttentionShape shape_of(const SublayerPass& p) {
   return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
 }
 
-/// What turns a projection into what the heads read: QK-norm, then RoPE.
+/// Turns a projection into what the heads read: QK-norm, then RoPE.
 struct Heads {
   Weight norm;
   int count;

@@ -12,11 +12,11 @@
 
 namespace periscope {
 
-/// Which way a signal arises: on the way forward, on the way forward once more because the way back needs it, or on the
-/// way back, where it is the gradient of the loss with respect to the signal.
+/// The pass in which a signal arises: forward, forward once more because the backward pass needs it, or backward, where
+/// it is the gradient of the loss with respect to the signal.
 enum class Pass { forward, recomputation, backward };
 
-/// Where and when a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last.
+/// The place and the pass in which a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last.
 struct Emission {
   int sublayer;
   Signal signal;

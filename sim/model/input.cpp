@@ -55,7 +55,7 @@ Tensor embedding_forward(const StackContext& c, std::span<const int> ids, const 
 
 void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput, const Hooks& hooks) {
   const EmbeddingSpec& e = c.model.embedding;
-  SublayerPass pass(c, hooks, -1, Pass::recomputation, Keep::for_the_way_back);
+  SublayerPass pass(c, hooks, -1, Pass::recomputation, Keep::for_backward);
   const auto tell = [&](Weight table, const Tensor& drows, const std::vector<int>& rows, Tensor::Index count) {
     pass.table_back(table, [&] { return c.ops.scatter_add(drows, rows, count); });
   };

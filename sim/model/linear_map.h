@@ -9,8 +9,8 @@
 
 namespace periscope {
 
-/// Whether what is computed forward keeps what its way back needs.
-enum class Keep { nothing, for_the_way_back };
+/// Says whether a forward pass keeps what its backward pass needs.
+enum class Keep { nothing, for_backward };
 
 /// The product of a tensor X [N, in] with a matrix W [out, in], Y = X Wᵀ, and its gradients from dY [N, out].
 class LinearReading : public Interface {
@@ -38,8 +38,8 @@ class LinearMap : public Interface {
   [[nodiscard]] virtual Tensor dense() const = 0;
 };
 
-/// A dense matrix that `matrix` draws or reads when it is needed: at a reading, and again on the way back if it was
-/// released in between. What `matrix` refers to must outlive the map and its readings.
+/// A dense matrix that `matrix` draws or reads when it is needed: at a reading, and again in the backward pass if it
+/// was released in between. What `matrix` refers to must outlive the map and its readings.
 [[nodiscard]] std::shared_ptr<const LinearMap> dense_map(std::function<Tensor()> matrix);
 
 /// A random matrix that is drawn for every product, and is never held whole. `ops` outlives the map.

@@ -38,7 +38,7 @@ Tensor logits_forward(const StackContext& c, const Tensor& output, const Hooks& 
 }
 
 Loss loss_of(const StackContext& c, const Tensor& output, std::span<const int> labels, const Hooks& hooks) {
-  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Keep::for_the_way_back);
+  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Keep::for_backward);
   const Tensor logits = head_forward(pass, output);
   const CrossEntropy loss = c.ops.cross_entropy(logits, labels);
   return {loss.loss, logits, head_backward(pass, loss.dlogits)};

@@ -6,9 +6,9 @@
 
 namespace periscope {
 
-/// From the stack's output [N, D] (after the final norm) to the logits [N, V]: a projection to the embedding table's
-/// width if that is not D, BERT's transform, the unembedding, the soft cap. Without an unembedding the logits are the
-/// output. The pass is that of sublayer 2L.
+/// Computes the logits [N, V] from the stack's output [N, D] (after the final norm): a projection to the embedding
+/// table's width if that is not D, BERT's transform, the unembedding, the soft cap. Without an unembedding the logits
+/// are the output. The pass is that of sublayer 2L.
 Tensor head_forward(SublayerPass& pass, const Tensor& output);
 
 /// Gradient of the output from that of the logits.
@@ -17,7 +17,8 @@ Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
 Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
-/// A loss, the logits that it was computed from, and the gradient with which the way back through the stack begins.
+/// A loss, the logits that it was computed from, and the gradient with which the backward pass through the stack
+/// begins.
 struct Loss {
   double value;  ///< cross-entropy, mean over the tokens that have a label
   Tensor logits;

@@ -33,16 +33,16 @@ class ReadRows {
   RowBasis factors_;
 };
 
-/// The rows that were read last: q, k and v read the same ones, and so do gate and up. Where a way back follows, its
-/// readings hold them, and give them back with their matrix.
+/// The rows that were read last: q, k and v read the same ones, and so do gate and up. Where a backward pass follows,
+/// its readings hold them, and give them back with their matrix.
 class LastRead {
  public:
   std::shared_ptr<ReadRows> of(const Backend& ops, const Tensor& x, Keep keep) {
     std::shared_ptr<ReadRows> rows = seen_.lock();
     if (!rows || !rows->x().same_as(x)) {
-      rows = std::make_shared<ReadRows>(ops, x, keep == Keep::for_the_way_back);
+      rows = std::make_shared<ReadRows>(ops, x, keep == Keep::for_backward);
       seen_ = rows;
-      held_ = keep == Keep::for_the_way_back ? nullptr : rows;
+      held_ = keep == Keep::for_backward ? nullptr : rows;
     }
     return rows;
   }

@@ -8,11 +8,11 @@
 
 namespace periscope {
 
-/// Whether matrix-free weights remember what was read, so that their matrices can be completed after the pass.
+/// Says whether matrix-free weights remember what was read, so that their matrices can be completed after the pass.
 enum class Remember { nothing, readings };
 
 /// Random weights of one seed without matrices (T21): of W [m, n], with independent N(0, s²) entries, only that is
-/// drawn which it does to the N rows X that it reads and, on the way back, to the N rows dY.
+/// drawn which it does to the N rows X that it reads and, in the backward pass, to the N rows dY.
 ///   Forward    X = L Q (row_basis), G [N, m] ~ N(0, s²):  Y = L G.
 ///   Back       dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
 ///   Gradient   ‖dYᵀ X‖_F² = ‖L₂ᵀ L‖_F².

@@ -5,7 +5,7 @@
 namespace periscope {
 namespace {
 
-Keep keep_for(const StackTape* tape) { return tape != nullptr ? Keep::for_the_way_back : Keep::nothing; }
+Keep keep_for(const StackTape* tape) { return tape != nullptr ? Keep::for_backward : Keep::nothing; }
 
 }  // namespace
 
@@ -29,10 +29,9 @@ Streams pass_sublayers(const StackContext& c, Streams streams, int first, int en
   for (int l = first; l < end; ++l) {
     const bool last = keeps_last && l + 1 == end;
     const bool keep = last || (tape != nullptr && tape->budget > 0);
-    auto pass =
-        std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_the_way_back : Keep::nothing);
+    auto pass = std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_backward : Keep::nothing);
     if (tape != nullptr) {
-      // What enters an MLP comes out of the attention before it, which the way back computes again anyhow.
+      // What enters an MLP comes out of the attention before it, which the backward pass computes again anyhow.
       const bool comes_again = !ModelSpec::is_attention(l) && l > first && !tape->passes.back();
       tape->streams.push_back(comes_again ? Streams{} : streams);
     }
@@ -77,12 +76,12 @@ Streams back_through_sublayers(StackTape& tape, Streams gradients) {
     std::unique_ptr<SublayerPass> pass = std::move(tape.passes.back());
     if (!pass && tape.streams.back().x.empty()) {
       auto before =
-          std::make_unique<SublayerPass>(*tape.context, tape.hooks, l - 1, Pass::recomputation, Keep::for_the_way_back);
+          std::make_unique<SublayerPass>(*tape.context, tape.hooks, l - 1, Pass::recomputation, Keep::for_backward);
       tape.streams.back() = sublayer_forward(*before, tape.streams[tape.streams.size() - 2]);
       tape.passes[tape.passes.size() - 2] = std::move(before);
     }
     if (!pass) {
-      pass = std::make_unique<SublayerPass>(*tape.context, tape.hooks, l, Pass::recomputation, Keep::for_the_way_back);
+      pass = std::make_unique<SublayerPass>(*tape.context, tape.hooks, l, Pass::recomputation, Keep::for_backward);
       (void)sublayer_forward(*pass, tape.streams.back());
     }
     gradients = sublayer_backward(*pass, gradients);

@@ -8,14 +8,15 @@
 
 namespace periscope {
 
-/// What leaves a stack.
+/// The output of a stack.
 struct StackOutput {
   Tensor stream;  ///< x after the last sublayer [N, D]
   Tensor output;  ///< after the final norm; ResiDual: stream + N(r) [N, D]
 };
 
-/// What a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the signals
-/// inside as long as the budget lasts; the other layers are computed again. Results do not depend on the budget.
+/// Holds what a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the
+/// signals inside as long as the budget lasts; the other layers are computed again. Results do not depend on the
+/// budget.
 struct StackTape {
   std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside sublayers
   const StackContext* context = nullptr;
@@ -36,8 +37,8 @@ StackOutput stack_forward(const StackContext& context, const Tensor& input, cons
 Tensor stack_backward(StackTape& tape, const Tensor& doutput);
 
 /// The parts of stack_forward: the embedding norm, the sublayers first … end − 1, the final norm. Unless the tape's
-/// budget is 0 it keeps the signals of sublayer end − 1 even beyond the budget: the way back needs them first, when
-/// nothing else of it exists.
+/// budget is 0 it keeps the signals of sublayer end − 1 even beyond the budget: the backward pass needs them first,
+/// when nothing else of it exists.
 Streams enter_stack(const StackContext& context, const Tensor& input, const Hooks& hooks, StackTape* tape);
 Streams pass_sublayers(const StackContext& context, Streams streams, int first, int end, const Hooks& hooks,
                        StackTape* tape);

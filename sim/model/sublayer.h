@@ -22,7 +22,7 @@ struct Streams {
 Streams sublayer_forward(SublayerPass& pass, const Streams& in);
 
 /// Gradients of the streams that entered from those of the streams that left. That of r is the same on both sides.
-/// The pass must have kept what the way back needs.
+/// The pass must have kept what the backward pass needs.
 Streams sublayer_backward(SublayerPass& pass, const Streams& out);
 
 }  // namespace periscope

@@ -39,7 +39,8 @@ template <class Map, class Key>
 auto taken_from(Map& map, Key key) {
   auto node = map.extract(key);
   if (node.empty()) {
-    throw std::logic_error("the way back needs " + std::string(name_of(key)) + ", which was not kept, or is used up");
+    throw std::logic_error("the backward pass needs " + std::string(name_of(key)) +
+                           ", which was not kept, or is used up");
   }
   return std::move(node.mapped());
 }
@@ -53,8 +54,8 @@ SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublaye
       pass_(pass),
       keep_(keep),
       weights_(context.weights.fetch(sublayer)) {
-  if (keep == Keep::for_the_way_back && context.cache != nullptr) {
-    throw std::logic_error("a pass with a key/value cache has no way back: earlier tokens' signals are gone");
+  if (keep == Keep::for_backward && context.cache != nullptr) {
+    throw std::logic_error("a pass with a key/value cache has no backward pass: earlier tokens' signals are gone");
   }
 }
 
@@ -68,7 +69,7 @@ Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x) const {
 
 Tensor SublayerPass::emit(Signal signal, Tensor x) {
   x = hooked(pass_, signal, std::move(x));
-  if (keep_ == Keep::for_the_way_back && is_needed_back(signal)) signals_[signal] = x;
+  if (keep_ == Keep::for_backward && is_needed_back(signal)) signals_[signal] = x;
   return x;
 }
 
@@ -78,7 +79,7 @@ Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
   const LinearWeights& w = weights_.matrix(weight);
   std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x, keep_);
   Tensor y = reading->output();
-  if (keep_ == Keep::for_the_way_back) readings_[weight] = std::move(reading);
+  if (keep_ == Keep::for_backward) readings_[weight] = std::move(reading);
   return w.bias.empty() ? y : context_.ops.add_row(std::move(y), w.bias);
 }
 
@@ -96,7 +97,7 @@ Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
 Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, weight);
-  if (keep_ == Keep::for_the_way_back) norm_inputs_[weight] = x;
+  if (keep_ == Keep::for_backward) norm_inputs_[weight] = x;
   return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups);
 }
 

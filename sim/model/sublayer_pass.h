@@ -11,8 +11,8 @@ namespace periscope {
 
 /// One pass through sublayer 0 … 2L−1, or through what lies before the first (−1) or after the last (2L). The modules
 /// send every signal through `emit` as it arises and every matrix and norm through `linear` and `norm`, so that what is
-/// recorded, replaced and kept is one rule for all of them. The way back goes through the same pass, if it kept what it
-/// needs. The context outlives it, and so do the hooks.
+/// recorded, replaced and kept is one rule for all of them. The backward pass goes through the same pass, if it kept
+/// what it needs. The context outlives it, and so do the hooks.
 class SublayerPass {
  public:
   /// Fetches the sublayer's weights. `pass` is forward or recomputation.
@@ -21,14 +21,14 @@ class SublayerPass {
   [[nodiscard]] const StackContext& context() const { return context_; }
   [[nodiscard]] int sublayer() const { return sublayer_; }
 
-  /// What goes on in the place of a signal: x, or what a replacer put there. Recorders see it.
+  /// Returns what goes on in the place of a signal: x, or what a replacer put there. Recorders see it.
   Tensor emit(Signal signal, Tensor x);
   /// y = x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);
   /// A norm of x [N, D]; the QK-norms are RMSNorms of every head or of the whole projection.
   Tensor norm(Weight weight, const Tensor& x);
 
-  /// What goes on in the place of a signal's gradient.
+  /// Returns what goes on in the place of a signal's gradient.
   Tensor emit_back(Signal signal, Tensor dx);
   /// Gradient of what `weight` read, from that of what came out. Gradient recorders are told that of its parameters.
   /// Once for every matrix and norm: what it read is then given back.
@@ -42,7 +42,7 @@ class SublayerPass {
 
   /// Memory that is kept, weights left out.
   [[nodiscard]] std::size_t bytes() const;
-  /// Gives back the memory of matrices, which the way back then fetches again.
+  /// Gives back the memory of matrices, which the backward pass then fetches again.
   void release_weights();
 
  private:

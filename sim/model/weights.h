@@ -34,9 +34,8 @@ struct SublayerWeights {
   [[nodiscard]] const NormWeights& norm(Weight weight) const;
 };
 
-/// Where a stack's parameters come from. Matrices may be drawn at every reading, so a stack of any depth needs the
-/// memory of one sublayer. No function has a default here: a source that edits another's weights would lose what it
-/// forgets.
+/// A source of a stack's parameters. Matrices may be drawn at every reading, so a stack of any depth needs the memory
+/// of one sublayer. No function has a default here: a source that edits another's weights would lose what it forgets.
 class WeightSource : public Interface {
  public:
   /// Weights of sublayer 0 … 2L−1; of −1: tables, project_in and the embedding norm; of 2L: the final norm and the

@@ -43,7 +43,7 @@ inline constexpr std::array<NumberFormat, 5> number_formats{
 /// in any order, is within γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and §4.2).
 [[nodiscard]] constexpr double roundings(double n, double u) { return n * u / (1.0 - n * u); }
 
-/// In what arithmetic a stack runs (T24).
+/// The arithmetic in which a stack runs (T24).
 enum class Arithmetic {
   exact,  ///< real numbers, on the stored weights
   mixed,  ///< the result of every op is stored in the format; sums and norms accumulate in fp32, and so does softmax

@@ -15,7 +15,7 @@ namespace periscope {
 /// and then rounded, is the correctly rounded one: 53 ≥ 2·24 + 2 bits make the double rounding harmless.
 class Rounding {
  public:
-  /// What a number beyond the largest finite one becomes.
+  /// Says what a number beyond the largest finite one becomes.
   enum class Overflow {
     as_stored,  ///< as above
     infinite,   ///< infinity, also in E4M3
@@ -32,7 +32,7 @@ class Rounding {
         shift_(static_cast<std::uint64_t>(53 - format.precision)),
         least_(static_cast<std::uint64_t>(format.least_exponent + 1023)) {}
 
-  /// To nearest, ties to even. (Without a branch, so that loops become vector instructions.)
+  /// Rounds to nearest, ties to even. (Without a branch, so that loops become vector instructions.)
   [[nodiscard]] double operator()(double x) const {
     if (is_double_) return x;
     const double magnitude = std::abs(x);
@@ -45,10 +45,10 @@ class Rounding {
     return std::isnan(x) ? x : std::copysign(rounded > largest_ ? overflow_ : rounded, x);
   }
 
-  /// To one of the two neighbours of x in the format, the upper one (by magnitude) with the probability
-  /// (|x| − lower)/(upper − lower), so that the mean over `word`, uniform on 0 … 2³² − 1, is x, up to 2⁻³² of their
-  /// distance, and exactly where the probability has at most 32 bits. A number of the format stays. Beyond the largest
-  /// number the upper neighbour is an overflow.
+  /// Rounds to one of the two neighbours of x in the format, the upper one (by magnitude) with the probability (|x| −
+  /// lower)/(upper − lower), so that the mean over `word`, uniform on 0 … 2³² − 1, is x, up to 2⁻³² of their distance,
+  /// and exactly where the probability has at most 32 bits. A number of the format stays. Beyond the largest number the
+  /// upper neighbour is an overflow.
   [[nodiscard]] double stochastic(double x, std::uint32_t word) const {
     if (is_double_ || std::isnan(x)) return x;
     const double magnitude = std::abs(x);

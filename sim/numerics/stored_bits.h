@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-/// What the bits of the formats that are narrower than a float mean. Every value is a float.
+/// The meaning of the bits of the formats that are narrower than a float. Every value is a float.
 namespace periscope {
 
 /// A float from the bits of a smaller format with `mantissa` bits after the point and an exponent biased by `bias`:

@@ -7,7 +7,7 @@
 #include "sim/numerics/number_format.h"
 #include "sim/numerics/rounding.h"
 
-/// How a tensor is held in few bits: as floating-point numbers, or as whole numbers with a scale.
+/// Formats that hold a tensor in few bits: as floating-point numbers, or as whole numbers with a scale.
 namespace periscope {
 
 /// A format in which tensors are held.
@@ -38,7 +38,7 @@ inline constexpr auto tensor_formats = [] {
   return std::nullopt;
 }
 
-/// Which entries share a scale. Rows are tokens of signals and output features of weights.
+/// Says which entries share a scale. Rows are tokens of signals and output features of weights.
 enum class ScaleOver {
   nothing,  ///< no scale
   tensor,
@@ -59,7 +59,7 @@ struct Quantization {
   Rounding::Overflow overflow = Rounding::Overflow::as_stored;
   bool stochastic = false;
 
-  /// Whether every number of binary32 stays as it is.
+  /// True if every number of binary32 stays as it is.
   [[nodiscard]] constexpr bool keeps_f32() const { return !format.is_integer() && format.floating.precision >= 24; }
 };
 

@@ -6,7 +6,7 @@
 namespace periscope {
 namespace {
 
-/// What ScoreRule makes of q·k.
+/// Applies a ScoreRule to q·k.
 double score(const AttentionShape& shape, double dot) {
   const double z = shape.scale() * dot;
   const double cap = shape.scores.soft_cap;

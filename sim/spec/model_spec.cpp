@@ -14,7 +14,7 @@ void require(bool holds, std::string_view key, const std::string& found, std::st
   if (!holds) throw ConfigError(fmt::format("{} = {}: expected {}", key, found, expected));
 }
 
-/// What concerns several keys together.
+/// Checks what several keys of a shape must fulfil together.
 void require_shape(const ModelSpec& m) {
   constexpr int most_wide = 1 << 20;
   require(m.heads % m.kv_heads == 0, "model.kv_heads", fmt::to_string(m.kv_heads),

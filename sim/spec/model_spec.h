@@ -26,7 +26,7 @@ inline constexpr std::array<std::string_view, 3> qk_norm_names{"none", "head", "
 inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 
-/// What one layer's attention does to its scores q·k besides the causal mask.
+/// The rule by which one layer's attention changes its scores q·k besides the causal mask.
 struct ScoreRule {
   double scale = 0.0;     ///< factor on q·k; 0: 1/√head_dim
   double soft_cap = 0.0;  ///< c: the scaled scores z become c·tanh(z/c) before the mask; 0: they stay
@@ -40,7 +40,7 @@ struct AttentionRule {
   std::vector<double> rope_frequencies = {};
 };
 
-/// How token ids become the stack's input: scale · E[id], projected if the table is not as wide as the stack,
+/// Describes how token ids become the stack's input: scale · E[id], projected if the table is not as wide as the stack,
 /// plus P[position + position_offset], plus the first row of the token-type table.
 struct EmbeddingSpec {
   double scale = 1.0;
@@ -50,8 +50,8 @@ struct EmbeddingSpec {
   int token_types = 0;  ///< rows of a token-type table [token_types, D]; 0: none
 };
 
-/// What lies between the stack's output and the logits besides the unembedding: a projection to embedding.width if
-/// that is not D, then BERT's transform norm(φ(x Wᵀ)), the unembedding, and the soft cap.
+/// Describes what lies between the stack's output and the logits besides the unembedding: a projection to
+/// embedding.width if that is not D, then BERT's transform norm(φ(x Wᵀ)), the unembedding, and the soft cap.
 struct HeadSpec {
   bool transform = false;
   double soft_cap = 0.0;  ///< c: the logits z become c·tanh(z/c); 0: they stay
@@ -91,7 +91,7 @@ struct ModelSpec {
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
-  /// As in AttentionRule, never empty; without RoPE there are none.
+  /// Returns the frequencies of AttentionRule, which are never empty; without RoPE there are none.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
   [[nodiscard]] static bool is_attention(int sublayer) { return sublayer % 2 == 0; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
@@ -107,7 +107,7 @@ inline constexpr double rope_base = 10000.0;
 }
 [[nodiscard]] Activation activation_of(MlpKind kind);
 
-/// How the weight matrices are drawn: independent N(0, variance).
+/// Describes how the weight matrices are drawn: independent N(0, variance).
 struct InitSpec {
   InitScheme scheme = InitScheme::normal;
   double std = 0.02;         ///< of scheme "normal"
@@ -116,7 +116,7 @@ struct InitSpec {
   double down_factor = 1.0;  ///< on the standard deviation of W_down
 };
 
-/// What enters the stack.
+/// Describes what enters the stack.
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
   int tokens = 128;            ///< T

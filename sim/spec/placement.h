@@ -20,7 +20,7 @@ struct SublayerRule {
   bool operator==(const SublayerRule&) const = default;
 };
 
-/// Where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
+/// The places where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
 struct Placement {
   std::string_view name;
   std::string_view norms;   ///< letters of T1, for people

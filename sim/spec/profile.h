@@ -12,7 +12,7 @@
 
 namespace periscope {
 
-/// What is measured. Every estimator is a mean over the T tokens unless it says otherwise.
+/// The statistics that are measured. Every estimator is a mean over the T tokens unless it says otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²
   variance,       ///< population variance over features (1/D)

@@ -80,13 +80,13 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return false;
 }
 
-/// Whether its curves run over depth, with 2L + 1 entries from the stack's input on. Those of others run over the 2L
-/// sublayers.
+/// True if the curves of a signal run over depth, with 2L + 1 entries from the stack's input on. Those of others run
+/// over the 2L sublayers.
 [[nodiscard]] constexpr bool runs_over_depth(Signal signal) {
   return signal == Signal::x_out || signal == Signal::r_out;
 }
 
-/// Whether mixed arithmetic holds it in the format of its sums, which is the wider one.
+/// True if mixed arithmetic holds a signal in the format of its sums, which is the wider one.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }
 
 }  // namespace periscope

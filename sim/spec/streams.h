@@ -8,8 +8,8 @@
 /// The registry of random streams: every number that tells two streams apart stands in this file.
 namespace periscope {
 
-/// What a stream of the simulation or of an experiment is for. The numbers are part of the generator's counter: never
-/// renumber, never use one twice (tests/random/streams_test.cpp does not compile then).
+/// The purpose of a stream of the simulation or of an experiment. The numbers are part of the generator's counter:
+/// never renumber, never use one twice (tests/random/streams_test.cpp does not compile then).
 enum class Stream : std::uint32_t {
   // 0 … 99: the matrices, see stream_of
   input = 100,
@@ -33,7 +33,7 @@ enum class Stream : std::uint32_t {
 
 [[nodiscard]] constexpr Stream stream_of(Weight weight) { return Stream{static_cast<std::uint32_t>(weight)}; }
 
-/// What a matrix-free matrix draws forward and on the way back (sim/model/matrix_free.h).
+/// The streams that a matrix-free matrix draws in the forward and in the backward pass (sim/model/matrix_free.h).
 [[nodiscard]] constexpr Stream matrix_free_forward(Weight weight) {
   return Stream{300 + static_cast<std::uint32_t>(weight)};
 }
@@ -44,8 +44,8 @@ enum class Stream : std::uint32_t {
 /// The bias of a matrix or norm; `layer` of the key is the sublayer.
 [[nodiscard]] constexpr Stream bias_stream(Weight weight) { return Stream{500 + static_cast<std::uint32_t>(weight)}; }
 
-/// What is rounded stochastically in a number format: a signal or its gradient; a matrix or gain, its bias, what the
-/// matrix reads, and the gradient of its output.
+/// The kinds of tensors that are rounded stochastically in a number format: a signal or its gradient; a matrix or gain,
+/// its bias, what the matrix reads, and the gradient of its output.
 enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
 
 /// `layer` of the key is the sublayer + 1.
@@ -70,11 +70,11 @@ namespace theory::place {
 
 inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;  ///< what T25's chain draws before the first sublayer
 inline constexpr std::uint64_t table = input + 1;                ///< the rows of a projected table
-inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;  ///< attention patterns, plus the sublayer
-inline constexpr std::uint64_t way_back = std::uint64_t{1} << 47U;  ///< of patterns: those of the backward chain
+inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;       ///< attention patterns, plus the sublayer
+inline constexpr std::uint64_t backward_pass = std::uint64_t{1} << 47U;  ///< of patterns: those of the backward chain
 inline constexpr std::uint64_t other_half = std::uint64_t{1}
                                             << 32U;               ///< of patterns: the second of two independent sets
-inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< of the way back: the logits of the loss
+inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< of the backward pass: the logits of the loss
 
 }  // namespace theory::place
 }  // namespace periscope

@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-/// For all layers, tables left out.
+/// Returns the standard deviation of a matrix in all layers, tables left out.
 double initial_stddev(const StackSpec& spec, Weight weight) {
   const auto [fan_out, fan_in] = shape_of(spec.model, weight);
   const InitSpec& init = spec.init;

@@ -52,7 +52,7 @@ inline constexpr std::array<std::string_view, 22> weight_names{
 [[nodiscard]] constexpr bool is_norm(Weight weight) { return weight >= Weight::norm_a; }
 /// The matrices that every layer has: q … down.
 [[nodiscard]] constexpr bool is_layer_matrix(Weight weight) { return weight <= Weight::down; }
-/// Whether every layer has its own: q … down, and the norms of its sublayers.
+/// True if every layer has its own: q … down, and the norms of its sublayers.
 [[nodiscard]] constexpr bool is_of_layer(Weight weight) {
   return is_layer_matrix(weight) || (is_norm(weight) && weight < Weight::embedding_norm);
 }
@@ -76,15 +76,15 @@ struct ParameterId {
   [[nodiscard]] int layer() const { return sublayer / 2; }
 };
 
-/// Of the matrix `weight` of `layer`; the layer of what no layer owns does not matter.
+/// The id of the matrix `weight` of `layer`; the layer of what no layer owns does not matter.
 [[nodiscard]] constexpr ParameterId matrix_id(int layer, Weight weight) {
   return {is_of_layer(weight) ? 2 * layer + (is_of_mlp(weight) ? 1 : 0) : 0, weight, ParameterId::Part::matrix};
 }
-/// Of the gain of the norm `weight` of `sublayer`.
+/// The id of the gain of the norm `weight` of `sublayer`.
 [[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
   return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
 }
-/// Of the bias that goes with a matrix or a gain.
+/// The id of the bias that goes with a matrix or a gain.
 [[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
   return {id.sublayer, id.weight, ParameterId::Part::bias};
 }
@@ -95,7 +95,7 @@ struct WeightShape {
   int fan_in;
 };
 
-/// Of a matrix or table. Throws std::logic_error for a norm.
+/// Returns the shape of a matrix or table. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight);
 
 /// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, or D' for the head's.

@@ -7,23 +7,23 @@
 
 namespace periscope {
 
-/// How the variance of a matrix W [m, n] is spread over its entries (T29): W_ij has the standard deviation of the
-/// matrix times rows_i·columns_j.
+/// Describes how the variance of a matrix W [m, n] is spread over its entries (T29): W_ij has the standard deviation of
+/// the matrix times rows_i·columns_j.
 struct VarianceProfile {
   std::vector<double> rows = {};     ///< r_i ≥ 0 of mean square 1 [m], of a table over the rows in use; empty: 1
   std::vector<double> columns = {};  ///< c_j ≥ 0 of mean square 1 [n]; empty: 1
 };
 
-/// What is left of given weights, trained ones say, where nothing but their sizes is kept: random weights of these
-/// scales are independent and centred, with the standard deviation that every matrix had, or every row and column of
-/// it, and the gains that every norm had. What a stack of given weights does otherwise is alignment.
+/// The sizes of given weights, trained ones say, and nothing else of them: random weights of these scales are
+/// independent and centred, with the standard deviation that every matrix had, or every row and column of it, and the
+/// gains that every norm had. What a stack of given weights does otherwise is alignment.
 struct WeightScales {
-  /// Of every matrix and table, and of every bias that is not 0 (ParameterId::Part::bias): the root mean square of its
-  /// entries, about 0. That of a table is of the rows that the tokens use.
+  /// The root mean square of the entries, about 0, of every matrix and table, and of every bias that is not 0
+  /// (ParameterId::Part::bias). That of a table is of the rows that the tokens use.
   std::map<ParameterId, double> stddev;
-  /// Of every norm, QK-norms too: the gains whole, one per channel, Gemma's + 1 included.
+  /// The gains of every norm, QK-norms too, whole, one per channel, Gemma's + 1 included.
   std::map<ParameterId, std::vector<double>> gains;
-  /// Of matrices and tables whose entries are of unlike size; the others have one standard deviation.
+  /// The profiles of matrices and tables whose entries are of unlike size; the others have one standard deviation.
   std::map<ParameterId, VarianceProfile> profiles = {};
 };
 

@@ -37,7 +37,7 @@ struct Windows {
   int length;               ///< T + 1
 
   [[nodiscard]] int count() const { return static_cast<int>(tokens.size()) / length; }
-  /// Of windows first … first + count − 1 [count · T].
+  /// Returns the inputs of windows first … first + count − 1 [count · T].
   [[nodiscard]] std::vector<int> inputs(int first, int count) const;
   [[nodiscard]] std::vector<int> labels(int first, int count) const;
 };

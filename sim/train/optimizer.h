@@ -22,7 +22,7 @@ class Optimizer {
  public:
   using State = std::map<ParameterId, GradientMoments>;
 
-  /// For these parameters. The backend outlives this.
+  /// Makes the state for these parameters. The backend outlives this.
   Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters);
 
   /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`. Several threads may each update others.

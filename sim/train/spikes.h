@@ -10,7 +10,7 @@ namespace periscope {
 /// ones (a spread below 1e-10), and after a spike the next 128 steps are held against a spread that contains it.
 [[nodiscard]] std::vector<int> olmo_spikes(std::span<const double> series);
 
-/// The same of logarithms and against medians, which spikes hardly move: ln x is more than 6 · 1.4826 · MAD above the
+/// Returns spikes of logarithms against medians, which spikes hardly move: ln x is more than 6 · 1.4826 · MAD above the
 /// median of the up to 128 before it, of which there must be 16; MAD is the median distance from the median, 1.4826 of
 /// it the standard deviation of a normal law. Losses and gradient norms scatter by factors, so that in linear units the
 /// tail of a lognormal series that does nothing spikes the more often the wider it is (0.2 to 14 times in 1000 steps at

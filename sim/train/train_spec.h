@@ -52,10 +52,10 @@ void validate(const TrainSpec& train);
 /// the cosine schedule lr·(0.1 + 0.45·(1 + cos π(s − W)/(steps − W))), which ends at lr/10.
 [[nodiscard]] double learning_rate(const TrainSpec& train, int step);
 
-/// Whether a weight stays as it is: its gradient counts nowhere.
+/// True if a weight stays as it is: its gradient counts nowhere.
 [[nodiscard]] bool is_frozen(const TrainSpec& train, Weight weight);
 
-/// Whether a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every, at the end.
+/// True if a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every, at the end.
 [[nodiscard]] bool is_recorded(const TrainSpec& train, int step);
 
 }  // namespace periscope

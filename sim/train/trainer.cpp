@@ -31,7 +31,7 @@ class GradientKeeper final : public GradientRecorder {
   Gradients gradients_;
 };
 
-/// What a pass over one part of a batch gave.
+/// The loss and gradients of a pass over one part of a batch.
 struct PartOutcome {
   double loss = 0.0;
   Gradients gradients = {};

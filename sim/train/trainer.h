@@ -11,7 +11,7 @@
 
 namespace periscope {
 
-/// What one step showed.
+/// The numbers that one step showed.
 struct StepOutcome {
   double loss;             ///< mean over the batch's labels, with the weights before the step [nat]
   double grad_norm;        ///< of all gradients together, before clipping [nat]
@@ -53,7 +53,7 @@ class Trainer {
   StepOutcome step();
 
   [[nodiscard]] int steps() const { return steps_; }
-  /// Those that passes use, in their format.
+  /// Returns the weights that passes use, in their format.
   [[nodiscard]] const ResidentWeights& weights() const { return rounded_ ? *rounded_ : masters_; }
   [[nodiscard]] const StackSpec& spec() const { return spec_; }
 
@@ -62,8 +62,8 @@ class Trainer {
   void restore(TrainingState state);
 
  private:
-  /// What the passes of a batch gave: sums over its parts of the mean loss and of the gradients, which are in the order
-  /// of ids_.
+  /// The results of the passes of a batch: sums over its parts of the mean loss and of the gradients, which are in the
+  /// order of ids_.
   struct BatchOutcome {
     double loss;
     std::vector<Tensor> gradients;

@@ -122,7 +122,7 @@ TEST_CASE("the cache refuses what it cannot do") {
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(attempt("llama", 1, 3), "a cache of 3 tokens has no room for 4 after 0", std::length_error);
   CHECK_THROWS_WITH_AS(attempt("llama", 1, 9),
-                       "a pass with a key/value cache has no way back: earlier tokens' signals are gone",
+                       "a pass with a key/value cache has no backward pass: earlier tokens' signals are gone",
                        std::logic_error);
 }
 

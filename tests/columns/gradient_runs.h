@@ -84,7 +84,7 @@ inline std::vector<double> column(const Rows& rows, std::size_t i) {
 inline double width_allowance(const StackSpec& spec, const theory::Prediction& p, std::size_t depth,
                               bool attention = false) {
   return 0.5 * finite_width * judge::gradient_width_term(spec, p.finite_width, depth, attention) +
-         way_back_allowance(format_of(DType::f64));
+         backward_allowance(format_of(DType::f64));
 }
 
 /// Σ weights_i y_i of rows and of a prediction; `bias` is what each point may differ by.

@@ -18,7 +18,7 @@ config::Config deep_stack() {
   return config;
 }
 
-TEST_CASE("passes that are compared keep the way back's signals beside those of the way forth") {
+TEST_CASE("passes that are compared keep the backward pass's signals beside those of the forward pass") {
   config::Config config = deep_stack();
   config.run.dtype = DType::f64;
   const double pass = 64e6;  // of the tape: at least so much is allowed

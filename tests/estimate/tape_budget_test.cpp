@@ -3,7 +3,7 @@
 #include "experiments/core/stacks/need.h"
 #include "tests/support/doctest.h"
 
-/// How much of a pass the way back may keep, on machines of any size.
+/// How much of a pass the backward pass may keep, on machines of any size.
 namespace periscope::testing {
 namespace {
 

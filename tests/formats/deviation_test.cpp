@@ -81,7 +81,7 @@ TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts th
   CHECK(number_of(config, scaled.passes[0][2], logits, Measure::underflow, 4) == 0.0);
 }
 
-TEST_CASE("the first overflow, forward and on the way back") {
+TEST_CASE("the first overflow, forward and backward") {
   FormatsConfig config = small_config("peri", {"fp8_e4m3", "fp16"});
   config.covers = {"stream", "norms", "modules"};
   config.base.model.gamma = 300.0;

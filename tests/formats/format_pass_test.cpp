@@ -109,7 +109,7 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
   }
 }
 
-TEST_CASE("the way back through an MLP in FP16, step by step: every gradient is stored, and read as it is held") {
+TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradient is stored, and read as it is held") {
   FormatsConfig config = small_config("pre", {"fp16"});
   config.base.model.mlp = MlpKind::relu;
   config.format = {"int8"};
@@ -123,7 +123,7 @@ TEST_CASE("the way back through an MLP in FP16, step by step: every gradient is 
   SignalKeeper forward(Pass::forward);
   SignalKeeper backward(Pass::backward);
   SublayerPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
-                 Keep::for_the_way_back);
+                 Keep::for_backward);
   (void)sublayer_forward(p, {x});
   (void)sublayer_backward(p, {dx});
   const auto weights = pass.drawn.fetch(1);
@@ -197,7 +197,7 @@ TEST_CASE("stochastic rounding: the noise of a matrix, measured and predicted, b
   }
 }
 
-TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own, on the way back too") {
+TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own, in the backward pass too") {
   for (const bool sums : {false, true}) {
     FormatsConfig config = small_config("peri", {"bf16"});
     config.rounding = formats::RoundingMode::stochastic;
@@ -215,7 +215,7 @@ TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own
     const Tensor input = held(x, Part::inputs, rounding_stream(Weight::up, Rounded::input));
     const Tensor gradient = held(dy, Part::inputs, rounding_stream(Weight::up, Rounded::gradient));
     const SublayerWeights weights = pass.weights.fetch(1);
-    const auto reading = weights.matrix(Weight::up).map->read(quick(), x, Keep::for_the_way_back);
+    const auto reading = weights.matrix(Weight::up).map->read(quick(), x, Keep::for_backward);
     const auto values = [](const Tensor& t) { return quick().to_host(t); };
     CHECK(values(reading->input()) == values(input));
     CHECK(values(reading->output()) == values(sums ? rounded_linear(input, w, rounding) : quick().linear(input, w)));

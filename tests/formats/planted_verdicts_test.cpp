@@ -66,7 +66,7 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
   CHECK(plain.forward.seed == 73);
   CHECK_FALSE(plain.forward.of_first_seed);
   CHECK(plain.backward.seeds == 4);
-  CHECK(plain.backward.first.sublayer == 3);  // the way back begins there
+  CHECK(plain.backward.first.sublayer == 3);  // the backward pass begins there
   CHECK(plain.backward.first.signal == Signal::q);
   CHECK(plain.backward.seed == 74);
   const formats::Variant& massive = stack.formats[2].variants[1];

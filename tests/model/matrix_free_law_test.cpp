@@ -127,7 +127,7 @@ TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbe
       std::vector<double> second(4000, 0.0);
       second[1] = 1.0;
       const Tensor x = ops.from_host(1, 4000, target.dtype, first);
-      const auto reading = fetched.matrix(weight).map->read(ops, x, Keep::for_the_way_back);
+      const auto reading = fetched.matrix(weight).map->read(ops, x, Keep::for_backward);
       const std::string name = std::string(name_of(weight)) + std::to_string(layer);
       drawn[name + " column"] = ops.to_host(reading->output());
       drawn[name + " row"] = ops.to_host(reading->pull(ops.from_host(1, 4000, target.dtype, second)));

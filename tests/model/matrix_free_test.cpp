@@ -180,7 +180,7 @@ TEST_CASE("matrix-free: forward and backward are adjoint") {
       for (const int rows : {1, 4, 30}) {
         const Tensor x = ops.normal(rows, in, target.dtype, {1, 0, Stream{90}}, 1.0);
         const Tensor dy = ops.normal(rows, out, target.dtype, {1, 0, Stream{91}}, 1.0);
-        const auto reading = weights.fetch(0).matrix(weight).map->read(ops, x, Keep::for_the_way_back);
+        const auto reading = weights.fetch(0).matrix(weight).map->read(ops, x, Keep::for_backward);
         const Tensor y = reading->output();
         const Tensor dx = reading->pull(dy);
         const auto inner = [&](const Tensor& a, const Tensor& b) {
@@ -197,7 +197,7 @@ TEST_CASE("matrix-free: forward and backward are adjoint") {
   }
 }
 
-TEST_CASE("matrix-free: neither the number of threads nor what the way back recomputes changes a bit") {
+TEST_CASE("matrix-free: neither the number of threads nor what the backward pass recomputes changes a bit") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.width = 48;
   spec.model.mlp_width = 200;
@@ -240,7 +240,7 @@ TEST_CASE("matrix-free: weights have no entries unless they remember, and are pu
   CHECK_THROWS_WITH_AS(static_cast<void>(weights.fetch(0).matrix(Weight::q).map->dense()),
                        "a matrix-free q has no entries", std::logic_error);
   const Tensor x = truth().constant(1, 12, DType::f64, 1.0);
-  const auto reading = weights.fetch(0).matrix(Weight::k).map->read(truth(), x, Keep::for_the_way_back);
+  const auto reading = weights.fetch(0).matrix(Weight::k).map->read(truth(), x, Keep::for_backward);
   const Tensor y = reading->output();
   static_cast<void>(reading->pull(y));
   CHECK_THROWS_WITH_AS(static_cast<void>(reading->pull(y)), "a matrix-free k is pulled twice", std::logic_error);

@@ -67,8 +67,8 @@ TEST_CASE("stored bits and the formats that rounding knows are the same numbers"
 TEST_CASE("allowances have the values that verdicts were given with") {
   CHECK(pass_allowance(fp64) == 100.0 * std::numeric_limits<double>::epsilon());
   CHECK(pass_allowance(fp32) == 100.0 * static_cast<double>(std::numeric_limits<float>::epsilon()));
-  CHECK(way_back_allowance(fp64) == 1e-13);
-  CHECK(way_back_allowance(fp32) == 1e-5);
+  CHECK(backward_allowance(fp64) == 1e-13);
+  CHECK(backward_allowance(fp32) == 1e-5);
   CHECK(attained_limit == 1.0 + 1e-9);
 }
 

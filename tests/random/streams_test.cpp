@@ -69,7 +69,7 @@ TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T
   std::set<std::uint64_t> starts{0, input, table};
   std::size_t count = starts.size();
   for (const std::uint64_t half : {std::uint64_t{0}, other_half}) {
-    for (const std::uint64_t way : {std::uint64_t{0}, way_back, way_back + logits}) {
+    for (const std::uint64_t way : {std::uint64_t{0}, backward_pass, backward_pass + logits}) {
       starts.insert(patterns + way + half);
       ++count;
     }

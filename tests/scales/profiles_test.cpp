@@ -222,7 +222,7 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
   const Tensor x = ops->normal(4, 48, DType::f64, {1, 0, Stream::input}, 1.0);
   const SublayerWeights mlp = free.fetch(1);
   const LinearWeights& up = mlp.matrix(Weight::up);
-  const auto reading = up.map->read(*ops, x, Keep::for_the_way_back);
+  const auto reading = up.map->read(*ops, x, Keep::for_backward);
   const Tensor y = reading->output();
   const Tensor dy = ops->normal(4, 20, DType::f64, {2, 0, Stream::input}, 1.0);
   const Tensor dx = reading->pull(dy);

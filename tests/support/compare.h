@@ -6,7 +6,7 @@
 
 namespace periscope::testing {
 
-/// Where two computations of the same numbers differ most, in units of what is allowed there.
+/// The place where two computations of the same numbers differ most, in units of what is allowed there.
 struct Residual {
   double worst = 0.0;  ///< max |actual − expected|/allowed: up to 1 is agreement
   std::size_t at = 0;  ///< index of that entry

@@ -1,6 +1,6 @@
 #include "tests/support/doctest.h"
 
-/// What a failed comparison prints.
+/// Tests of what a failed comparison prints.
 namespace periscope::testing {
 namespace {
 

@@ -17,7 +17,8 @@ struct GradientCheck {
   std::string where;     ///< the worst comparison, in words
 };
 
-/// What to compare: `loss` at a point, the gradient there, and what rounding does to a value of the loss.
+/// A function whose gradient is checked: `loss` at a point, the gradient there, and what rounding does to a value of
+/// the loss.
 struct Differentiable {
   std::function<double(std::span<const double>)> loss;
   std::vector<double> point;

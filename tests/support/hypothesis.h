@@ -18,7 +18,7 @@ struct Estimate {
   double standard_error;  ///< of the mean
 };
 
-/// From independent samples; at least two.
+/// Estimates a mean from independent samples, at least two.
 Estimate estimate(std::span<const double> samples);
 
 /// (a − expected)/s.e., and (a − b)/√(s.e.² + s.e.²). Equal numbers without error give 0.

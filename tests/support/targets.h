@@ -19,7 +19,8 @@ struct Target {
 /// there is a GPU, there and on the host.
 const std::vector<Target>& targets();
 
-/// The same in bf16 and f16, for those that know them. Bounds for these types: tests/backend/narrow_test.cpp.
+/// Returns the targets in bf16 and f16, of devices that know them. Bounds for these types:
+/// tests/backend/narrow_test.cpp.
 const std::vector<Target>& narrow_targets();
 
 /// The slow backend that defines every op.

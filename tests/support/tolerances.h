@@ -22,7 +22,7 @@ constexpr double smallest_normal(DType dtype) {
 /// γ_n of a dtype.
 constexpr double roundings(double n, DType dtype) { return periscope::roundings(n, unit_roundoff(dtype)); }
 
-/// The same for the truth's own error: the reference computes in f64.
+/// Adds the truth's own error to `roundings`: the reference computes in f64.
 constexpr double roundings_of_both(double n, DType dtype) { return roundings(n, dtype) + roundings(n, DType::f64); }
 
 /// A dot product of n terms, relative to Σ|x||w|.

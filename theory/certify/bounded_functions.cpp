@@ -40,7 +40,7 @@ double activation_at(Activation kind, double x) {
   throw std::logic_error("unknown activation");
 }
 
-/// Where φ is least, to within `near`, and a number just below its value there.
+/// The place where φ is least, to within `near`, and a number just below its value there.
 struct Minimum {
   double at;
   double value;

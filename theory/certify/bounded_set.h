@@ -85,7 +85,7 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x);
 /// W x + b.
 BoundedSet linear_image(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
 
-/// What W does to an ellipsoid's u, and a bound on the 2-norm (so on every row) of what rounding took from it.
+/// The image of an ellipsoid's u under W, and a bound on the 2-norm (so on every row) of what rounding took from it.
 struct MatrixOver {
   RowMatrix matrix;
   double lost = 0.0;
@@ -108,7 +108,7 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
 /// k·x.
 BoundedSet scaled(double k, const BoundedSet& x);
 
-/// What lies in both boxes; the ellipsoid of x.
+/// Returns the part of x that lies in both boxes, with the ellipsoid of x.
 BoundedSet within(const BoundedSet& x, const BoundedSet& box);
 
 /// φ(x): each φ falls, if at all, only left of one minimum, so an interval's image is found from its ends. Since φ(x)

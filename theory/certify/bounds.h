@@ -21,7 +21,7 @@ struct NormPass {
   double eps;
 };
 
-/// What stands between the loss of one token and the module's output a.
+/// Describes what stands between the loss of one token and the module's output a.
 struct GradientPath {
   double wrong_probability;                          ///< 1 − p_y, the probability of all wrong labels
   double beta = 1.0;                                 ///< scale of the branch (T1)
@@ -37,7 +37,7 @@ double jacobian_norm(const NormPass& norm);
 /// max|γ|/√(v+ε) whatever D is.
 double gain_over_rms(const NormPass& norm);
 
-/// What is left of a path without the loss: |β| ‖U‖₂ Π jacobian_norm. A factor of 0 wins over an infinite one.
+/// Returns the norm of a path without the loss: |β| ‖U‖₂ Π jacobian_norm. A factor of 0 wins over an infinite one.
 double path_norm(const GradientPath& path);
 
 /// T14, sharp: √2 (1−p_y) · path_norm bounds the Frobenius norm; √2 is the best constant.

@@ -86,7 +86,7 @@ class BoundPropagation {
     bounds_.push_back(std::move(bound));
   }
 
-  /// What the ops of a sublayer stored or summed on their way. Where eps rounds to 0, the bound on reciprocals is
+  /// Notes what the ops of a sublayer stored or summed inside. Where eps rounds to 0, the bound on reciprocals is
   /// infinite, and so is every one behind it: so it is put first, to be named as the cause.
   void note_steps(int sublayer) {
     for (const auto& [signal, magnitude] : ops_.take_notes()) {

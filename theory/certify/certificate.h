@@ -22,8 +22,9 @@ struct SignalBound {
   Eigen::Index channel = 0;
 };
 
-/// What may enter a stack: any token ids up to the position table, or any real vectors of entries up to `largest`, of
-/// which a run overflows if its format does not reach so far. Infinite: whatever numbers the format has.
+/// The set of inputs that may enter a stack: any token ids up to the position table, or any real vectors of entries up
+/// to `largest`, of which a run overflows if its format does not reach so far. Infinite: whatever numbers the format
+/// has.
 struct InputDomain {
   bool tokens = true;
   double largest = infinity;
@@ -47,22 +48,23 @@ struct Certificate {
   [[nodiscard]] double limit(const SignalBound& bound) const;
 };
 
-/// Whether no input can overflow a class of signals, and if it may, where first.
+/// Says whether no input can overflow a class of signals, and if one may, where first.
 struct Verdict {
   bool certified = true;
   const SignalBound* first = nullptr;  ///< of the certificate; null if certified
   double limit = infinity;             ///< that `first` passes
 };
 
-/// For a run in the certificate's own arithmetic (not for `exact`). A class is certified if every signal upstream of
-/// its last one fits too, since what overflows there reaches it as infinity or NaN; no class: everything.
+/// Gives the verdict for a run in the certificate's own arithmetic (not for `exact`). A class is certified if every
+/// signal upstream of its last one fits too, since what overflows there reaches it as infinity or NaN; no class:
+/// everything.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
 
-/// Whether a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
-/// Never in exact arithmetic.
+/// True if a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
+/// It never does in exact arithmetic.
 bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 
-/// For exact arithmetic: a class's own bounds against the largest number of a format.
+/// Gives the verdict for exact arithmetic: a class's own bounds against the largest number of a format.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);
 
 /// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to

@@ -8,7 +8,7 @@
 
 namespace periscope::theory {
 
-/// What a linear map, or φ, makes of a set, and how far the result may be from that of exact arithmetic.
+/// The image of a set under a linear map, or φ, and how far the result may be from that of exact arithmetic.
 struct ComputedImage {
   BoundedSet set;
   Vector error;
@@ -47,7 +47,7 @@ class ComputedOps {
   /// W x + b. The sum of n products is off by at most κΣ|w||x| + nη'(1+(n−1)u'), κ = u' + (n−1)u'(1+u'): products round
   /// once, and any order of additions adds (n−1)u' times their magnitudes (Rump; Jeannerod and Rump 2013).
   BoundedSet linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
-  /// The same for an image of exact arithmetic that is already there, `n` products a row.
+  /// Adds the rounding of sums to an image of exact arithmetic that is already there, `n` products a row.
   ComputedImage summed(LinearImage image, Eigen::Index n, const Vector& bias);
   /// linear, with what it does to x's ellipsoid; the image has one of its own (a ball).
   Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
@@ -55,7 +55,7 @@ class ComputedOps {
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
   BoundedSet scaled(double k, const BoundedSet& x);
   BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);
-  /// How far k·x of these magnitudes may be off: k rounded, then the product.
+  /// Returns how far k·x of these magnitudes may be off: k rounded, then the product.
   [[nodiscard]] Vector rounded_twice(const Vector& magnitude) const {
     return (magnitude.array() * (3.0 * u_ + 2.0 * eta_) + 3.0 * eta_ + underflow(0)).matrix();
   }

@@ -26,9 +26,9 @@ class Parameters {
 
   /// W [fan_out, fan_in] with y = W x; `layer` is ignored for what no layer owns.
   [[nodiscard]] virtual RowMatrix matrix(int layer, Weight weight) const = 0;
-  /// The same a few thousand rows at a time, in order: for tables and unembeddings, which are large.
+  /// Visits a matrix a few thousand rows at a time, in order: for tables and unembeddings, which are large.
   virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
-  /// What is added to W x, empty for none.
+  /// Returns what is added to W x, empty for none.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
 };

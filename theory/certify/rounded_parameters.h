@@ -22,7 +22,7 @@ class RoundedParameters final : public Parameters {
 
   /// The largest magnitude of what was read so far, infinite if rounding made it so.
   [[nodiscard]] double largest() const { return largest_; }
-  /// Whether rounding changed any entry that was read so far.
+  /// True if rounding changed any entry that was read so far.
   [[nodiscard]] bool changed() const { return changed_; }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace periscope::theory {
 
-/// Whether a certificate bounds it: not x_in, which is the x_out before it, nor A_out once more as each matrix reads
-/// it.
+/// True if a certificate bounds a signal: not x_in, which is the x_out before it, nor A_out once more as each matrix
+/// reads it.
 [[nodiscard]] constexpr bool is_certified(Signal signal) {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }
@@ -30,7 +30,7 @@ inline constexpr auto certified_signals = [] {
   return all;
 }();
 
-/// What a verdict is given for.
+/// The classes of signals that verdicts are given for.
 enum class SignalClass { stream, branch, attention, scores, mlp, head, inside };
 inline constexpr std::array<std::string_view, 7> signal_class_names{"stream", "branch", "attention", "scores",
                                                                     "mlp",    "head",   "inside"};

@@ -92,7 +92,7 @@ RowMatrix gram_of(const RowMatrix& a) {
 
 namespace {
 
-/// For a Gram matrix whose trace is near 1.
+/// Bounds the largest eigenvalue of a Gram matrix whose trace is near 1.
 double scaled_eigenvalue_bound(const RowMatrix& gram, Index terms) {
   const auto n = static_cast<double>(gram.rows());
   const double trace = gram.trace() * (1.0 + n * epsilon);

@@ -24,7 +24,7 @@ double spectral_norm(std::span<const double> w, int rows, int cols);
 /// Infinite or NaN entries give infinity.
 double spectral_bound(const RowMatrix& a);
 
-/// The same for a Gram matrix A Aᵀ [n, n] that was summed over `terms` columns: bounds its largest eigenvalue.
+/// Bounds the largest eigenvalue of a Gram matrix A Aᵀ [n, n] that was summed over `terms` columns.
 double largest_eigenvalue_bound(const RowMatrix& gram, Eigen::Index terms);
 
 }  // namespace periscope::theory

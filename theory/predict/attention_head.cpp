@@ -25,7 +25,7 @@ Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direc
   return y;
 }
 
-/// What QK-norm multiplies by: 1/rms, or 1 for a token that is 0 (and stays 0).
+/// Returns the factor of QK-norm: 1/rms, or 1 for a token that is 0 (and stays 0).
 Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }

@@ -31,14 +31,14 @@ struct PatternLaw {
   /// Rows of W_q and W_k (T29): what multiplies the features of all heads before their biases. Empty: 1.
   std::vector<double> query_rows = {};
   std::vector<double> key_rows = {};
-  /// How much of the module's output comes from each query head, where a drawn head stands for one of them. Empty: all
-  /// the same.
+  /// The share of the module's output that comes from each query head, where a drawn head stands for one of them; empty
+  /// if all are alike.
   std::vector<double> head_weights = {};
   int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
-  /// Where token t is in its sequence.
+  /// Returns the position of token t in its sequence.
   [[nodiscard]] Eigen::Index position(Eigen::Index t) const { return sequence > 0 ? t % sequence : t; }
   /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
   [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
@@ -67,8 +67,8 @@ struct ScaledKernel {
   bool triangular;     ///< F is lower triangular: always, but where tokens repeat
 };
 
-/// What softmax's Jacobian leaves of a kernel: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all tokens
-/// have in common is taken off before anything is rounded to float. k = mean + ρ1ᵀ + 1ρᵀ + scale·unit.
+/// The part of a kernel that softmax's Jacobian leaves: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all
+/// tokens have in common is taken off before anything is rounded to float. k = mean + ρ1ᵀ + 1ρᵀ + scale·unit.
 struct CentredKernel {
   /// `scale` as in ScaledKernel.
   CentredKernel(const Matrix& k, double scale_of_k);
@@ -105,7 +105,7 @@ class AttentionHead {
   /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
   /// the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const { return draw(numbers, k, k); }
-  /// The same where W_q and W_k read unlike kernels of one input (read_kernel).
+  /// Draws a head where W_q and W_k read unlike kernels of one input (read_kernel).
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].

@@ -34,7 +34,7 @@ class AttentionAverage {
   /// mean over `samples` sampled single-head patterns, which come in pairs (HeadSample); exact and without sampling for
   /// a uniform pattern.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const;
-  /// The same where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
+  /// Returns the kernel where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                           int samples, PatternStream stream) const;
 
@@ -43,9 +43,9 @@ class AttentionAverage {
   /// all tokens are alike or there is one.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const;
 
-  /// The same with the score path sampled whole: values and output gradients of one head are drawn from their kernels,
-  /// one of each per pattern, and the head's backward pass is run, softmax, RoPE and QK-norm included. A check on the
-  /// closed form, with several times its noise; and what `gradients` does with logits beyond 1000.
+  /// Returns the gradients with the score path sampled whole: values and output gradients of one head are drawn from
+  /// their kernels, one of each per pattern, and the head's backward pass is run, softmax, RoPE and QK-norm included. A
+  /// check on the closed form, with several times its noise; and what `gradients` does with logits beyond 1000.
   [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& g, int samples,
                                                 PatternStream stream) const;
 

@@ -65,7 +65,7 @@ class Backward {
   }
 
  private:
-  /// From the gradient kernel at x_out of sublayer l to that at its x_in.
+  /// Goes from the gradient kernel at x_out of sublayer l to that at its x_in.
   void step(int l) {
     const ModelSpec& m = spec_.model;
     const SublayerRule rule = rule_under(chain_.fault, m, l);
@@ -93,9 +93,9 @@ class Backward {
     const double k = squared(std_of(l, Weight::k));
     const double v = squared(std_of(l, Weight::v));
     const double o = squared(std_of(l, Weight::o));
-    // The way back samples patterns of its own. A squared gradient is linear in them, so their noise leaves its mean
-    // unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
-    const PatternStream stream{chain_.seed, chain_.replicate, place::way_back + static_cast<std::uint64_t>(l)};
+    // The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
+    // mean unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
+    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l)};
     const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;
@@ -176,7 +176,7 @@ class Backward {
 
 void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
                       const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
-  const PatternStream stream{chain.seed, chain.replicate, place::way_back + place::logits};
+  const PatternStream stream{chain.seed, chain.replicate, place::backward_pass + place::logits};
   // A logit matrix averages over the vocabulary itself: a large one needs fewer of them.
   constexpr int enough_logits = 2048;
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;

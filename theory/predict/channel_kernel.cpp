@@ -44,7 +44,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, cons
   return y;
 }
 
-/// The same for one gain, which every channel has.
+/// Normalises a term with one gain, which every channel has.
 ChannelTerm normalised_term(ChannelTerm x, NormKind kind, double gain, const Vector& scale) {
   const auto rescaled = [&](const Matrix& m) {
     return Matrix((gain * gain) * (scale.asDiagonal() * m * scale.asDiagonal()));

@@ -7,15 +7,16 @@
 
 namespace periscope::theory {
 
-/// Which paths a predicted gradient takes through the stack.
+/// The paths that a predicted gradient takes through the stack.
 enum class GradientPaths {
   all,
   without_scores,  ///< attention patterns count as constants: T9's value path alone
   skip_only,       ///< the residual connections alone: alpha and norm C, no branch
 };
 
-/// A named mistake inside the theory, planted to see whether a verdict notices it. None of them can be had by telling
-/// theory another specification. The chain of Gram matrices (T25) makes the same mistake as its limit (T2–T6).
+/// A named mistake inside the theory, planted to see whether a verdict notices it. No override
+/// of the specification that theory takes amounts to one of them. The chain of Gram matrices (T25) makes the same
+/// mistake as its limit (T2–T6).
 enum class Fault {
   none,
   beta0,  ///< β₀: the branch's kernel in T6, ×1.01 behind a norm B and ×1.05 without, from sublayer L on
@@ -28,7 +29,7 @@ enum class Fault {
 inline constexpr std::array<std::string_view, 6> fault_names{"none",          "beta0",          "attention-output",
                                                              "no-score-path", "query-gradient", "depth-constant"};
 
-/// What a fault does, in words for tables and files; "" for none.
+/// Returns what a fault does, in words for tables and files; "" for none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);
 
 /// False if the fault changes nothing that is predicted of such a stack: faults of gradients without `backward`, a

@@ -17,9 +17,9 @@ struct FiniteWidthOptions {
 /// Floating-point operations of one replicate of the chain T25, about.
 double chain_operations(const StackSpec& spec);
 
-/// How many replicates a prediction gets whose measurement has `seeds` seeds. Standard errors over replicates are
-/// spread/√replicates, of a measurement spread/√seeds: 4 replicates a seed make the difference's error 1.12 times that
-/// of the measurement alone, 16 make it 1.03. At least 32 and 4 a seed, up to 16 a seed while they cost less than
+/// Returns how many replicates a prediction gets whose measurement has `seeds` seeds. Standard errors over replicates
+/// are spread/√replicates, of a measurement spread/√seeds: 4 replicates a seed make the difference's error 1.12 times
+/// that of the measurement alone, 16 make it 1.03. At least 32 and 4 a seed, up to 16 a seed while they cost less than
 /// 2e11 operations (seconds), but never more than 8 once they cost 2e13 (minutes).
 int replicates_for(const StackSpec& spec, int seeds);
 

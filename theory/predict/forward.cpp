@@ -17,7 +17,7 @@ double variance_of(const StackSpec& spec, int layer, Weight weight) {
   return sigma * sigma;
 }
 
-/// What a layer's QK-norm multiplies by, or nothing where that is 1.
+/// Returns the gains of a layer's QK-norm, or nothing where they are 1.
 std::vector<double> qk_gain(const StackSpec& spec, int layer, Weight norm) {
   if (spec.scales == nullptr || spec.model.qk_norm == QkNorm::none) return {};
   return gain_of(spec, 2 * layer, norm);
@@ -66,7 +66,7 @@ StackAttention::StackAttention(const StackSpec& spec, int sequences) {
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
   const ModelSpec& m = spec.model;
   if (trace != nullptr && spec.scales != nullptr) {
-    throw std::logic_error("the way back has no gains of single channels");
+    throw std::logic_error("the backward pass has no gains of single channels");
   }
   const auto norm = [&](const ChannelKernel& x, int sublayer, Weight weight) {
     return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),

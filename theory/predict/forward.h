@@ -24,11 +24,11 @@ struct ForwardChain {
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
   Fault fault = Fault::none;
-  int backward_samples = 0;  ///< patterns of each attention on the way back; 0: as many as `samples`
+  int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
   ChainSequences sequences = {};
 };
 
-/// What the backward recursion needs to know of one sublayer.
+/// Holds what the backward recursion needs to know of one sublayer.
 struct SublayerTrace {
   Matrix input;      ///< kernel of the module's input (A_out) [T, T]
   Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
@@ -37,7 +37,7 @@ struct SublayerTrace {
   Vector r_c;        ///< of norm C's input αx + βB [T]
 };
 
-/// One forward chain, kept for the way back.
+/// One forward chain, kept for the backward pass.
 struct ForwardTrace {
   std::vector<SublayerTrace> sublayers;
   Matrix output;   ///< kernel of what the loss sees: after the final norm [T, T]

@@ -9,7 +9,7 @@
 
 namespace periscope::theory {
 
-/// What names a replicate of the chain.
+/// The numbers that name a replicate of the chain.
 struct GramReplicate {
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;

@@ -23,7 +23,7 @@ class ModuleInput {
     unit_ = (inverse.asDiagonal() * x).cast<float>();
   }
 
-  /// What a Gaussian matrix of this standard deviation makes of it [T, features].
+  /// Returns the image of the signal under a Gaussian matrix of this standard deviation [T, features].
   [[nodiscard]] Matrix drawn(double stddev, Index features, NormalStream& stream) const {
     const Eigen::MatrixXf product = unit_ * stream.normals_float(unit_.cols(), features);
     return (stddev * length_).asDiagonal() * product.cast<double>();

@@ -10,9 +10,9 @@ namespace {
 
 using Index = Eigen::Index;
 
-/// Of matrices with unit diagonal: below it Cholesky loses too many digits, and rows count as repeated.
+/// The least pivot of matrices with unit diagonal: below it Cholesky loses too many digits, and rows count as repeated.
 constexpr double well_conditioned = 1e-8;
-/// What rounding leaves of a pivot that is zero, with a margin.
+/// The size that rounding leaves of a pivot that is zero, with a margin.
 constexpr double vanishing = 1e-13;
 
 /// Rows of x brought to length 1; a row that is 0 stays 0.

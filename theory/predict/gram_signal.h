@@ -17,7 +17,7 @@ Matrix square_root(const Matrix& x);
 /// L [n, n] with L Lᵀ = gram [n, n], positive semidefinite, of which the lower half counts.
 Matrix root_of_gram(const Matrix& gram);
 
-/// The same signal in a frame of no more than rows + 1 directions: the first column stays, the others become their
+/// Returns the signal in a frame of no more than rows + 1 directions: the first column stays, the others become their
 /// square root. The frame's own directions are lost, so what else has coordinates in it must be among the rows.
 Matrix compacted(const Matrix& x);
 
@@ -39,7 +39,7 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 /// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values.
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
 
-/// Likewise of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
+/// Returns a root of the kernel of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
 Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
 
 }  // namespace periscope::theory

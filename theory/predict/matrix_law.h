@@ -18,8 +18,8 @@ MatrixLaw matrix_law(const StackSpec& spec, int layer, Weight weight);
 /// The mean of squares of a side of a profile, which is 1 where it is empty.
 double mean_of(const Vector& side);
 
-/// How far n unlike channels are from n alike ones, mean(p²)/mean(p)² ≥ 1: a mean over them fluctuates as one over
-/// n divided by this. 1 for an empty vector.
+/// Returns how far n unlike channels are from n alike ones, mean(p²)/mean(p)² ≥ 1: a mean over them fluctuates as one
+/// over n divided by this. 1 for an empty vector.
 double unevenness(const Vector& powers);
 
 /// T29 into a matrix: the kernel of what a row of mean square 1/n sees, Σ_l mean_k(columns_k·power_l,k)·product_l. With

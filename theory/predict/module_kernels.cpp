@@ -141,7 +141,7 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     if (activated != nullptr) *activated = std::move(phi);
     return with_row_powers(out, down.rows, m.width);
   }
-  if (activated != nullptr) throw std::logic_error("the way back has no hidden channels of unlike size");
+  if (activated != nullptr) throw std::logic_error("the backward pass has no hidden channels of unlike size");
   // Σ_j weights_j Φ(r_j² κ + b²)/h, r_j the size of channel j in what the activation reads.
   const Matrix read = mapped(first);
   const auto summed = [&](const Vector& weights) {

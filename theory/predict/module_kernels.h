@@ -18,7 +18,8 @@ ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, double factor = 1.0);
 
-/// How much of attention's output comes from each query head, mean_j(c_o,j² r_v,j²) over its features [H]; empty: 1.
+/// Returns the share of attention's output that comes from each query head, mean_j(c_o,j² r_v,j²) over its features
+/// [H]; empty: 1.
 Vector head_weights(const StackSpec& spec, int layer);
 
 /// T5: the output of a layer's MLP, without W_down's bias. Hidden channel j of unlike rows has kernels of its own:
@@ -27,8 +28,8 @@ Vector head_weights(const StackSpec& spec, int layer);
 /// `activated`, unless it is null, becomes the activation's kernel, before the gate's factor: of flat matrices only.
 ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& input, Matrix* activated = nullptr);
 
-/// How many times fewer channels there are for fluctuations, because they are unlike (`unevenness`): of those that a
-/// layer's module reads or puts out, and of its hidden ones, heads or MLP channels. 1 without profiles.
+/// The factors by which unlike channels (`unevenness`) are fewer for fluctuations: of those that a layer's module reads
+/// or puts out, and of its hidden ones, heads or MLP channels. 1 without profiles.
 struct ChannelLoss {
   double width = 1.0;
   double hidden = 1.0;

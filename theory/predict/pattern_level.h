@@ -8,7 +8,7 @@
 
 namespace periscope::theory {
 
-/// What the chains of a prediction read, in turn.
+/// The inputs that the chains of a prediction read, in turn.
 struct ChainInputs {
   std::vector<std::vector<int>> ids;          ///< each the token ids of a chain; one empty one for Gaussian input
   std::vector<std::vector<int>> labels = {};  ///< their own, one by one; none: all chains average over the options'
@@ -29,11 +29,11 @@ class PatternLevel {
 
   [[nodiscard]] int chains() const { return chains_; }
   [[nodiscard]] int samples() const { return samples_; }
-  /// Patterns of each chain on the way back.
+  /// Patterns of each chain in the backward pass.
   [[nodiscard]] int backward_samples() const { return backward_samples_; }
   /// Means over the chains, with standard errors from their spread.
   [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.ids.size()); }
-  /// The same for all of the inputs' population: errors cover what those that are left out may differ by.
+  /// Returns the mean over all of the inputs' population: errors cover what those that are left out may differ by.
   [[nodiscard]] Profile mean_of_population() const { return combined(moments_, inputs_.population); }
 
  private:

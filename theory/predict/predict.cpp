@@ -162,7 +162,7 @@ double worst_error(const Prediction& prediction, Statistic statistic, const Curv
   return worst;
 }
 
-/// The same over all curves.
+/// Returns the largest error over all curves.
 double worst_error(const Prediction& prediction, const Profile& profile) {
   double worst = 0.0;
   for (const auto& [key, curve] : profile.curves) {
@@ -242,8 +242,8 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     }
     before = level.mean();
     samples *= level_ratio;
-    // Those on the way back cost four times as much: as many as the error seems to need, but not so few that the limit
-    // of patterns on the way forward could keep the error from being reached.
+    // Those in the backward pass cost four times as much: as many as the error seems to need, but not so few that the
+    // limit of patterns in the forward pass could keep the error from being reached.
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
     const double enough = std::min(backward_samples * chains * error * error, 1e6);

@@ -10,11 +10,11 @@
 
 namespace periscope::theory {
 
-/// How precise a prediction has to be. Only the attention patterns are sampled (T3).
+/// Says how precise a prediction has to be. Only the attention patterns are sampled (T3).
 struct PredictionOptions {
   /// Wanted standard error of the prediction, relative for second moments and absolute for cosines.
   double tolerance = 0.01;
-  /// With labels: wanted of the logarithm of every squared gradient and of score_share.
+  /// The tolerance, with labels, of the logarithm of every squared gradient and of score_share.
   double gradient_tolerance = 0.03;
   int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
   std::uint64_t seed = 0;
@@ -24,15 +24,15 @@ struct PredictionOptions {
   Fault fault = Fault::none;  ///< a mistake planted on purpose
 };
 
-/// What theory says about a stack of random weights.
+/// The prediction for a stack of random weights.
 struct Prediction {
-  /// What verdicts compare with. Standard errors come from the spread of the replicates.
+  /// The profile that verdicts compare with. Standard errors come from the spread of the replicates.
   Profile profile;
   std::string refusal;               ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/predict/forward.h)
   int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
-  int samples = 0;           ///< patterns averaged at every attention sublayer on the way forward, over all chains
-  int backward_samples = 0;  ///< the same on the way back; 0 without gradients
+  int samples = 0;           ///< patterns averaged at every attention sublayer in the forward pass, over all chains
+  int backward_samples = 0;  ///< the same in the backward pass; 0 without gradients
   double tolerance = 0.0;    ///< PredictionOptions' wanted standard errors, as they were
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty

@@ -12,7 +12,7 @@ namespace {
 
 double square_of(std::span<const double> x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
 
-/// How many entries of a matrix share a scale.
+/// Returns how many entries of a matrix share a scale.
 std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
   const auto row = static_cast<std::size_t>(shape.fan_in);
   if (scale == ScaleOver::tensor) return row * static_cast<std::size_t>(shape.fan_out);

@@ -6,7 +6,7 @@
 #include "sim/spec/model_spec.h"
 #include "sim/spec/weight.h"
 
-/// What roundings of tensors do to a stream of hidden states, to first order (T26, T27).
+/// Predicts what roundings of tensors do to a stream of hidden states, to first order (T26, T27).
 namespace periscope::theory {
 
 /// T26 of a matrix of the stack, drawn as `spec` says and held as `q` says: E(x̂ − x)²/σ².

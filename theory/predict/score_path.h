@@ -19,7 +19,7 @@ struct SampledPattern {
 /// dz = B∘(m − rows' means under A), κ_k = k kᵀ, κ_q = q qᵀ of what enters the logits, P = A K, M = A K Aᵀ, W = G∘κ_q:
 ///   query: e·G∘[B(K∘κ_k)Bᵀ − B(P∘Bκ_k)ᵀ − (P∘Bκ_k)Bᵀ + M∘(B κ_k Bᵀ)]
 ///   key:   e·[(BᵀWB)∘K − Bᵀ((WB)∘P) − ((WB)∘P)ᵀB + Bᵀ(W∘M)B]
-/// and QK-norm divides by the rms of the two tokens. That is exact but for what comes last on the way back to the
+/// and QK-norm divides by the rms of the two tokens. That is exact but for what comes last in the backward pass to the
 /// projections: RoPE's inverse rotation, which turns every frequency's part of an off-diagonal entry by an angle of its
 /// own, and QK-norm's projection. Their effect, small beside the noise of the patterns, is sampled: the outer products
 /// of a drawn dq and dk with and without them, and the difference is added. For queries it is enough to draw values,

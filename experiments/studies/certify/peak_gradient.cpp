@@ -104,7 +104,7 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   StackTape* kept = back ? &tape : nullptr;
   Streams top =
       pass_sublayers(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
-  SublayerPass head(c, hooks, end, Pass::forward, Keep::for_the_way_back);
+  SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
   if (place.sublayer == end) top = {head_forward(head, leave_stack(c, top, hooks, kept))};
   if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
   const Peak peak = peak_of(c.ops, seen.kept, place.channel);

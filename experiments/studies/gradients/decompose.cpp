@@ -30,7 +30,7 @@ Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tens
   ModelSpec branch = c.model;
   branch.placement = custom_placement(rule);
   const StackContext alone{.ops = c.ops, .model = branch, .weights = c.weights, .sequences = c.sequences};
-  SublayerPass pass(alone, {}, l, Pass::forward, Keep::for_the_way_back);
+  SublayerPass pass(alone, {}, l, Pass::forward, Keep::for_backward);
   (void)sublayer_forward(pass, {x});
   return sublayer_backward(pass, {dsum}).x;
 }
@@ -64,7 +64,7 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
   for (int l = m.sublayers() - 1; l >= 0; --l) {
     const auto i = static_cast<std::size_t>(l);
     const SublayerRule rule = m.rule(l);
-    SublayerPass pass(c, {}, l, Pass::forward, Keep::for_the_way_back);
+    SublayerPass pass(c, {}, l, Pass::forward, Keep::for_backward);
     const auto through_c = [&](const Tensor& dx) {
       if (!rule.norm_c) return dx;
       (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one way back, which uses it up

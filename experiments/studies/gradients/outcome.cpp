@@ -26,7 +26,7 @@ double log_norm_bias(const config::Config& config, const StackSpec& spec, const 
                      std::size_t depth, double variance, bool of_attention) {
   const double term = judge::gradient_width_term(spec, prediction.finite_width, depth, of_attention);
   return 0.5 * config.agreement.finite_width_gradient * term + variance +
-         way_back_allowance(format_of(config.run.dtype));
+         backward_allowance(format_of(config.run.dtype));
 }
 
 }  // namespace periscope::gradients

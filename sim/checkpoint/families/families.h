@@ -60,7 +60,7 @@ MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_v
 /// The name that activation_function and the like give to an MLP's activation.
 std::string activation_name(MlpKind kind, bool old_gelu = false);
 
-/// Whether each layer's attention has a window: layer_types, or the rule of older files.
+/// Reads for each layer whether its attention has a window, from layer_types or the rule of older files.
 std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
                                       int parameter);
 
@@ -74,7 +74,8 @@ void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 /// `context`: max_position_embeddings, llama3's original length if nothing else says it.
 std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
 
-/// The same from the object that holds rope_type and its numbers, with the theta to use if it has none.
+/// Reads the frequencies from the object that holds rope_type and its numbers; `fallback_theta` is used if it has no
+/// theta.
 std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
 
 /// base^(−2i/head_dim)/divisor.
@@ -104,7 +105,7 @@ struct LlamaDefaults {
 /// differs from the plain one in RoPE's frequencies only.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
 
-/// What differs in the tensors, named model.layers.{i}.self_attn.q_proj and so on.
+/// Lists how families differ in their tensors, which are named model.layers.{i}.self_attn.q_proj and so on.
 struct LlamaTensors {
   bool qkv_bias = false;
   bool o_bias = false;
@@ -119,8 +120,8 @@ struct LlamaTensors {
 };
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& tensors);
 
-/// What every written config.json of Llama's descendants begins with.
-/// `class_stem`: "Llama" of LlamaForCausalLM. `activation_key`: the key of the MLP's activation.
+/// Makes the beginning of every written config.json of Llama's descendants. `class_stem`: "Llama" of LlamaForCausalLM.
+/// `activation_key`: the key of the MLP's activation.
 nlohmann::ordered_json llama_like_config(const ModelSpec& model, std::string_view model_type,
                                          std::string_view class_stem, std::string_view activation_key = "hidden_act");
 

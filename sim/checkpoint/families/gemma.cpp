@@ -6,8 +6,8 @@
 namespace periscope {
 namespace {
 
-/// What Gemma 2 and 3 have in common: Peri-LN with gains 1 + w, a gated MLP with tanh's GELU, embeddings times √D in
-/// f32, scores times query_pre_attn_scalar^(−1/2). Reads all but what layers and heads differ in.
+/// Reads what Gemma 2 and 3 have in common: Peri-LN with gains 1 + w, a gated MLP with tanh's GELU, embeddings times √D
+/// in f32, scores times query_pre_attn_scalar^(−1/2). Reads all but what layers and heads differ in.
 void read_gemma(ConfigReader& config, ModelSpec& m) {
   skip_harmless_keys(config);
   m.placement = *find_placement("peri");

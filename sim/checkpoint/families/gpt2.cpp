@@ -8,7 +8,7 @@
 namespace periscope {
 namespace {
 
-/// What attention does with q·k, layer by layer.
+/// Reads the factor of the scores q·k, layer by layer.
 std::vector<AttentionRule> read_scales(ConfigReader& config, const ModelSpec& m) {
   const bool by_head = config.flag_or("scale_attn_weights", true);
   const bool by_layer = config.flag_or("scale_attn_by_inverse_layer_idx", false);

@@ -3,7 +3,8 @@
 namespace periscope {
 namespace {
 
-/// What Qwen 2 and 3 add to Llama's keys: from layer max_window_layers on a window, if use_sliding_window says so.
+/// Reads what Qwen 2 and 3 add to Llama's keys: from layer max_window_layers on a window, if use_sliding_window says
+/// so.
 void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
   const bool windows = config.flag_or("use_sliding_window", false);
   const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);

@@ -20,7 +20,7 @@ class Factors {
   Factors& operator=(const Factors&) = delete;
   ~Factors();
 
-  /// How many doubles of working memory `cholesky` needs.
+  /// Returns the number of doubles of working memory that `cholesky` needs.
   [[nodiscard]] int work_size(double* gram, Index n);
   void cholesky(double* gram, Index n, double* work, int size, int* info);
   void solve_lower(const double* lower, Index n, double* x, Index cols);

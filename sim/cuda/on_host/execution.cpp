@@ -16,7 +16,7 @@ namespace {
 template <class C>
 using Matrix = Eigen::Matrix<C, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// What TF32 keeps of a float.
+/// The format to which TF32 rounds a float.
 constexpr NumberFormat tf32{"tf32", 0x1.ffcp127, 11, -126};
 
 /// The stored matrix [rows, cols], widened.
