@@ -45,7 +45,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 MeasuredStacks measure_stacks(const config::Config& config, const std::string& what, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
-  progress.begin(what, static_cast<int>(measured.specs.size()) * config.run.seeds);
+  progress.begin(what, static_cast<std::int64_t>(measured.specs.size()) * config.run.seeds);
   for (const StackSpec& spec : measured.specs) {
     const std::string label = fmt::format("{}, {} input", config::placement_label(spec),
                                           input_kind_names[static_cast<std::size_t>(spec.input.kind)]);

@@ -239,6 +239,7 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
     std::optional<Stage> measured;
     const auto stage = [&]() -> const Stage& {
       if (measured) return *measured;
+      // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
       measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
       measured->truth = theory.time(
           [&] { return stacks::predict_stacks(config, config.theory.finite_width.value_or(true), progress); });
