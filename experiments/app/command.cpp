@@ -8,15 +8,16 @@
 namespace periscope::app {
 
 int exit_code_of(const std::function<ExitCode()>& body) {
+  if (stop_signalled()) return static_cast<int>(stopped());  // before anything has begun
   ExitCode code = ExitCode::ok;
   return static_cast<int>(stacks::until_stopped([&] { code = body(); }) ? stopped() : code);
 }
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
-                      std::function<ExitCode(const CommonOptions&)> body) {
+                      const study::CommonFlags& taken, std::function<ExitCode(const CommonOptions&)> body) {
   CLI::App* command = app.add_subcommand(name, about);
   const auto options = std::make_shared<CommonOptions>();
-  options->add_to(*command);
+  options->add_to(*command, taken);
   command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
 }

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <vector>
 #ifdef __GLIBC__
@@ -11,9 +12,12 @@
 
 #include "experiments/app/all_commands.h"
 #include "experiments/app/circumstances.h"
+#include "experiments/app/command_line_faults.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
+#include "experiments/app/wrapped.h"
 #include "experiments/core/config/build_info.h"
+#include "experiments/studies/studies.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
@@ -34,8 +38,26 @@ void keep_freed_memory() {
 #endif
 }
 
+/// Whether a parse ended because --help or --version was asked for.
+bool is_help(const CLI::ParseError& error) { return error.get_exit_code() == 0; }
+
+/// What `periscope` alone says: where somebody may begin.
+std::string orientation() {
+  std::string text =
+      "Periscope: what the place of a normalization layer does to the signals in a deep residual stack.\n\n";
+  for (const study::Study& one : studies()) {
+    if (one.shown_first) text += fmt::format("  {}\n      periscope {}\n", one.question, one.example);
+  }
+  return text + "\n`periscope help` shows all commands, `periscope help propagate` one; `periscope list` every key.\n";
+}
+
 int run(int argc, char** argv) {
+  if (argc < 2) {
+    print_message(wrapped(orientation()));
+    return static_cast<int>(ExitCode::configuration);
+  }
   CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.");
+  app.formatter(std::make_shared<WrappedHelp>());
   app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
   app.require_subcommand(1);
   app.footer(footer);
@@ -50,16 +72,16 @@ int run(int argc, char** argv) {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
+    if (const std::string unknown = unknown_word(app, words); !is_help(error) && !unknown.empty()) {
       print_message(unknown + "\n");
       return static_cast<int>(ExitCode::configuration);
     }
     std::ostringstream asked_for;
     std::ostringstream complaint;
-    const bool is_help = app.exit(error, asked_for, complaint) == 0;
+    app.exit(error, asked_for, complaint);
     print_message(complaint.str());
     print_result(asked_for.str());
-    return is_help ? 0 : static_cast<int>(ExitCode::configuration);
+    return is_help(error) ? 0 : static_cast<int>(ExitCode::configuration);
   }
   return code;
 }

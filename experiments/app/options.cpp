@@ -47,33 +47,43 @@ double parse_memory(const std::string& word) {
 
 }  // namespace
 
-void CommonOptions::add_to(CLI::App& command) {
-  command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
-  command
-      .add_option("--set", settings,
-                  "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
-      ->allow_extra_args(false);
-  command
-      .add_option("--vary", variations,
-                  "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
-                  "may be repeated: every combination is a stack")
-      ->allow_extra_args(false);
-  command.add_option_function<std::string>(
-      "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
-  command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
-  command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
-      ->check(whole_number(0, std::numeric_limits<int>::max()));
-  command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
-  command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
-  command.add_option_function<std::string>(
-      "--memory", [this](const std::string& word) { memory = parse_memory(word); },
-      "Memory that a run may keep gradients' signals or converted weights in, as in 8G (K, M, G: powers of 1024): what "
-      "is kept need not be computed again; results do not depend on it. Default: for "
-      "gradients with dense weights up to 2.8 GB, of what there is at most half");
-  command.add_option("--out", out, "Folder for result files");
+void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
+  if (taken.config) {
+    command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
+    command
+        .add_option("--set", settings,
+                    "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
+        ->allow_extra_args(false);
+    command
+        .add_option("--vary", variations,
+                    "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
+                    "may be repeated: every combination is a stack")
+        ->allow_extra_args(false);
+  }
+  if (taken.seed) {
+    command.add_option_function<std::string>(
+        "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
+  }
+  if (taken.seeds) command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
+  if (taken.threads) {
+    command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
+        ->check(whole_number(0, std::numeric_limits<int>::max()));
+  }
+  if (taken.device) command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
+  if (taken.dtype) command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
+  if (taken.memory) {
+    command.add_option_function<std::string>(
+        "--memory", [this](const std::string& word) { memory = parse_memory(word); },
+        "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
+        "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
+        "for gradients with dense weights at most 2.8 GB");
+  }
+  if (taken.out) command.add_option("--out", out, "Folder for result files");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
   command.add_flag("--quiet", quiet, "No progress and no tables");
-  command.add_flag("--force", force, "Overwrite a model that is there; try what by the estimate does not fit");
+  if (taken.force) {
+    command.add_flag("--force", force, "Overwrite a model that is there; try what by the estimate does not fit");
+  }
 }
 
 void CommonOptions::add_theory_set_to(CLI::App& command) {
@@ -93,7 +103,8 @@ void CommonOptions::add_skip_finished_to(CLI::App& command) {
                    "return its exit code");
 }
 
-study::Request CommonOptions::request(const study::FlagValues& flags) const {
+study::Request CommonOptions::request(std::string command, std::vector<std::string> acting,
+                                      study::FlagValues flags) const {
   config::require_variations(sections(), variations);
   std::vector<std::string> all = settings;
   all.insert(all.end(), variations.begin(), variations.end());
@@ -109,7 +120,9 @@ study::Request CommonOptions::request(const study::FlagValues& flags) const {
           .out = out,
           .memory = memory,
           .force = force,
-          .flags = flags};
+          .flags = std::move(flags),
+          .command = std::move(command),
+          .acting = std::move(acting)};
 }
 
 }  // namespace periscope::app

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/study/common_flags.h"
 #include "experiments/core/study/request.h"
 
 namespace periscope::app {
 
-/// The flags that every command takes, and what they were set to.
+/// The values of the flags that commands share.
 struct CommonOptions {
   std::string config;
   std::vector<std::string> settings;
@@ -28,15 +29,17 @@ struct CommonOptions {
   bool skip_finished = false;
   bool force = false;  ///< do what would overwrite a model or not fit
 
-  void add_to(CLI::App& command);
-  /// --theory-set, of commands that hold a prediction against a measurement.
+  /// Adds those of the flags that `taken` names, and --json and --quiet.
+  void add_to(CLI::App& command, const study::CommonFlags& taken);
+  /// Adds --theory-set, for commands that hold a prediction against a measurement.
   void add_theory_set_to(CLI::App& command);
-  /// --csv, of studies.
+  /// Adds --csv, for studies.
   void add_csv_to(CLI::App& command);
-  /// --skip-finished, of commands that ask finished_run.
+  /// Adds --skip-finished, for commands that ask finished_run.
   void add_skip_finished_to(CLI::App& command);
-  /// What they ask for, with a command's own flags.
-  [[nodiscard]] study::Request request(const study::FlagValues& flags = {}) const;
+  /// The request of `command`, in which the keys `acting` act (Request::acting), with its own flags.
+  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting,
+                                       study::FlagValues flags = {}) const;
 };
 
 }  // namespace periscope::app

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -64,8 +66,16 @@ ExitCode run_with_journal(const study::Study& study, const study::Job& job, cons
   return telling_of(journal, [&] { return run_and_publish(study, job, options, journal ? &*journal : nullptr); });
 }
 
+/// The keys that act in a study, as Request::acting has them.
+std::vector<std::string> acting_keys(const study::Study& study) {
+  std::vector<std::string> keys = study.shared_keys;
+  std::ranges::move(study::keys_of(study.common), std::back_inserter(keys));
+  for (const config::AnySection& section : study.sections) keys.push_back(section.name + ".");
+  return keys;
+}
+
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
-  study::Request request = options.request(flags);
+  study::Request request = options.request(study.name, acting_keys(study), flags);
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {
@@ -99,7 +109,7 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
   CLI::App* command = parent->add_subcommand(name, study.question);
   const auto options = std::make_shared<CommonOptions>();
   const auto flags = std::make_shared<study::FlagValues>();
-  options->add_to(*command);
+  options->add_to(*command, study.common);
   if (study.schema != nullptr) options->add_csv_to(*command);
   if (study.skips) options->add_skip_finished_to(*command);
   if (study.compares) options->add_theory_set_to(*command);

@@ -9,7 +9,7 @@
 /// returns 75, 129, 130 or 143; one that was complete before it was asked returns its own code.
 namespace periscope::app {
 
-/// Called once, at the start of main.
+/// Called at the start of main, and on ELF systems before that, when the process begins.
 void install_stop_signals();
 
 /// True once a signal has come. For Progress.

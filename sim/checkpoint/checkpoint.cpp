@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 
+#include "sim/checkpoint/checkpoint_folder.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/strict_json.h"
 #include "sim/model/parameters.h"
@@ -45,7 +46,7 @@ bool is_floating(SafetensorsType type) { return type <= SafetensorsType::f8_e4m3
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 Checkpoint::Checkpoint(const std::string& folder)
-    : config_path_(folder + "/config.json"),
+    : config_path_(config_file_of(folder)),
       config_file_(config_path_),
       config_(read_strict_json(config_file_)),
       family_(&family_of(config_, config_path_)),

@@ -1,13 +1,13 @@
 #include "sim/checkpoint/tensor_files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
 
+#include "sim/checkpoint/checkpoint_folder.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/tensor_index.h"
 
@@ -26,26 +26,6 @@ bool is_there(const fs::path& path) {
 }
 
 std::string inside(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
-
-/// A message for a folder with neither file, with the candidates that it does have.
-InputError nothing_to_read(const std::string& folder) {
-  constexpr std::size_t most = 3;
-  std::vector<std::string> others;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path name = entry->path().filename();
-    if (name.extension() == ".safetensors" || name.extension() == ".bin" || name.extension() == ".pt" ||
-        name.extension() == ".pth" || name.extension() == ".gguf") {
-      others.push_back(in_quotes(name.string()));
-    }
-  }
-  std::ranges::sort(others);
-  const std::size_t all = others.size();
-  others.resize(std::min(all, most));
-  const std::string found =
-      all == 0 ? "" : fmt::format("; it has {}{}", fmt::join(others, ", "), all > most ? ", …" : "");
-  return InputError(fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, found));
-}
 
 /// Refuses a link to somewhere else: whoever wrote the index must not choose among all files of this machine. The
 /// download cache of Hugging Face is let through: there a model's folder is …/snapshots/REVISION, whose files are
@@ -75,7 +55,10 @@ TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
   const std::string single = inside(folder, single_name);
   const std::string index = inside(folder, index_name);
   if (!is_there(single)) {
-    if (!is_there(index)) throw nothing_to_read(folder);
+    if (!is_there(index)) {
+      throw InputError(
+          fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, weights_in(folder)));
+    }
     open_shards(index);
     return;
   }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <memory>
@@ -16,7 +17,6 @@ namespace periscope::app {
 namespace {
 
 ExitCode run_info(const CommonOptions& options, const std::string& folder) {
-  static_cast<void>(options.request().load());  // refuses what no command takes
   const Checkpoint checkpoint(folder);
   if (options.json) print_json(info_json(checkpoint));
   if (!options.quiet && !options.json) print_result(info_text(checkpoint));
@@ -32,8 +32,13 @@ config::Config load_for_family(study::Request request, const std::string& family
   return request.load();
 }
 
+constexpr study::CommonFlags written_with{.seeds = false, .memory = false};
+
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  const config::Config config = load_for_family(options.request(), family);
+  std::vector<std::string> acting = study::keys_of(written_with);
+  for (const char* table : {"model.", "init.", "input."}) acting.emplace_back(table);
+  const config::Config config = load_for_family(options.request("write-checkpoint", acting), family);
+  omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
   stacks::Need need;  // a matrix, and what is written of it; tables are matrices here
   need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
@@ -49,13 +54,13 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
   const auto folder = std::make_shared<std::string>();
-  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes",
+  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
               [=](const CommonOptions& options) { return run_info(options, *folder); })
       ->add_option("folder", *folder, "Folder with config.json and safetensors files")
       ->required();
   const auto family = std::make_shared<std::string>();
   add_command(app, code, "write-checkpoint",
-              "Write a random stack as a checkpoint that other programs read, into --out",
+              "Write a random stack as a checkpoint that other programs read, into --out", written_with,
               [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); })
       ->add_option("--family", *family,
                    "llama, gpt2, … (`list --recipes`): also sets the keys of its recipe that are not given")

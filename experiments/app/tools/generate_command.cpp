@@ -34,6 +34,8 @@ std::vector<study::Flag<GenerateFlags>> flags() {
   return all;
 }
 
+constexpr study::CommonFlags generated_with{.seed = false, .seeds = false};
+
 /// Every token reads all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
@@ -64,7 +66,7 @@ stacks::Need generate_need(const ModelSpec& model, const config::RunOptions& run
 }
 
 ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
-  const study::Request request = options.request(words);
+  const study::Request request = options.request("generate", study::keys_of(generated_with), words);
   const auto own = study::read_flags(flags(), words);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
@@ -134,7 +136,7 @@ void add_generate(CLI::App& app, int& code) {
   const auto words = std::make_shared<study::FlagValues>();
   CLI::App* command =
       add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
-                  [=](const CommonOptions& options) { return run_generate(options, *words); });
+                  generated_with, [=](const CommonOptions& options) { return run_generate(options, *words); });
   add_flags(*command, study::flag_texts(flags()), *words);
 }
 

@@ -9,6 +9,7 @@
 #include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
+#include "experiments/app/wrapped.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "sim/core/op_table.h"
@@ -26,10 +27,11 @@ std::vector<Example> examples() {
 
 std::string list_text() {
   std::string text = "Placements: x+ = C( alpha x + beta B( f( s A(x) ) ) )\n";
-  text += fmt::format("  {:<13} {:<19} {:<50} {:<11} {}\n", "name", "norms", "scales", "final norm", "used by");
+  text += fmt::format("  {:<13}  {:<17}  {:<10}  {}\n", "name", "norms", "final norm",
+                      "used by; alpha, beta, s where not 1");
   for (const Placement& p : placement_table()) {
-    text += fmt::format("  {:<13} {:<19} {:<50} {:<11} {}\n", p.name, p.norms, p.scales, p.final_norm ? "yes" : "no",
-                        p.used_by);
+    text += fmt::format("  {:<13}  {:<17}  {:<10}  {}{}\n", p.name, p.norms, p.final_norm ? "yes" : "no", p.used_by,
+                        p.scales == "1" ? "" : fmt::format("; {}", p.scales));
   }
   text +=
       "  residual-dual was called residual, which is still accepted\n"
@@ -43,18 +45,18 @@ std::string list_text() {
   text += "\nConfiguration keys\n";
   for (const config::AnySection& section : sections()) {
     for (const config::KeyText& k : section.keys)
-      text += fmt::format("  {:<38} {:<19} {}\n", k.name, k.standard, k.meaning);
+      text += fmt::format("  {:<35}  {:<17}  {}\n", k.name, k.standard, k.meaning);
   }
   text += fmt::format("\nDevices: {}\n", fmt::join(device_names(), ", "));
-  text += fmt::format("\nOps of a device\n  {:<23} {:<10} {:<7} {:<72} {}\n", "name", "dtype", "sums in", "formula",
+  text += fmt::format("\nOps of a device, what they compute\n  {:<23}  {:<10}  {:<8}  {}\n", "name", "dtype", "sums in",
                       "shapes");
   for (const OpRow& op : op_table()) {
-    text += fmt::format("  {:<23} {:<10} {:<7} {:<72} {}\n", op.name, name_of(op.output), name_of(op.accumulation),
-                        op.formula, op.shapes);
+    text += fmt::format("  {:<23}  {:<10}  {:<8}  {}\n      {}\n", op.name, name_of(op.output),
+                        name_of(op.accumulation), op.shapes, op.formula);
   }
   text += "\nExperiments\n";
-  for (const Example& e : examples()) text += fmt::format("  periscope {:<80} {}\n", e.command, e.question);
-  return text;
+  for (const Example& e : examples()) text += fmt::format("  periscope {}\n      {}\n", e.command, e.question);
+  return wrapped(text);
 }
 
 nlohmann::ordered_json list_json() {
@@ -103,9 +105,8 @@ void add_list(CLI::App& app, int& code) {
   const auto json = [=] { return *columns ? columns_json() : *recipes ? recipes_json() : list_json(); };
   const auto text = [=] { return *columns ? columns_text() : *recipes ? recipes_text() : list_text(); };
   CLI::App* command =
-      add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments",
+      add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
                   [=, &app](const CommonOptions& options) {
-                    static_cast<void>(options.request().load());  // refuses what no command takes
                     if (*reference) {
                       print_result(reference_markdown(app));
                       return ExitCode::ok;

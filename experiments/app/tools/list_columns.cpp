@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/app/wrapped.h"
 #include "experiments/studies/studies.h"
 
 namespace periscope::app {
@@ -20,13 +20,12 @@ std::string columns_text() {
   std::string text;
   for (const dataset::Schema* schema : result_schemas()) {
     text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", schema->kind(), schema->version());
-    dataset::TextTable table({"column", "dimensions", "type", "units", "in JSON", "meaning"});
     for (const dataset::ColumnSpec& c : schema->columns()) {
-      table.add({c.name, c.dimensions, std::string(name_of(c.type)), c.units, dataset::place_text(c), c.meaning});
+      text += fmt::format("  {}  [{}]  {}{}  JSON: {}\n      {}\n", c.name, c.dimensions, name_of(c.type),
+                          c.units.empty() ? "" : ", " + c.units, dataset::place_text(c), c.meaning);
     }
-    text += table.text(2, std::string::npos);
   }
-  return text;
+  return wrapped(text);
 }
 
 nlohmann::ordered_json columns_json() {

@@ -8,8 +8,7 @@ namespace periscope::app {
 
 void add_toy(CLI::App& app, int& code) {
   add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
-              [](const CommonOptions& options) {
-                static_cast<void>(options.request().load());  // refuses what no command takes
+              no_run, [](const CommonOptions& options) {
                 const ToyVector vector = toy_vector();
                 if (!options.quiet) print_message(toy_table(vector));
                 if (options.json) print_json(toy_json(vector));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -12,11 +11,15 @@
 
 namespace periscope::config {
 
-NumberFormat parse_format(const std::string& word, std::string_view flag) {
-  const auto* at = std::ranges::find(number_formats, word, &NumberFormat::name);
-  if (at != number_formats.end()) return *at;
+NumberFormat parse_format(const std::string& word, std::string_view flag,
+                          std::span<const NumberFormat> others) {
   std::vector<std::string_view> names;
-  for (const NumberFormat& f : number_formats) names.push_back(f.name);
+  for (const std::span<const NumberFormat> formats : {others, std::span<const NumberFormat>(number_formats)}) {
+    for (const NumberFormat& f : formats) {
+      if (f.name == word) return f;
+      names.push_back(f.name);
+    }
+  }
   throw ConfigError(fmt::format("{} {}: expected one of {}", flag, shortened(word), fmt::join(names, ", ")));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -7,7 +8,9 @@
 
 namespace periscope::config {
 
-/// The format that a flag is given by name. Throws ConfigError, which names the flag and lists the formats.
-NumberFormat parse_format(const std::string& word, std::string_view flag = "--format");
+/// The format that a flag is given by name, among number_formats and `others`. Throws ConfigError, which names the flag
+/// and lists the formats.
+NumberFormat parse_format(const std::string& word, std::string_view flag = "--format",
+                          std::span<const NumberFormat> others = {});
 
 }  // namespace periscope::config

@@ -4,8 +4,12 @@
 #include <fmt/ranges.h>
 #include <omp.h>
 
+#include <algorithm>
+
+#include "experiments/core/config/setting.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::study {
 namespace {
@@ -28,10 +32,26 @@ void choose_dtype(config::RunOptions& run) {
                                 run.device, fmt::join(known, " and ")));
 }
 
+/// Throws ConfigError for a setting of a key that does nothing in the request's command.
+void require_settings_act(const Request& request) {
+  for (const std::string& setting : request.settings) {
+    const std::string key = config::key_of_setting(setting, "--set");
+    const auto has_it = [&](const std::string& name) {
+      return name.ends_with('.') ? key.starts_with(name) : key == name;
+    };
+    if (request.acting.empty() || std::ranges::any_of(request.acting, has_it)) continue;
+    std::vector<std::string> shown;
+    for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
+    throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
+                                  request.command, fmt::join(shown, ", ")));
+  }
+}
+
 }  // namespace
 
 config::Config Request::load(Matrices matrices) const {
   config::Config c = config::load_config(known, file, settings, theory_settings);
+  require_settings_act(*this);
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
   c.run.threads = threads.value_or(c.run.threads);

@@ -29,10 +29,12 @@ struct Request {
   std::optional<double> memory = {};  ///< bytes
   bool force = false;                 ///< do what would overwrite a model or not fit
   FlagValues flags = {};
+  std::string command = {};              ///< for messages
+  std::vector<std::string> acting = {};  ///< keys that act in it, "model." for a whole table; none: all do
 
   /// The configuration with the common flags on top, checked against the device, and with defaults resolved. A study
   /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws
-  /// ConfigError and InputError.
+  /// ConfigError, for a setting of a key that does not act too, and InputError.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// The same with the study's own section.
   template <class Own>

@@ -10,6 +10,7 @@
 #include "experiments/core/dataset/schema.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
+#include "experiments/core/study/common_flags.h"
 #include "experiments/core/study/request.h"
 #include "sim/base/error.h"
 
@@ -59,7 +60,12 @@ struct Study {
   const dataset::Schema* schema = nullptr;        ///< of its result; null: the answer is a document
   bool compares = false;                          ///< holds a prediction against a measurement: takes --theory-set
   bool skips = false;                             ///< a result file can stand for a run: takes --skip-finished
-  bool json_file = false;                         ///< writes its JSON into a file too
+  CommonFlags common = {};                        ///< the common flags that it takes
+  /// Keys that act besides those of its own sections and those of its common flags; "model." stands for a whole table.
+  std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",
+                                          "agreement.", "run.backward", "run.weights"};
+  bool json_file = false;    ///< writes its JSON into a file too
+  bool shown_first = false;  ///< its example is among those that a newcomer sees
   /// Throws ConfigError and InputError for what can be seen without computing that it cannot be done.
   std::function<Job(const Request&)> resolve;
 };

@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "sim/base/first_exception.h"
+#include "sim/base/printable.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::training {
@@ -36,6 +39,21 @@ std::string identity_of(const TrainCell& cell) {
   json["seed"] = cell.seed;
   json["dtype"] = name_of(cell.dtype);
   return config::json_text(json);
+}
+
+constexpr std::size_t digits_in_name = 12;
+
+StateFile state_of(const TrainCell& cell, const KeptStates& states) {
+  const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
+  return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, digits_in_name)), identity};
+}
+
+/// Whether a file has a name as state_of gives it.
+bool is_named_as_state(const std::filesystem::path& path) {
+  const std::string stem = path.stem().string();
+  if (path.extension() != ".safetensors" || stem.size() <= digits_in_name + 1) return false;
+  const std::size_t dash = stem.size() - digits_in_name - 1;
+  return stem[dash] == '-' && stem.find_first_not_of("0123456789abcdef", dash + 1) == std::string::npos;
 }
 
 /// Hands results on in the order of the list, whatever the order in which they come.
@@ -114,6 +132,23 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   return all;
 }
 
+std::string other_states(const std::vector<TrainCell>& cells, const KeptStates& states) {
+  std::set<std::string> own;
+  for (const TrainCell& cell : cells) own.insert(std::filesystem::path(state_of(cell, states).path()).filename());
+  std::vector<std::string> others;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(states.folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (is_named_as_state(entry->path()) && !own.contains(name)) others.push_back(name);
+  }
+  if (others.empty()) return "";
+  return fmt::format(
+      "{} has the states of {} other runs, such as {}: of another configuration, figure or program. They stay for the "
+      "command that they are of; if nobody will repeat it, delete them\n",
+      printable(states.folder), others.size(), printable(*std::ranges::min_element(others)));
+}
+
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
                  const KeptStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
@@ -123,10 +158,7 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
     std::optional<StateFile> state;
-    if (!states.folder.empty()) {
-      const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
-      state.emplace(fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity);
-    }
+    if (!states.folder.empty()) state.emplace(state_of(cell, states));
     // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.
     CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
                             .on_step =

@@ -37,6 +37,10 @@ struct KeptStates {
 /// What all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the program.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
+/// A line for people about the states in `states.folder` that are of none of `cells`, as a run of another configuration
+/// or program leaves them: nothing reads them until that is repeated. "" if there are none.
+[[nodiscard]] std::string other_states(const std::vector<TrainCell>& cells, const KeptStates& states);
+
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,

@@ -68,6 +68,12 @@ ConfigError unscalable() {
   return ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
 }
 
+/// The flag that was given of those that say how --text or --tokens are read; "" if none was.
+std::string flag_of_text(const CertifyConfig& own) {
+  if (own.source.tokenizer) return "--tokenizer";
+  return own.source.max_tokens > 0 ? "--max-tokens" : "";
+}
+
 void require_checkpoint(const CertifyConfig& own) {
   for (const std::string& key : own.given) {
     if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
@@ -75,6 +81,9 @@ void require_checkpoint(const CertifyConfig& own) {
   if (own.measure || own.input_maximum) {
     throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
                                   own.measure ? "--measure" : "--input-maximum"));
+  }
+  if (!own.measures() && !flag_of_text(own).empty()) {
+    throw ConfigError(flag_of_text(own) + " does nothing without --text or --tokens");
   }
 }
 
@@ -88,9 +97,15 @@ void require_random_stack(const CertifyConfig& own) {
   if (own.source.tokens || own.source.text) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
   }
+  if (!flag_of_text(own).empty()) {
+    throw ConfigError(flag_of_text(own) + " does nothing for a random stack; input.tokens is its length");
+  }
   const StackSpec& spec = stacks.front();
   if (!own.headroom.empty() && !can_scale(spec.model)) throw unscalable();
-  if (spec.input.kind != InputKind::gaussian) return;
+  if (spec.input.kind != InputKind::gaussian) {
+    if (own.input_maximum) throw ConfigError("--input-maximum does nothing here; it is for input.kind = \"gaussian\"");
+    return;
+  }
   if (!own.input_maximum && !spec.model.embedding_norm) {
     throw ConfigError(
         "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "

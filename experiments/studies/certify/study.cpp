@@ -126,6 +126,8 @@ std::vector<study::Study> studies() {
            .example = "certify DIR --headroom fp16",
            .flags = flag_texts(flags()),
            .schema = &schema(),
+           .common = {.seeds = false, .memory = false},
+           .shared_keys = {"model.", "init.", "input."},
            .resolve = resolve}};
 }
 

@@ -49,6 +49,8 @@ std::vector<study::Study> studies() {
            .schema = &schema(),
            .compares = true,
            .skips = true,
+           .common = {.device = false, .dtype = false, .memory = false},
+           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
            .resolve = resolve}};
 }
 

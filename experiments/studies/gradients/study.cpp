@@ -180,6 +180,8 @@ std::vector<study::Study> studies() {
                    .schema = experiment.schema,
                    .compares = true,
                    .skips = true,
+                   .common = {.memory = !experiment.decomposes},
+                   .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
                    .resolve = [experiment](const study::Request& request) { return resolve(experiment, request); }});
   }
   return all;

@@ -38,6 +38,9 @@ const std::vector<study::Flag<ProbeFlags>>& flags() {
 }
 
 ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
+  if (own.no_theory && request.flags.contains("draws")) {
+    throw ConfigError("--draws does nothing with --no-theory, which leaves random models out");
+  }
   ProbeConfig config;
   static_cast<config::Config&>(config) = study::load_for_checkpoint(request);
   config.run.backward = config.run.backward || own.backward;
@@ -82,6 +85,9 @@ std::vector<study::Study> studies() {
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),
+           .common = {.seeds = false, .memory = false},
+           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
+           .shown_first = true,
            .resolve = resolve}};
 }
 

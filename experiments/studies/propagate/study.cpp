@@ -125,12 +125,15 @@ std::vector<study::Study> studies() {
            .schema = &schema(),
            .compares = true,
            .skips = true,
+           .shown_first = true,
            .resolve = resolve_propagate},
           {.name = "theory",
            .question = "Print the prediction alone",
            .example = "theory --set model.preset=3.2B",
            .flags = flag_texts(theory_flags()),
            .schema = &schema(),
+           .common = {.device = false, .dtype = false, .memory = false},
+           .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward"},
            .resolve = resolve_theory}};
 }
 

@@ -113,6 +113,8 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,
+           .common = {.memory = false},
+           .shared_keys = {"model.", "init.", "input."},
            .resolve = resolve}};
 }
 

@@ -234,6 +234,9 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,
+           .common = {.memory = false},
+           .shared_keys = {"model.", "init.", "input."},
+           .shown_first = true,
            .resolve = resolve}};
 }
 

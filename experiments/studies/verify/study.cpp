@@ -63,10 +63,15 @@ Job resolve_verify(const Request& request) {
   if (!(own.scale > 0.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
-  if (request.device.value_or("reference") != "reference" || request.dtype.value_or("f64") != "f64") {
-    throw ConfigError("verify measures on the device \"reference\" in f64 only: its bounds are exact to rounding");
-  }
   config::RunOptions run = request.load().run;
+  if (!own.replay.empty()) {
+    const auto refuse = [](const char* flag, const char* why) {
+      throw ConfigError(fmt::format("{} does nothing with --replay: {}", flag, why));
+    };
+    if (request.out) refuse("--out", "there is no result file of a case");
+    if (request.seed) refuse("--seed", "it names the case, seed included");
+    if (request.flags.contains("cases")) refuse("--cases", "it is of one case");
+  }
   run.device = "reference";
   run.dtype = DType::f64;
   const VerifyConfig config{.seed = run.seed, .cases = static_cast<std::uint64_t>(own.cases), .scale = own.scale};
@@ -94,6 +99,8 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(verify_flags()),
            .schema = &schema(),
            .skips = true,
+           .common = {.seeds = false, .device = false, .dtype = false, .memory = false, .force = false},
+           .shared_keys = {},
            .json_file = true,
            .resolve = resolve_verify}};
 }

@@ -43,6 +43,7 @@ std::vector<study::Study> studies() {
        .schema = &ladder::schema(),
        .compares = true,
        .skips = true,
+       .common = {.seeds = false},
        .resolve = resolve_ladder}};
 }
 

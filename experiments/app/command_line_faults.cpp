@@ -1,0 +1,92 @@
+#include "experiments/app/command_line_faults.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::app {
+namespace {
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return names;
+}
+
+/// The commands from `app` on that take the flag: "gradients depth".
+void collect_takers(const CLI::App& app, const std::string& flag, const std::string& path,
+                    std::vector<std::string>& takers) {
+  for (const CLI::App* command : commands_of(app)) {
+    const std::string name = path + command->get_name();
+    if (command->get_option_no_throw(flag) != nullptr) takers.push_back(name);
+    collect_takers(*command, flag, name + " ", takers);
+  }
+}
+
+std::vector<std::string> flags_of(const CLI::App& command) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+}  // namespace
+
+CLI::App* named_command(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto is_it = [&](const CLI::App* command) { return command->get_name() == word; };
+    const std::vector<CLI::App*> found = at->get_subcommands(is_it);
+    if (found.empty()) break;
+    at = found.front();
+  }
+  return at;
+}
+
+std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  std::string path = "periscope";
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    const std::vector<const CLI::App*> commands = commands_of(*at);
+    if (!word.starts_with("-")) {
+      if (commands.empty()) continue;  // a value, or a word that the command takes
+      const std::vector<std::string> names = names_of(commands);
+      const auto found = std::ranges::find(names, word);
+      if (found == names.end()) {
+        if (at == &app && word == "soundness") {
+          return "periscope: unknown command soundness: the attack on certificates is now the program "
+                 "build/tests/soundness_attack";
+        }
+        if (at == &app && word == "export") {
+          return "periscope: unknown command export: a study writes its result as CSV itself, with --csv FILE";
+        }
+        return fmt::format("{} {}: expected one of {}; nearest is {} {}", path, shortened(word), fmt::join(names, ", "),
+                           path, nearest(word, names));
+      }
+      at = commands[static_cast<std::size_t>(found - names.begin())];
+      path += " " + word;
+      continue;
+    }
+    const std::string flag = word.substr(0, word.find('='));
+    if (!flag.starts_with("--") || at->get_option_no_throw(flag) != nullptr) continue;
+    std::vector<std::string> takers;
+    collect_takers(app, flag, "", takers);
+    if (!takers.empty()) {
+      return fmt::format("{}: {} does nothing here; it acts in {}", path, flag, fmt::join(takers, ", "));
+    }
+    return fmt::format("{}: there is no flag {}; nearest is {}", path, shortened(flag), nearest(flag, flags_of(*at)));
+  }
+  return "";
+}
+
+}  // namespace periscope::app

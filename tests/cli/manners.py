@@ -1,0 +1,257 @@
+"""How the program answers who does not know it: help, flags and keys that do nothing, words it does not know.
+Usage: manners.py BINARY [SIGNAL_AT_LOAD_LIBRARY]"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import unittest
+
+LIBRARY = pathlib.Path(sys.argv.pop(2)) if len(sys.argv) > 2 and sys.argv[2].endswith(".so") else None
+
+from periscope_process import FolderTest, SMALL, SWEEPS, run, run_json, start_program  # noqa: E402
+
+FIXTURE = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures" / "llama"
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=4"]
+config = "small"
+"""
+# A value of every flag that commands share.
+COMMON = {"--config": "small.toml", "--set": "run.seed=1", "--theory-set": "model.rope=false", "--seed": "7", "--seeds": "5",
+          "--threads": "1", "--device": "cpu", "--dtype": "f64", "--memory": "1G", "--out": "out", "--json": None,
+          "--quiet": None, "--skip-finished": None, "--force": None}  # fmt: skip
+# Every command with those of the common flags that it refuses.
+SIMULATES = ["--config", "--set", "--theory-set", "--seed", "--seeds", "--threads", "--device", "--dtype", "--memory",
+             "--out", "--skip-finished", "--force"]
+REFUSED = {
+    "propagate": [], "theory": ["--theory-set", "--device", "--dtype", "--memory", "--skip-finished"],
+    "converge": ["--seeds"], "ladder": ["--seeds"],
+    "gradients depth": [], "gradients attenuation": [], "gradients identity-path": ["--memory"],
+    "gradients score-path": [], "gradients crossover": [], "power": ["--theory-set"],
+    "formats": ["--device", "--dtype", "--memory"],
+    "verify": ["--theory-set", "--seeds", "--device", "--dtype", "--memory", "--force"],
+    "certify": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
+    "soundness": ["--theory-set", "--seeds", "--device", "--dtype", "--memory", "--skip-finished"],
+    "probe": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
+    "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
+    "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
+    "generate": ["--theory-set", "--seed", "--seeds", "--skip-finished"],
+    "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
+    "export": [flag for flag in COMMON if flag != "--force"], "help": list(COMMON),
+}  # fmt: skip
+# What makes a command run, and quick, where SMALL and SWEEPS are its configuration; None: no configuration.
+CONVERGE = ["--set", "converge.widths=[16,32,64]", "--set", "converge.seeds=16", "--set", "model.placement=pre"]
+LADDER = ["--set", "ladder.widths=[16,32,48,64]", "--set", "ladder.seeds=8", "--set", "model.placement=pre"]
+TOKENS = [FIXTURE, "--tokens", "1,2,3"]
+TRAIN = ["--set", "train.steps=2", "--set", "train.batch=1", "--corpus", "synthetic", "--set", "model.vocab=64"]
+RUNS = {
+    "propagate": [], "theory": [], "converge": CONVERGE, "ladder": LADDER,
+    "gradients depth": [], "gradients attenuation": [], "gradients identity-path": [], "gradients score-path": [],
+    "gradients crossover": [], "formats": ["--set", 'formats.format=["bf16"]', "--set", "theory.replicates=8"],
+    "certify": ["--set", "model.placement=pre", "--set", "input.kind=tokens", "--measure"], "train": TRAIN,
+    "power": ["--config", "list.toml"],
+    "verify": None, "soundness": None, "probe": None, "generate": None,
+}  # fmt: skip
+WITHOUT = {"verify": ["--cases", "200"], "soundness": ["--checkpoints", "20"], "probe": [*TOKENS, "--draws", "2"],
+           "generate": TOKENS}
+# The keys that act, by the beginnings of their names; those of the commands that --set does not reach are not here.
+STACK = ["model.", "init.", "input."]
+RUN = ["run.seed", "run.seeds", "run.threads", "run.device", "run.dtype", "run.out"]
+ALL = [*STACK, *RUN, "run.backward", "run.weights", "theory.", "agreement."]
+
+
+def without(keys, *taken):
+    return [key for key in keys if key not in taken]
+
+
+ACT = {
+    "propagate": ALL,
+    "theory": [*STACK, "run.seed", "run.seeds", "run.threads", "run.out", "run.backward", "theory."],
+    "converge": [*without(ALL, "run.seeds"), "converge."], "ladder": [*without(ALL, "run.seeds"), "ladder."],
+    "gradients depth": [*without(ALL, "run.backward"), "gradients."],
+    "formats": [*without(ALL, "run.device", "run.dtype", "run.weights"), "formats."],
+    "verify": ["run.seed", "run.threads", "run.out"], "soundness": ["run.seed", "run.threads", "run.out"],
+    "train": [*STACK, *RUN, "train."],
+    "generate": ["run.threads", "run.device", "run.dtype", "run.out"],
+}  # fmt: skip
+
+
+def commands():
+    """All commands, as the program's own help has them: those of a group by two words."""
+    names = []
+    for line in run("help").stdout.split("Subcommands:\n")[1].split("\n\n")[0].splitlines():
+        if (name := line[2:30].strip()) and line[2] != " ":
+            inner = run(name, "--help").stdout.split("Subcommands:\n")
+            names += [f"{name} {row.split()[0]}" for row in inner[1].split("\n\n")[0].splitlines() if row[2:3] != " "] \
+                if len(inner) > 1 else [name]
+    return names
+
+
+def flags_in_help(command):
+    return set(re.findall(r"^ +(?:-h,)?(--[a-z-]+)", run(*command.split(), "--help").stdout, re.M))
+
+
+def content(result):
+    """A result without what says how it was made."""
+    return {key: value for key, value in result.items() if key not in ("provenance", "circumstances")}
+
+
+class Flags(FolderTest):
+    STACK = SMALL + SWEEPS
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "list.toml").write_text(LIST)
+
+    def run_json(self, command, *flags):
+        words = WITHOUT[command] if RUNS[command] is None else RUNS[command]
+        config = [] if RUNS[command] is None or command == "power" else ["--config", self.config]
+        result, code = run_json(*command.split(), *config, *words, *flags, "--quiet", cwd=self.folder)
+        self.assertIn(code, (0, 4))  # so small a run may be rejected
+        return result
+
+    def test_a_flag_is_in_the_help_or_refused(self):
+        self.assertEqual(sorted(commands()), sorted(REFUSED), "a row per command")
+        for command, refused in REFUSED.items():
+            shown = flags_in_help(command)
+            for flag, value in COMMON.items():
+                with self.subTest(command=command, flag=flag):
+                    self.assertEqual(flag in shown, flag not in refused)
+                    if flag not in refused:
+                        continue
+                    done = run(*command.split(), flag, *([value] if value else []), cwd=self.folder)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    message = f"periscope {command}: {flag} does nothing here; it acts in "
+                    self.assertTrue(done.stderr.startswith(message), done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_a_flag_that_is_taken_acts(self):
+        for command in RUNS:
+            plain = content(self.run_json(command))
+            for flag, value in (("--seed", "7"), ("--seeds", "5"), ("--dtype", "f32")):
+                # `probe` and `generate` may say the same in another format or of other draws; the rest are numbers.
+                if flag in REFUSED[command] or (command, flag) == ("generate", "--dtype"):
+                    continue
+                if flag == "--dtype" and command not in ("probe", "certify"):
+                    value = "f64"  # theirs is f64 where nothing else is said, of the others f32
+                with self.subTest(command=command, flag=flag):
+                    self.assertTrue(content(self.run_json(command, flag, value)) != plain)
+
+    def test_keys_that_do_nothing_are_refused(self):
+        keys = [key["name"] for key in run_json("list")[0]["keys"]]
+        for command, acting in ACT.items():
+            for key in keys:
+                acts = any(key.startswith(a) if a.endswith(".") else key == a for a in acting)
+                with self.subTest(command=command, key=key):
+                    # A value of the wrong type is found first, so that nothing runs where the key acts.
+                    place = [FIXTURE] if command == "generate" else []
+                    known = run(*command.split(), *place, "--set", f"{key}=[{{}}]")
+                    self.assertEqual(known.returncode, 2)
+                    self.assertNotIn("does nothing", known.stderr)
+            for key, value in (("model.width", "16"), ("run.seeds", "5"), ("run.backward", "true"), ("run.dtype", "f64"),
+                               ("agreement.familywise_error", "0.1"), ("converge.seeds", "16"), ("train.steps", "3")):
+                if any(key.startswith(a) if a.endswith(".") else key == a for a in acting):
+                    continue
+                with self.subTest(command=command, key=key):
+                    place = [FIXTURE] if command == "generate" else []
+                    done = run(*command.split(), *place, "--set", f"{key}={value}")
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    self.assertIn(f"{key} does nothing in {command}; expected a key among ", done.stderr)
+        self.assertEqual(run("soundness", "--checkpoints", 2, "--config", self.config, "--quiet").returncode, 0,
+                         "a file may be for several commands")
+
+    def test_unknown_words_have_a_nearest(self):
+        for words, found in ((["propagate", "--sedes", "3"], "periscope propagate: there is no flag --sedes; nearest is --seeds"),
+                             (["propagate", "--sedes=3"], "nearest is --seeds"),
+                             (["probe", "--tokesn", "1"], "nearest is --tokens"),
+                             (["gradients", "depth", "--tread", "1"], "periscope gradients depth: there is no flag --tread"),
+                             (["propagte"], "nearest is periscope propagate"),
+                             (["gradients", "dept"], "nearest is periscope gradients depth"),
+                             (["help", "propagte"], "nearest is periscope propagate")):
+            with self.subTest(words=words):
+                done = run(*words)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(found, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+
+class Help(unittest.TestCase):
+    def test_help_of_commands(self):
+        for words in ((), ("propagate",), ("gradients",), ("gradients", "depth")):
+            with self.subTest(words=words):
+                done = run("help", *words)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(done.stdout, run(*words, "--help").stdout)
+
+    def test_alone_it_says_where_to_begin(self):
+        done = run()
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        listed = {row["name"]: row["command"] for row in run_json("list")[0]["experiments"]}
+        for name in ("propagate", "probe", "train"):
+            self.assertIn(f"periscope {listed[name]}\n", done.stderr)
+        self.assertIn("periscope help", done.stderr)
+        self.assertLess(len(done.stderr.splitlines()), 15)
+
+    def test_nothing_is_wider_than_100_columns(self):
+        texts = {name: run(*name.split(), "--help").stdout for name in [*commands(), "gradients"]}
+        texts |= {" ".join(words): run(*words).stdout for words in (["--help"], ["list"], ["list", "--columns"])}
+        texts["alone"] = run().stderr
+        for name, text in texts.items():
+            with self.subTest(name):
+                self.assertTrue(text)
+                self.assertEqual([line for line in text.splitlines() if len(line) > 100], [])
+
+
+class Checkpoints(FolderTest):
+    def refused(self, place, *words):
+        done = run("info", place, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        for word in words:
+            self.assertIn(str(word), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_what_is_no_folder_of_a_checkpoint(self):
+        self.refused(FIXTURE / "config.json", "this is a file", f"safetensors files: {FIXTURE}\n")
+        self.refused("nowhere", "nowhere: no such folder", "config.json")
+        cache = self.folder / "models--org--name"
+        for name in ("0a1b", "9f3e"):
+            (cache / "snapshots" / name).mkdir(parents=True)
+        self.refused(cache, f"its files are in {cache}/snapshots/0a1b\n")
+        (cache / "refs").mkdir()
+        (cache / "refs" / "main").write_text("9f3e")
+        self.refused(cache, f"its files are in {cache}/snapshots/9f3e\n")
+        (cache / "refs" / "main").write_text("../../elsewhere")
+        self.refused(cache, f"its files are in {cache}/snapshots/0a1b\n")
+        for name in ("pytorch_model.bin", "model.gguf"):
+            with self.subTest(name):
+                place = self.folder / name.replace(".", "-")
+                place.mkdir()
+                (place / name).write_bytes(b"PK")
+                self.refused(place, f'"{name}"', "only safetensors files are read")
+                (place / "config.json").write_bytes((FIXTURE / "config.json").read_bytes())
+                self.refused(place, f'"{name}"', "only safetensors files are read")
+                self.refused(place / name, "this is a file", "expected a folder", "save_pretrained")
+
+
+@unittest.skipIf(LIBRARY is None, "needs the library that sends a signal")
+class Signals(FolderTest):
+    def test_a_signal_at_the_very_start(self):
+        """While libraries are initialised: what is documented happens, not the system's default."""
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number.name):
+                environment = {**os.environ, "LD_PRELOAD": str(LIBRARY), "SIGNAL_AT_LOAD": str(int(number))}
+                process = start_program("propagate", "--config", self.config, "--out", self.folder / "out",
+                                        env=environment)
+                self.assertEqual(process.wait(timeout=60), 128 + number)
+                self.assertFalse((self.folder / "out").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
