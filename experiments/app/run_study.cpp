@@ -107,6 +107,8 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
     name = name.substr(space + 1);
   }
   CLI::App* command = parent->add_subcommand(name, study.question);
+  const std::string takes = study.takes.empty() ? "" : ", " + study.takes;
+  command->footer(fmt::format("Example: periscope {}{}\n\n{}", study.example, takes, app.get_footer()));
   const auto options = std::make_shared<CommonOptions>();
   const auto flags = std::make_shared<study::FlagValues>();
   options->add_to(*command, study.common);

@@ -109,12 +109,12 @@ class Configuration(FolderTest):
 
     def test_every_key_that_changes_results_changes_the_hash(self):
         keys = [k["name"] for k in json.loads(run("list", "--json").stdout)["keys"]]
-        plain = self.provenance()
+        plain = self.provenance(command="propagate")
         for key in keys:
             if key in HOW or key in FILES or key.startswith(ELSEWHERE) or key == "model.preset":
                 continue
             with self.subTest(key=key):
-                changed = self.provenance(f"{key}={ROWS[key].value}")
+                changed = self.provenance(f"{key}={ROWS[key].value}", command="propagate")
                 self.assertNotEqual(changed["config_sha256"], plain["config_sha256"])
                 section, name = key.rsplit(".", 1)
                 values = changed["config"]["stacks"][0] if section in ("model", "init", "input") else changed["config"]
@@ -182,9 +182,11 @@ class Configuration(FolderTest):
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]
         for settings, flags in [(["run.threads=1"], []), ([f"run.out={self.folder}"], []), ([], ["--threads", "2"]),
-                                (["input.path=nowhere"], []), (["ladder.widths=[1,2]"], [])]:
+                                (["input.path=nowhere"], [])]:
             with self.subTest(settings=settings, flags=flags):
                 self.assertEqual(self.provenance(*settings, flags=flags)["config_sha256"], plain)
+        self.config.write_text(self.STACK + "[ladder]\nwidths = [1, 2]\n")
+        self.assertEqual(self.provenance()["config_sha256"], plain, "sections of other commands")
 
     def test_a_text_counts_by_its_content(self):
         def of(name, text):

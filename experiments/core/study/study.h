@@ -48,9 +48,10 @@ struct Job {
 
 /// An experiment as a value. Commands, their help, lists, result schemas and documentation are made from it.
 struct Study {
-  std::string name;      ///< the command: "propagate", "gradients depth"
-  std::string question;  ///< what it answers, in a line
-  std::string example;   ///< a command that shows it, for lists
+  std::string name;        ///< the command: "propagate", "gradients depth"
+  std::string question;    ///< what it answers, in a line
+  std::string example;     ///< a command that shows it, for lists
+  std::string takes = {};  ///< how long the example runs, where that is minutes: "36 minutes on 2 cores"
   /// Stands in where a caller names no configuration: a file of the project, by its path from the project's folder. "":
   /// the defaults of all keys do.
   std::string configuration = {};

@@ -106,6 +106,7 @@ std::vector<study::Study> studies() {
   return {{.name = "power",
            .question = "Wrong theories against measurements: which configuration rejects which?",
            .example = "power",
+           .takes = "about 36 minutes on 2 cores",
            .configuration = shipped_list,
            .sections = {config::any_section(stacks::ladder_section)},
            .flags = flag_texts(flags()),

@@ -94,7 +94,7 @@ Job resolve_verify(const Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "verify",
-           .question = "Attack the bounds on gradients and growth (T14-T16): no input may break them",
+           .question = "Attack the bounds on gradients and growth: no input may break them",
            .example = "verify --cases 20000",
            .flags = flag_texts(verify_flags()),
            .schema = &schema(),
