@@ -31,30 +31,21 @@ void collect_takers(const CLI::App& app, const std::string& flag, const std::str
   }
 }
 
-std::vector<std::string> flags_of(const CLI::App& command) {
+/// Those of a command, first those that are as long as `flag`, which `nearest` then prefers.
+std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
+  std::ranges::stable_partition(flags, [&](const std::string& name) { return name.size() == flag.size(); });
   return flags;
 }
 
 }  // namespace
 
-CLI::App* named_command(CLI::App& app, const std::vector<std::string>& words) {
-  CLI::App* at = &app;
-  for (const std::string& word : words) {
-    const auto is_it = [&](const CLI::App* command) { return command->get_name() == word; };
-    const std::vector<CLI::App*> found = at->get_subcommands(is_it);
-    if (found.empty()) break;
-    at = found.front();
-  }
-  return at;
-}
-
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* at = &app;
-  std::string path = "periscope";
+  std::string path;
   for (const std::string& word : words) {
     if (word == "--") break;
     const std::vector<const CLI::App*> commands = commands_of(*at);
@@ -70,11 +61,11 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
         if (at == &app && word == "export") {
           return "periscope: unknown command export: a study writes its result as CSV itself, with --csv FILE";
         }
-        return fmt::format("{} {}: expected one of {}; nearest is {} {}", path, shortened(word), fmt::join(names, ", "),
-                           path, nearest(word, names));
+        return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
+                           fmt::join(names, ", "), path, nearest(word, names));
       }
       at = commands[static_cast<std::size_t>(found - names.begin())];
-      path += " " + word;
+      path += word + " ";
       continue;
     }
     const std::string flag = word.substr(0, word.find('='));
@@ -82,9 +73,10 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     std::vector<std::string> takers;
     collect_takers(app, flag, "", takers);
     if (!takers.empty()) {
-      return fmt::format("{}: {} does nothing here; it acts in {}", path, flag, fmt::join(takers, ", "));
+      return fmt::format("periscope: {}{} does nothing here; it acts in {}", path, flag, fmt::join(takers, ", "));
     }
-    return fmt::format("{}: there is no flag {}; nearest is {}", path, shortened(flag), nearest(flag, flags_of(*at)));
+    return fmt::format("periscope: {}{}: there is no such flag; nearest is {}", path, shortened(flag),
+                       nearest(flag, flags_of(*at, flag)));
   }
   return "";
 }

@@ -6,9 +6,6 @@
 
 namespace periscope::app {
 
-/// The command that `words` name from `app` on, as {"gradients", "depth"} does; words behind it do not count.
-CLI::App* named_command(CLI::App& app, const std::vector<std::string>& words);
-
 /// A line that names the first word of a command line that is a command which there is not, with the nearest, or a flag
 /// that its command does not take, with the commands that do or else with the nearest. "" if there is none.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words);

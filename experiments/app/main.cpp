@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <vector>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -56,7 +57,8 @@ int run(int argc, char** argv) {
     print_message(wrapped(orientation()));
     return static_cast<int>(ExitCode::configuration);
   }
-  CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.");
+  CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.",
+               "periscope");
   app.formatter(std::make_shared<WrappedHelp>());
   app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
   app.require_subcommand(1);
@@ -64,15 +66,21 @@ int run(int argc, char** argv) {
   int code = 0;
   add_commands(app, code);
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words[0] == "converge") {
+  if (words.front() == "converge") {
     print_message("periscope: converge is a part of ladder now, which is what runs\n");
     words[0] = "ladder";
   }
+  const bool asks_for_help = words.front() == "help";
+  if (asks_for_help) {  // `help gradients depth` is `gradients depth --help`
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   app.name(argv[0]);
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // from the last, as CLI11 wants them
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_word(app, words); !is_help(error) && !unknown.empty()) {
+    const std::string unknown = asks_for_help || !is_help(error) ? unknown_word(app, words) : "";
+    if (!unknown.empty()) {
       print_message(unknown + "\n");
       return static_cast<int>(ExitCode::configuration);
     }

@@ -24,40 +24,39 @@ config = "small"
 # A value of every flag that commands share.
 COMMON = {"--config": "small.toml", "--set": "run.seed=1", "--theory-set": "model.rope=false", "--seed": "7",
           "--seeds": "5", "--threads": "1", "--device": "cpu", "--dtype": "f64", "--memory": "1G", "--out": "out",
-          "--json": None, "--quiet": None, "--skip-finished": None, "--force": None}  # fmt: skip
+          "--json": None, "--quiet": None, "--skip-finished": None, "--force": None,
+          "--vary": "model.rope=[true]"}  # fmt: skip
 # Every command with those of the common flags that it refuses.
-SIMULATES = ["--config", "--set", "--theory-set", "--seed", "--seeds", "--threads", "--device", "--dtype", "--memory",
+SIMULATES = ["--config", "--set", "--vary", "--theory-set", "--seed", "--seeds", "--threads", "--device", "--dtype", "--memory",
              "--out", "--skip-finished", "--force"]
 REFUSED = {
     "propagate": [], "theory": ["--theory-set", "--device", "--dtype", "--memory", "--skip-finished"],
-    "converge": ["--seeds"], "ladder": ["--seeds"],
+    "ladder": ["--seeds"],
     "gradients depth": [], "gradients attenuation": [], "gradients identity-path": ["--memory"],
     "gradients score-path": [], "gradients crossover": [], "power": ["--theory-set"],
     "formats": ["--device", "--dtype", "--memory"],
     "verify": ["--theory-set", "--seeds", "--device", "--dtype", "--memory", "--force"],
     "certify": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
-    "soundness": ["--theory-set", "--seeds", "--device", "--dtype", "--memory", "--skip-finished"],
     "probe": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
     "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "generate": ["--theory-set", "--seed", "--seeds", "--skip-finished"],
     "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
-    "export": [flag for flag in COMMON if flag != "--force"], "help": list(COMMON),
+    "help": list(COMMON),
 }  # fmt: skip
 # What makes a command run, and quick, where SMALL and SWEEPS are its configuration; None: no configuration.
-CONVERGE = ["--set", "converge.widths=[16,32,64]", "--set", "converge.seeds=16", "--set", "model.placement=pre"]
 LADDER = ["--set", "ladder.widths=[16,32,48,64]", "--set", "ladder.seeds=8", "--set", "model.placement=pre"]
 TOKENS = [FIXTURE, "--tokens", "1,2,3"]
 TRAIN = ["--set", "train.steps=2", "--set", "train.batch=1", "--corpus", "synthetic", "--set", "model.vocab=64"]
 RUNS = {
-    "propagate": [], "theory": [], "converge": CONVERGE, "ladder": LADDER,
+    "propagate": [], "theory": ["--set", "theory.finite_width=true"], "ladder": LADDER,
     "gradients depth": [], "gradients attenuation": [], "gradients identity-path": [], "gradients score-path": [],
     "gradients crossover": [], "formats": ["--set", 'formats.format=["bf16"]', "--set", "theory.replicates=8"],
     "certify": ["--set", "model.placement=pre", "--set", "input.kind=tokens", "--measure"], "train": TRAIN,
     "power": ["--config", "list.toml"],
-    "verify": None, "soundness": None, "probe": None, "generate": None,
+    "verify": None, "probe": None, "generate": None,
 }  # fmt: skip
-WITHOUT = {"verify": ["--cases", "200"], "soundness": ["--checkpoints", "20"], "probe": [*TOKENS, "--draws", "2"],
+WITHOUT = {"verify": ["--cases", "200"], "probe": [*TOKENS, "--draws", "2"],
            "generate": TOKENS}
 # The keys that act, by the beginnings of their names; those of the commands that --set does not reach are not here.
 STACK = ["model.", "init.", "input."]
@@ -72,10 +71,10 @@ def without(keys, *taken):
 ACT = {
     "propagate": ALL,
     "theory": [*STACK, "run.seed", "run.seeds", "run.threads", "run.out", "run.backward", "theory."],
-    "converge": [*without(ALL, "run.seeds"), "converge."], "ladder": [*without(ALL, "run.seeds"), "ladder."],
+    "ladder": [*without(ALL, "run.seeds"), "ladder."],
     "gradients depth": [*without(ALL, "run.backward"), "gradients."],
     "formats": [*without(ALL, "run.device", "run.dtype", "run.weights"), "formats."],
-    "verify": ["run.seed", "run.threads", "run.out"], "soundness": ["run.seed", "run.threads", "run.out"],
+    "verify": ["run.seed", "run.threads", "run.out"],
     "train": [*STACK, *RUN, "train."],
     "generate": ["run.threads", "run.device", "run.dtype", "run.out"],
 }  # fmt: skip
@@ -84,7 +83,7 @@ ACT = {
 def commands():
     """All commands, as the program's own help has them: those of a group by two words."""
     names = []
-    for line in run("help").stdout.split("Subcommands:\n")[1].split("\n\n")[0].splitlines():
+    for line in run("--help").stdout.split("Subcommands:\n")[1].split("\n\n")[0].splitlines():
         if (name := line[2:30].strip()) and line[2] != " ":
             inner = run(name, "--help").stdout.split("Subcommands:\n")
             names += [f"{name} {row.split()[0]}" for row in inner[1].split("\n\n")[0].splitlines() if row[2:3] != " "] \
@@ -126,7 +125,7 @@ class Flags(FolderTest):
                         continue
                     done = run(*command.split(), flag, *([value] if value else []), cwd=self.folder)
                     self.assertEqual((done.returncode, done.stdout), (2, ""))
-                    message = f"periscope {command}: {flag} does nothing here; it acts in "
+                    message = f"periscope: {command} {flag} does nothing here; it acts in "
                     self.assertTrue(done.stderr.startswith(message), done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1)
 
@@ -146,9 +145,9 @@ class Flags(FolderTest):
         defaults = {key["name"]: key["default"] for key in run_json("list")[0]["keys"]}
         for command, acting in ACT.items():
             for key, default in defaults.items():
-                # Of some the default is no value, as "by command"; what is no value is found first.
                 acts = any(key.startswith(a) if a.endswith(".") else key == a for a in acting)
-                if acts or default in ("by command", "") or key == "model.preset":
+                # Of some the default is no value, as "by command", and what is no value is found first.
+                if acts or not re.fullmatch(r'-?[0-9][0-9.e-]*|".+"|\[.*\]|true|false', default):
                     continue
                 with self.subTest(command=command, key=key):
                     place = [FIXTURE] if command == "generate" else []
@@ -156,18 +155,38 @@ class Flags(FolderTest):
                     self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                     self.assertIn(f"{key} does nothing in {command}; expected a key among ", done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertIn("model.width does nothing in soundness", run("soundness", "--set", "model.width=16").stderr)
-        self.assertEqual(run("soundness", "--checkpoints", 2, "--config", self.config, "--quiet").returncode, 0,
+        self.assertIn("model.width does nothing in verify", run("verify", "--set", "model.width=16").stderr)
+        self.assertEqual(run("verify", "--cases", 200, "--config", self.config, "--quiet").returncode, 0,
                          "a file may be for several commands")
 
+    def test_flags_that_do_nothing_beside_others_are_refused(self):
+        random = ["certify", "--config", self.config, "--set", "model.placement=pre", "--set", "input.kind=tokens"]
+        for words, found in (
+            ([*random, "--tokenizer", "bytes"], "--tokenizer does nothing for a random stack"),
+            ([*random, "--max-tokens", "3"], "--max-tokens does nothing for a random stack"),
+            ([*random, "--input-maximum", "3"], "--input-maximum does nothing here"),
+            (["certify", FIXTURE, "--tokenizer", "bytes"], "--tokenizer does nothing without --text or --tokens"),
+            (["certify", FIXTURE, "--max-tokens", "3"], "--max-tokens does nothing without --text or --tokens"),
+            (["certify", FIXTURE, "--format", "fp16,bf16,fp16"], "--format: fp16 is in the list twice"),
+            (["probe", *TOKENS, "--no-theory", "--draws", "4"], "--draws does nothing with --no-theory"),
+            (["verify", "--replay", "case.json", "--out", "out"], "--out does nothing with --replay"),
+            (["verify", "--replay", "case.json", "--seed", "3"], "--seed does nothing with --replay"),
+            (["verify", "--replay", "case.json", "--cases", "3"], "--cases does nothing with --replay"),
+        ):
+            with self.subTest(words=words):
+                done = run(*words, cwd=self.folder)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(found, done.stderr)
+        self.assertEqual(list(self.folder.glob("out*")), [])
+
     def test_unknown_words_have_a_nearest(self):
-        for words, found in ((["propagate", "--sedes", "3"], "propagate: there is no flag --sedes; nearest is --seeds"),
+        for words, found in ((["propagate", "--sedes", "3"], "propagate --sedes: there is no such flag; nearest is --seeds"),
                              (["propagate", "--sedes=3"], "nearest is --seeds"),
                              (["probe", "--tokesn", "1"], "nearest is --tokens"),
-                             (["gradients", "depth", "--tread", "1"], "gradients depth: there is no flag --tread"),
-                             (["propagte"], "nearest is periscope propagate"),
-                             (["gradients", "dept"], "nearest is periscope gradients depth"),
-                             (["help", "propagte"], "nearest is periscope propagate")):
+                             (["gradients", "depth", "--tread", "1"], "gradients depth --tread: there is no such flag"),
+                             (["propagte"], "nearest is propagate"),
+                             (["gradients", "dept"], "nearest is gradients depth"),
+                             (["help", "propagte"], "nearest is propagate")):
             with self.subTest(words=words):
                 done = run(*words)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -58,6 +58,17 @@ class Reproduce(FolderTest):
         self.assertNotEqual(verdicts["R6a"], "not-run")
         self.assertEqual(verdicts["R7b"], "not-run")
 
+    def test_states_of_other_configurations_are_named(self):
+        out = self.folder / "out"
+        words = ["reproduce", *TINY, "--seeds", 2, "--out", out, "--figure", "1"]
+        self.assertNotIn("other runs", run(*words).stderr)
+        self.assertNotIn("other runs", run(*words).stderr, "those of this command")
+        (out / "runs" / "notes.safetensors").write_bytes(b"")
+        before = self.runs(out)
+        message = run(*words, "--set", "train.lr=1e-4").stderr
+        self.assertIn(f"{out}/runs has the states of {len(before) - 1} other runs, such as ", message)
+        self.assertEqual({name: when for name, when in self.runs(out).items() if name in before}, before, "all stay")
+
     def test_a_corpus_is_known_by_its_bytes_and_a_backend_by_its_name(self):
         out = self.folder / "out"
         corpus = self.folder / "corpus"
