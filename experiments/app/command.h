@@ -19,6 +19,7 @@ CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const s
 
 /// --json and --quiet alone, for commands that simulate nothing.
 inline constexpr study::CommonFlags no_run{.config = false,
+                                           .vary = false,
                                            .seed = false,
                                            .seeds = false,
                                            .threads = false,

@@ -54,10 +54,13 @@ void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
         .add_option("--set", settings,
                     "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
         ->allow_extra_args(false);
+  }
+  if (taken.vary) {
     command
-        .add_option("--vary", variations,
-                    "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
-                    "may be repeated: every combination is a stack")
+        .add_option(
+            "--vary", variations,
+            "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
+            "may be repeated: every combination is a stack")
         ->allow_extra_args(false);
   }
   if (taken.seed) {

@@ -77,7 +77,8 @@ class Info(FolderTest):
 
     def test_a_familys_kind_needs_no_keys(self):
         """Placement, norms and MLP are the family's, and the input of a fresh model is as large as its recipe says."""
-        letters = {"llama": "A", "mistral": "A", "qwen2": "A", "qwen3": "A", "gpt2": "A", "gemma2": "A B", "gemma3": "A B",
+        letters = {"llama": "A", "mistral": "A", "qwen2": "A", "qwen3": "A", "gpt2": "A", "gemma2": "A B",
+                   "gemma3": "A B",
                    "olmo2": "B", "opt": "A", "bert": "C"}
         sizes = {r["name"]: r["sets"]["second_moment"] for r in json.loads(run("list", "--json").stdout)["recipes"]}
         self.assertEqual(set(letters), set(sizes))
@@ -91,7 +92,8 @@ class Info(FolderTest):
                 probed, code = run_json("probe", folder, "--tokens", tokens, "--quiet")
                 self.assertEqual(code, 0)
                 if family != "bert":  # whose embedding norm hides the size of its input
-                    self.assertAlmostEqual(probed["second_moment"]["measured"][0] / eval(sizes[family], {"width": 48}), 1, delta=0.05)
+                    size = eval(sizes[family], {"width": 48})
+                    self.assertAlmostEqual(probed["second_moment"]["measured"][0] / size, 1, delta=0.05)
 
     def test_what_a_family_cannot_express(self):
         done = run("write-checkpoint", "--family", "llama", "--out", self.folder / "x", *SMALL, "--set",

@@ -226,13 +226,18 @@ class ConfigErrors(FolderTest):
     def test_what_is_known_at_the_start(self):
         out = self.folder / "out"
         one_input = ["--set", "model.placement=pre", "--set", "input.kind=tokens"]
-        for words, found in ((["certify", *one_input, "--headroom", "typo"], ["--headroom typo: expected one of", "fp16"]),
+        for words, found in ((["certify", *one_input, "--headroom", "typo"],
+                              ["--headroom typo: expected one of", "fp16"]),
                              (["certify", *one_input, "--format", "fp12"], ["--format fp12: expected one of", "fp16"]),
-                             (["certify", *one_input, "--format", "fp16,bf16,fp16"], ["--format: fp16 is in the list twice"]),
+                             (["certify", *one_input, "--format", "fp16,bf16,fp16"],
+                              ["--format: fp16 is in the list twice"]),
                              (["certify", *one_input, "--require", "mlp:fp12"], ["--require fp12: expected one of"]),
-                             (["formats", *one_input, "--set", 'formats.format=["fp16","fp16"]'], ["formats.format: fp16 is in the list twice"]),
-                             (["train", "--set", "input.kind=text"], ["input.kind = ", "text", "train.corpus or --corpus"]),
-                             (["train", "--set", 'input.kind=["tokens","text"]'], ["input.kind = ", "train.corpus or --corpus"]),
+                             (["formats", *one_input, "--set", 'formats.format=["fp16","fp16"]'],
+                              ["formats.format: fp16 is in the list twice"]),
+                             (["train", "--set", "input.kind=text"],
+                              ["input.kind = ", "text", "train.corpus or --corpus"]),
+                             (["train", "--set", 'input.kind=["tokens","text"]'],
+                              ["input.kind = ", "train.corpus or --corpus"]),
                              (["certify", "--set", "model.placement=pre", "--input-maximum", "1", "--headroom", "fp16"],
                               ["--headroom", "token input"]),
                              (["gradients", "attenuation", "--set", "model.layers=1"],

@@ -29,7 +29,8 @@ class Row:
 # A row per key of `list`.
 ROWS = {
     "model.preset": Row("400M"),  # head_dim, which SMALL leaves to it
-    "model.recipe": Row("olmo2"), "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"), "model.kv_heads": Row("2"),
+    "model.recipe": Row("olmo2"), "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"),
+    "model.kv_heads": Row("2"),
     "model.head_dim": Row("8"), "model.mlp": Row("relu"), "model.mlp_width": Row("40"), "model.norm": Row("layer"),
     "model.norm_eps": Row("1e-3"), "model.gamma": Row("0.5"), "model.placement": Row("post"),
     "model.embedding_norm": Row("true", base=("input.second_moment=3",)),

@@ -118,18 +118,13 @@ class Variants(FolderTest):
     def test_every_study_of_stacks_takes_them(self):
         lists = vary('model.qk_norm=["none","full"]')
         labels = {"pre, qk_norm none", "pre, qk_norm full"}
-        short = sets(
-            "ladder.widths=[32,64,96,128]",
-            "ladder.seeds=8",
-            'formats.format=["bf16"]',
-            "formats.certificates=false",
-            "gradients.layers=[1,2,4]",
-            "gradients.qk_factors=[1.0]",
-            "train.steps=2",
-            "train.batch=2",
-            "model.vocab=256",
-            "model.placement=pre",
+        self.config.write_text(
+            STACK
+            + "[ladder]\nwidths = [32, 64, 96, 128]\nseeds = 8\n"
+            + '[formats]\nformat = ["bf16"]\ncertificates = false\n'
+            + "[gradients]\nlayers = [1, 2, 4]\nqk_factors = [1.0]\n[train]\nsteps = 2\nbatch = 2\n"
         )
+        short = sets("model.vocab=256", "model.placement=pre")
         for command, flags in (
             ("ladder", ()),
             ("formats", ()),

@@ -180,7 +180,7 @@ void check(const std::string& what, const StackSpec& spec) {
   testing::check_close_to_scale(what + ", output", values(trace.output), values(output), rounding);
   // T7 has tests of its own; drawn from the same numbers, it is the same here.
   const Matrix loss = loss_gradient(spec, trace.output, {labels}, chain.samples,
-                                    {chain.seed, chain.replicate, place::way_back + place::logits});
+                                    {chain.seed, chain.replicate, place::backward_pass + place::logits});
   expected.backward(loss);
   testing::check_close_to_scale(what + ", gradient of the stream",
                                 profile.find(Statistic::grad_sq, Signal::x_out)->value, expected.gradient, rounding);

@@ -34,7 +34,7 @@ std::vector<study::Flag<GenerateFlags>> flags() {
   return all;
 }
 
-constexpr study::CommonFlags generated_with{.seed = false, .seeds = false};
+constexpr study::CommonFlags generated_with{.vary = false, .seed = false, .seeds = false};
 
 /// Every token reads all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {

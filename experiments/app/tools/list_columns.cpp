@@ -21,8 +21,8 @@ std::string columns_text() {
   for (const dataset::Schema* schema : result_schemas()) {
     text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", schema->kind(), schema->version());
     for (const dataset::ColumnSpec& c : schema->columns()) {
-      text += fmt::format("  {}  [{}]  {}{}  JSON: {}\n      {}\n", c.name, c.dimensions, name_of(c.type),
-                          c.units.empty() ? "" : ", " + c.units, dataset::place_text(c), c.meaning);
+      text += fmt::format("  {}  [{}]  {}{}\n      {}\n      JSON: {}\n", c.name, c.dimensions, name_of(c.type),
+                          c.units.empty() ? "" : ", " + c.units, c.meaning, dataset::place_text(c));
     }
   }
   return wrapped(text);

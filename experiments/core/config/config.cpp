@@ -105,4 +105,8 @@ std::string placement_label(const StackSpec& spec) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
+std::string short_label(const StackSpec& spec) {
+  return spec.label.empty() ? std::string(spec.model.placement.name) : spec.label;
+}
+
 }  // namespace periscope::config

@@ -127,5 +127,7 @@ nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = fals
 
 /// How result files and tables call the stack: its label, or else its placement's name, or its free form as JSON.
 std::string placement_label(const StackSpec& spec);
+/// The same for lines of progress: a free form without a name is "custom" there, whatever its keys.
+std::string short_label(const StackSpec& spec);
 
 }  // namespace periscope::config

@@ -11,8 +11,7 @@
 
 namespace periscope::config {
 
-NumberFormat parse_format(const std::string& word, std::string_view flag,
-                          std::span<const NumberFormat> others) {
+NumberFormat parse_format(const std::string& word, std::string_view flag, std::span<const NumberFormat> others) {
   std::vector<std::string_view> names;
   for (const std::span<const NumberFormat> formats : {others, std::span<const NumberFormat>(number_formats)}) {
     for (const NumberFormat& f : formats) {

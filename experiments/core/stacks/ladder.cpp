@@ -198,7 +198,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
         means[i].add(value);
         if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
       }
-      progress.step(fmt::format("{} at width {}", config::placement_label(spec), width));
+      progress.step(fmt::format("{} at width {}", config::short_label(spec), width));
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});

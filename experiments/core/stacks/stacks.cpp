@@ -47,7 +47,7 @@ MeasuredStacks measure_stacks(const config::Config& config, const std::string& w
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
   progress.begin(what, static_cast<std::int64_t>(measured.specs.size()) * config.run.seeds);
   for (const StackSpec& spec : measured.specs) {
-    const std::string label = fmt::format("{}, {} input", config::placement_label(spec),
+    const std::string label = fmt::format("{}, {} input", config::short_label(spec),
                                           input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
     judge::SeedCurves& curves = measured.per_seed.emplace_back();
     const SeedAverage average =

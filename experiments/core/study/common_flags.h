@@ -9,6 +9,7 @@ namespace periscope::study {
 /// all.
 struct CommonFlags {
   bool config = true;  ///< --config and --set
+  bool vary = true;    ///< --vary
   bool seed = true;
   bool seeds = true;
   bool threads = true;

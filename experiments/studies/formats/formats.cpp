@@ -218,7 +218,7 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
           [&](const SeedReading& reading) {
             const auto seed = config.run.seed + static_cast<std::uint64_t>(stack.seeds);
             add(stack, reading, seed, stack.seeds == 0);
-            progress.step(config::placement_label(spec));
+            progress.step(config::short_label(spec));
           });
       if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
       result.stacks.push_back(std::move(stack));

@@ -72,7 +72,7 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
   stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
-    progress.step(fmt::format("{}, qk_factor {:g}", config::placement_label(spec), spec.init.qk_factor));
+    progress.step(fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor));
   });
   const theory::Prediction prediction = predict_gradients(config, spec, told);
   a.refusal = prediction.refusal;

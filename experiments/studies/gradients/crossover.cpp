@@ -58,7 +58,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
-      progress.step(fmt::format("{}, down_factor {:g}", config::placement_label(spec), factor));
+      progress.step(fmt::format("{}, down_factor {:g}", config::short_label(spec), factor));
     });
     const theory::Prediction& prediction = sweep.predictions.emplace_back(predict_gradients(config, spec, told));
     if (!prediction.refusal.empty()) continue;

@@ -74,7 +74,7 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
     std::size_t seed = 0;
     stacks::measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
       rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
-      progress.step(fmt::format("{}, {} layers", config::placement_label(spec), layers));
+      progress.step(fmt::format("{}, {} layers", config::short_label(spec), layers));
     });
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));

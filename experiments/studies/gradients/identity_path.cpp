@@ -137,7 +137,7 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
           [&](const stacks::JournalPart& cell) { return sizes_of(cell, spec.model); },
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
-            progress.step(config::placement_label(spec));
+            progress.step(config::short_label(spec));
           });
       predict(config, told[j], path);
       path.error_bound = rounding_bound(spec, config.run.dtype);

@@ -40,7 +40,7 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
   path.spec = spec;
   const int seeds = config.run.seeds;
   const Profile measured = stacks::measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
-                             progress.step(config::placement_label(spec));
+                             progress.step(config::short_label(spec));
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
   path.log_measured = *measured.find(Statistic::log_grad_sq, Signal::x_out);

@@ -85,7 +85,7 @@ std::vector<study::Study> studies() {
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),
-           .common = {.seeds = false, .memory = false},
+           .common = {.vary = false, .seeds = false, .memory = false},
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
            .shown_first = true,
            .resolve = resolve}};

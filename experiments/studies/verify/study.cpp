@@ -99,7 +99,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(verify_flags()),
            .schema = &schema(),
            .skips = true,
-           .common = {.seeds = false, .device = false, .dtype = false, .memory = false, .force = false},
+           .common = {.vary = false, .seeds = false, .device = false, .dtype = false, .memory = false, .force = false},
            .shared_keys = {},
            .json_file = true,
            .resolve = resolve_verify}};
