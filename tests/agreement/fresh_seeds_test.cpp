@@ -45,7 +45,8 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   config.run.backward = true;
   config.run.seed = 7;
   config.run.seeds = 3;
-  const stacks::StackResult result = stacks::predict_stacks(config, false, stacks::Progress()).front();
+  stacks::Progress progress;
+  const stacks::StackResult result = stacks::predict_stacks(config, false, progress).front();
   REQUIRE(result.prediction.refusal.empty());
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,

@@ -15,7 +15,7 @@ TEST_CASE("gradients attenuation: rates per layer towards the input, their allow
     spec.init.qk_factor = c < 2 ? 0.0 : 0.6;
     CHECK(a.spec.init.qk_factor == spec.init.qk_factor);
     const std::vector<Profile> profiles = read(config, spec);
-    const theory::Prediction p = predict_gradients(config, spec, spec);
+    const theory::Prediction p = predict_gradients(config, spec, spec, progress);
     const auto check = [&](const std::string& what, const Rows& rows, const Curve& predicted,
                            const judge::SeedRows& found, const Curve& found_predicted, const judge::Finding& rate) {
       CHECK(found.rows() == rows);

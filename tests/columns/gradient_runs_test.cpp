@@ -27,7 +27,8 @@ TEST_CASE("gradients depth: exponents of all depths and the late ones, their all
     for (const double layers : result.theory_layers) {
       StackSpec spec = config.stacks()[c];
       spec.model.layers = static_cast<int>(layers);
-      const theory::Prediction p = predict_gradients(config, spec, spec);  // uniform attention: nothing is sampled
+      const theory::Prediction p =
+          predict_gradients(config, spec, spec, progress);  // uniform attention: nothing is sampled
       const Curve down = log_norms(p.profile, Weight::down);
       predicted.value.push_back(down.value.back());
       predicted.standard_error.push_back(down.standard_error.back());
@@ -70,8 +71,9 @@ TEST_CASE("gradients score-path: shares and logarithms, with and without the sco
     const ScorePath& path = paths[c];
     const StackSpec spec = config.stacks()[c];
     const std::vector<Profile> profiles = read(config, spec);
-    const theory::Prediction all = predict_gradients(config, spec, spec);
-    const theory::Prediction values = predict_gradients(config, spec, spec, theory::GradientPaths::without_scores);
+    const theory::Prediction all = predict_gradients(config, spec, spec, progress);
+    const theory::Prediction values =
+        predict_gradients(config, spec, spec, progress, theory::GradientPaths::without_scores);
     // Where a logarithm's variance over seeds is 2 or more allowances say nothing.
     double widest = 0.0;
     for (std::size_t i = 0; i < 5; ++i) {
@@ -147,8 +149,8 @@ TEST_CASE("gradients identity-path: shares of the skip path from every seed's de
     CHECK(path.error == error);
     // Two sides, six products a sublayer, the longest sum that of the MLP's width.
     CHECK(path.error_bound == 2.0 * 6.0 * 6.0 * 12.0 * 0x1p-52);
-    const theory::Prediction all = predict_gradients(config, spec, spec);
-    const theory::Prediction skip = predict_gradients(config, spec, spec, theory::GradientPaths::skip_only);
+    const theory::Prediction all = predict_gradients(config, spec, spec, progress);
+    const theory::Prediction skip = predict_gradients(config, spec, spec, progress, theory::GradientPaths::skip_only);
     const Curve whole = log_norms(all.profile, Signal::x_out);
     const Curve alone = log_norms(skip.profile, Signal::x_out);
     REQUIRE(path.shares.size() == 6);
@@ -204,7 +206,7 @@ TEST_CASE("gradients crossover: ratios to Pre-LN, T14's law, and where the ratio
         if (name == "post") gain /= std::sqrt(last(Signal::x_in) + last(Signal::f_out));
         sweep.gain[s].push_back(std::log(gain));
       }
-      const theory::Prediction p = predict_gradients(config, spec, spec);
+      const theory::Prediction p = predict_gradients(config, spec, spec, progress);
       const Curve down = log_norms(p.profile, Weight::down);
       const Curve& a = *p.profile.find(Statistic::second_moment, Signal::f_out);
       sweep.predicted.value.push_back(down.value.back());

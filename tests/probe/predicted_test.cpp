@@ -16,8 +16,9 @@ TEST_CASE("theory is asked with the configuration's tolerances, seed and labels"
   config.theory.tolerance = 0.25;
   config.theory.gradient_tolerance = 3.0;
   config.run.seed = 7;
-  const theory::Prediction forward = probe::predict_initial(spec, input, config, false);
-  const theory::Prediction both = probe::predict_initial(spec, input, config, true);
+  stacks::Progress progress;
+  const theory::Prediction forward = probe::predict_initial(spec, input, config, false, progress);
+  const theory::Prediction both = probe::predict_initial(spec, input, config, true, progress);
   REQUIRE(forward.refusal.empty());
   REQUIRE(both.refusal.empty());
   for (const theory::Prediction* p : {&forward, &both}) {
@@ -30,10 +31,10 @@ TEST_CASE("theory is asked with the configuration's tolerances, seed and labels"
   CHECK(both.backward_samples > 0);
   // A gradient's wanted error is its own: a sharp one takes patterns that a blunt one does not.
   config.theory.gradient_tolerance = 0.005;
-  CHECK(probe::predict_initial(spec, input, config, true).backward_samples > both.backward_samples);
+  CHECK(probe::predict_initial(spec, input, config, true, progress).backward_samples > both.backward_samples);
   const auto top = [&](std::uint64_t seed) {
     config.run.seed = seed;
-    return probe::predict_initial(spec, input, config, false)
+    return probe::predict_initial(spec, input, config, false, progress)
         .profile.find(Statistic::second_moment, Signal::x_out)
         ->value.back();
   };

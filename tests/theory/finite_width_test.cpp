@@ -54,6 +54,24 @@ TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
   }
 }
 
+TEST_CASE("a prediction at width tells which share of it is done, and what it is told to throw ends it") {
+  const testing::Threads threads(2);
+  const StackSpec spec = small("pre");
+  const Prediction limit = predict(spec, {}, {.most_samples = 64});
+  std::vector<double> shares;
+  Prediction p = limit;
+  predict_at_width(spec, {}, {.replicates = 10, .on_share = [&](double share) { shares.push_back(share); }}, p);
+  CHECK(shares.size() == static_cast<std::size_t>(10 * spec.model.sublayers()));
+  CHECK(std::ranges::is_sorted(shares));
+  CHECK(shares.back() == 1.0);
+  struct Enough {};
+  const auto stop = [](double share) {
+    if (share > 0.5) throw Enough();
+  };
+  p = limit;
+  CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 10, .on_share = stop}, p), Enough);
+}
+
 TEST_CASE("what a replicate throws leaves the loop over replicates: too large a stack is a lack of memory") {
   StackSpec spec = small("pre");
   spec.input.tokens = std::numeric_limits<int>::max();  // a matrix over pairs of tokens has no size

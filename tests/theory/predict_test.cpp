@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -40,6 +41,34 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads") {
       }
       testing::check_same_bits("angles", several.profile.angular_distance, alone.profile.angular_distance);
     }
+  }
+}
+
+TEST_CASE("a prediction tells which share of it is done, and what it is told to throw ends it") {
+  const StackSpec spec = softmax_stack("pre");
+  const std::vector<std::vector<int>> labels{{0, 1, 2, 3, 4, 5}};
+  for (const bool backward : {false, true}) {
+    const auto options = [&](OnShare on_share) {
+      return PredictionOptions{.most_samples = 256,
+                               .labels = backward ? labels : std::vector<std::vector<int>>(),
+                               .on_share = std::move(on_share)};
+    };
+    const testing::Threads threads(2);
+    std::vector<double> shares;
+    const Prediction told = predict(spec, {}, options([&](double share) { shares.push_back(share); }));
+    REQUIRE(shares.size() > 100);
+    CHECK(std::ranges::is_sorted(shares));
+    CHECK(shares.front() > 0.0);
+    CHECK(shares.front() < 0.05);
+    CHECK(shares.back() == doctest::Approx(1.0));
+    testing::check_same_bits(
+        "value", told.profile.find(Statistic::second_moment, Signal::x_out)->value,
+        predict(spec, {}, options({})).profile.find(Statistic::second_moment, Signal::x_out)->value);
+    struct Enough {};
+    const auto stop = [](double share) {
+      if (share > 0.5) throw Enough();
+    };
+    CHECK_THROWS_AS(predict(spec, {}, options(stop)), Enough);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "sim/spec/model_spec.h"
 #include "theory/predict/gaussian.h"
 #include "theory/predict/normal_stream.h"
+#include "theory/predict/share_done.h"
 
 namespace periscope::theory {
 
@@ -50,6 +51,7 @@ struct PatternStream {
   std::uint64_t seed;
   std::uint64_t replicate;
   std::uint64_t sublayer;
+  const OnWork* on_work = nullptr;  ///< null, or told of every pattern that was averaged
 };
 
 /// Samples are float: their rounding is far below their own spread, and they are most of the work.

@@ -60,7 +60,11 @@ template <class Visit>
 void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKernel& of_key, int samples,
                                  PatternStream stream, const Visit& visit) const {
   NormalStream numbers = numbers_of(stream);
-  for (int i = 0; i < samples; i += 2) visit(head_.draw(numbers, of_query, of_key), std::min(2, samples - i));
+  for (int i = 0; i < samples; i += 2) {
+    const int patterns = std::min(2, samples - i);
+    visit(head_.draw(numbers, of_query, of_key), patterns);
+    if (stream.on_work != nullptr) (*stream.on_work)(patterns);
+  }
 }
 
 std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head, const CentredKernel& values,

@@ -61,6 +61,7 @@ class Backward {
       step(l);
       if (l == 0 && m.placement.two_streams) g_ += g_r_ + cross_ + cross_.transpose();
       write(l);
+      chain_.on_work(1.0);
     }
   }
 
@@ -95,7 +96,8 @@ class Backward {
     const double o = squared(std_of(l, Weight::o));
     // The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
     // mean unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
-    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l)};
+    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
+                               &chain_.on_work};
     const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;

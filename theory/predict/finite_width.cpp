@@ -90,6 +90,8 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   const int replicates = per_block * blocks;
   std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
   std::vector<Profile> readings(static_cast<std::size_t>(batch));
+  ShareDone share(options.on_share);
+  share.expect(static_cast<double>(replicates) * spec.model.sublayers());
   for (int first = 0; first < replicates; first += batch) {
     const int end = std::min(first + batch, replicates);
     FirstException failure;
@@ -98,7 +100,10 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
       failure.run([&] {
         readings[static_cast<std::size_t>(i - first)] =
             gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
-                       {.seed = options.seed, .replicate = static_cast<std::uint64_t>(i), .fault = options.fault});
+                       {.seed = options.seed,
+                        .replicate = static_cast<std::uint64_t>(i),
+                        .fault = options.fault,
+                        .on_work = [&share](double sublayers) { share.add(sublayers); }});
       });
     }
     failure.rethrow();

@@ -12,6 +12,7 @@ struct FiniteWidthOptions {
   int replicates = 0;  ///< of the chain; 0: as `replicates_for` says
   std::uint64_t seed = 0;
   Fault fault = Fault::none;  ///< a mistake planted on purpose
+  OnShare on_share = {};
 };
 
 /// Floating-point operations of one replicate of the chain T25, about.

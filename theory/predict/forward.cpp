@@ -80,7 +80,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       return with_bias(mlp_kernel(spec, layer, input, activated), bias_stddev_of(spec, matrix_id(layer, Weight::down)),
                        m.width);
     }
-    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(l)};
+    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(l), &chain.on_work};
     return with_bias(
         attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, attention_factor(chain.fault)),
         bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
@@ -126,6 +126,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       if (rule.norm_c) cross = norm_scale(sum.total, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
       writer.write(l + 1, Signal::r_out, r);
     }
+    chain.on_work(1.0);
   }
   if (trace != nullptr) {
     const ChannelKernel& last = m.placement.two_streams ? r : x;

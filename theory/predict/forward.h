@@ -26,6 +26,7 @@ struct ForwardChain {
   Fault fault = Fault::none;
   int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
   ChainSequences sequences = {};
+  OnWork on_work = [](double) {};  ///< told of every pattern and of every sublayer, as 1
 };
 
 /// Holds what the backward recursion needs to know of one sublayer.

@@ -95,8 +95,13 @@ class Readings {
 /// The chain's state, and its steps.
 class Chain {
  public:
-  Chain(const StackSpec& spec, GramReplicate r)
-      : spec_(spec), m_(spec.model), fault_(r.fault), stream_{r.seed, r.replicate, place::input}, readings_(m_) {}
+  Chain(const StackSpec& spec, const GramReplicate& r)
+      : spec_(spec),
+        m_(spec.model),
+        fault_(r.fault),
+        stream_{r.seed, r.replicate, place::input},
+        on_work_(r.on_work),
+        readings_(m_) {}
 
   Profile run(const std::vector<int>& ids) {
     NormalStream input(stream_);
@@ -109,7 +114,10 @@ class Chain {
       readings_.write(0, Signal::r_out, state_);
       state_ = state_.replicate(2, 1).eval();
     }
-    for (int l = 0; l < m_.sublayers(); ++l) step(l);
+    for (int l = 0; l < m_.sublayers(); ++l) {
+      step(l);
+      on_work_(1.0);
+    }
     return readings_.take();
   }
 
@@ -160,6 +168,7 @@ class Chain {
   const ModelSpec& m_;
   Fault fault_;
   ChainStream stream_;
+  const OnWork& on_work_;
   Readings readings_;
   Matrix state_;  // [T, r], or [2T, r]: the stream above ResiDual's second stream
   Index tokens_ = 0;
@@ -167,7 +176,7 @@ class Chain {
 
 }  // namespace
 
-Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, GramReplicate replicate) {
+Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, const GramReplicate& replicate) {
   if (spec.scales != nullptr)
     throw std::logic_error("the chain of Gram matrices (T25) has no gains of single channels");
   return Chain(spec, replicate).run(ids);

@@ -20,20 +20,37 @@ PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, con
       backward_samples_(backward_samples),
       moments_(inputs.ids.size()) {}
 
+namespace {
+
+/// Work of a pattern on the way back, where one on the way forward is 1.
+constexpr double back_work = 4.0;
+
+}  // namespace
+
+double PatternLevel::work(int chains) const {
+  const bool backward = !inputs_.labels.empty() || !options_.labels.empty();
+  const bool sampled = !is_uniform(pattern_law(spec_, 0));
+  // A layer is two sublayers and the patterns of its attention.
+  const double ahead = 2.0 + (sampled ? samples_ : 0.0);
+  const double back = backward ? back_work * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
+  return static_cast<double>(chains) * spec_.model.layers * (ahead + back);
+}
+
 Profile PatternLevel::chain(int number) const {
-  const ForwardChain chain{
-      .ids = inputs_.ids[input_of(number)],
-      .samples = samples_,
-      .seed = options_.seed,
-      .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
-      .fault = options_.fault,
-      .backward_samples = backward_samples_,
-      .sequences = inputs_.sequences};
+  ForwardChain chain{.ids = inputs_.ids[input_of(number)],
+                     .samples = samples_,
+                     .seed = options_.seed,
+                     .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
+                     .fault = options_.fault,
+                     .backward_samples = backward_samples_,
+                     .sequences = inputs_.sequences};
+  if (share_ != nullptr) chain.on_work = [this](double patterns) { share_->add(patterns); };
   const std::vector<std::vector<int>> labels =
       inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(number)]};
   if (labels.empty()) return forward_profile(spec_, chain);
   ForwardTrace trace;
   Profile profile = forward_profile(spec_, chain, &trace);
+  if (share_ != nullptr) chain.on_work = [this](double patterns) { share_->add(back_work * patterns); };
   backward_profile(spec_, chain, trace, labels, profile, options_.paths);
   return profile;
 }

@@ -24,6 +24,9 @@ class PatternLevel {
   PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options, int number,
                int samples, int backward_samples);
 
+  /// Work of so many chains, as they tell it to `share`, which outlives this.
+  [[nodiscard]] double work(int chains) const;
+  void tell(ShareDone& share) { share_ = &share; }
   /// Runs chains until there are `chains` of them, a multiple of the inputs.
   void grow(int chains);
 
@@ -46,6 +49,7 @@ class PatternLevel {
   int number_;
   int samples_;
   int backward_samples_;
+  ShareDone* share_ = nullptr;
   int chains_ = 0;
   std::vector<ProfileMoments> moments_;
 };

@@ -217,8 +217,16 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   };
   int samples = first_samples;
   int backward_samples = first_samples;
+  ShareDone share(options.on_share);
+  const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
   for (int number = 0;; ++number) {
     PatternLevel level(spec, of, options, number, samples, backward_samples);
+    level.tell(share);
+    if (number != 1) expect(level, first_chains);
+    if (number == 0) {  // a second level follows in any case
+      const int more = level_ratio * samples;
+      expect(PatternLevel(spec, of, options, 1, more, more), first_chains);
+    }
     level.grow(first_chains);
     if (!read(level)) return prediction;
     const auto next_level = [&] { return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most); };
@@ -230,8 +238,10 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
       // taken first and the errors are estimated again.
       constexpr double first_step = 0.6;
       const double needed = std::min(first_step * level.chains() * error * error, 1e9);
-      level.grow(std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),
-                                                inputs * static_cast<int>(std::ceil(needed / inputs)))));
+      const int chains = std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),
+                                                        inputs * static_cast<int>(std::ceil(needed / inputs))));
+      expect(level, chains);
+      level.grow(chains);
       if (!read(level)) return prediction;
     }
     if (!next_level()) {

@@ -7,6 +7,7 @@
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
 #include "theory/predict/fault.h"
+#include "theory/predict/share_done.h"
 
 namespace periscope::theory {
 
@@ -22,6 +23,7 @@ struct PredictionOptions {
   std::vector<std::vector<int>> labels = {};
   GradientPaths paths = GradientPaths::all;
   Fault fault = Fault::none;  ///< a mistake planted on purpose
+  OnShare on_share = {};
 };
 
 /// The prediction for a stack of random weights.

@@ -8,8 +8,9 @@ namespace periscope::stacks {
 
 ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
   ConfrontedStacks result;
-  result.stopped_early = until_stopped(
-      [&] { result.stacks = predict_stacks(config, config.theory.finite_width.value_or(false), progress); });
+  const bool at_width = config.theory.finite_width.value_or(false);
+  progress.begin("theory", work_of_stacks(config, at_width, false));
+  result.stopped_early = until_stopped([&] { result.stacks = predict_stacks(config, at_width, progress); });
   return result;
 }
 
@@ -19,11 +20,13 @@ ConfrontedStacks confront(const config::Config& config, const std::string& what,
   const bool at_width = config.theory.finite_width.value_or(true);
   config::require_fault_acts(config);
   require_told_is_seen(config, what, at_width, verdict_numbers);
+  progress.begin(what, work_of_stacks(config, at_width, true));
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);
-    measured = measure_stacks(config, what, progress);
+    measured = measure_stacks(config, progress);
   });
   if (result.stopped_early) return result;
+  progress.finish("judging");
   std::vector<const theory::Prediction*> predictions;
   for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
   const std::vector<judge::Agreement> agreements = judge_stacks(measured, predictions, config.agreement);

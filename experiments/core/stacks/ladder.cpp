@@ -12,6 +12,7 @@
 #include "experiments/core/config/variants.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_floor.h"
+#include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
@@ -161,12 +162,14 @@ config::RunOptions run_at(const LadderConfig& config, int width) {
 }
 
 /// The limit, for the token ids and labels of all widths.
-theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide) {
+theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
+                                 Progress& progress) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
                                     .most_samples = 1 << 14,
                                     .seed = config.run.seed,
-                                    .fault = config.theory.fault};
+                                    .fault = config.theory.fault,
+                                    .on_share = progress.on_share()};
   std::vector<std::vector<int>> ids;
   for (const int width : config.widths) {
     const std::uint64_t seed = run_at(config, width).seed;
@@ -179,11 +182,26 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
   return theory::predict(wide, ids, options);
 }
 
+double limit_operations(const LadderConfig& config, const StackSpec& wide) {
+  return limit_need(wide, config.run.backward, config.width_seeds, 1).operations;
+}
+
+Work work_of(const LadderConfig& config, const std::vector<StackSpec>& stacks, const std::vector<StackSpec>& told) {
+  Work work = work_at_widths(config, stacks, config.widths, "ladder.widths", config.width_seeds);
+  for (const StackSpec& spec : told) {
+    work.of(WorkKind::limit) += limit_operations(config, at_infinite_width(spec, config.widths.back()));
+  }
+  return work;
+}
+
 LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
                                  const StackSpec& told, Progress& progress) {
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
   const StackSpec wide = at_infinite_width(told, config.widths.back());
-  const theory::Prediction prediction = predict_limit(config, spec, wide);
+  const std::string name(config::short_label(spec));
+  progress.next(WorkKind::limit, limit_operations(config, wide), name + ": theory");
+  const theory::Prediction prediction = predict_limit(config, spec, wide, progress);
+  progress.step(name);
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
@@ -192,13 +210,15 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
     const StackSpec here = config::at_width(spec, width, "ladder.widths");
+    const std::string label = fmt::format("{} at width {}", name, width);
+    progress.next(WorkKind::measurement, reading_operations(here, config.run), label);
     measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double value = all[i].value(reading.profile, here.model);
         means[i].add(value);
         if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
       }
-      progress.step(fmt::format("{} at width {}", config::short_label(spec), width));
+      progress.step(label);
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
@@ -266,7 +286,7 @@ LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
-  progress.begin("ladder", static_cast<int>(stacks.size() * config.widths.size()) * config.width_seeds);
+  progress.begin("ladder", work_of(config, stacks, told));
   LadderResult result{.stacks = {}, .widths = config.widths};
   result.stopped_early = until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
@@ -274,7 +294,9 @@ LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
       result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
     }
   });
-  if (!result.stopped_early) judge_ladder(result, config.width_seeds, config.agreement);
+  if (result.stopped_early) return result;
+  progress.finish("judging");
+  judge_ladder(result, config.width_seeds, config.agreement);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/core/stacks/kept_reading.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/over_seeds.h"
+#include "experiments/core/stacks/pass_progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/measure/gradient_probe.h"
@@ -19,45 +20,20 @@
 namespace periscope::stacks {
 namespace {
 
-/// Tells how far a pass is, and ends it when the run is asked to stop.
-class PassProgress final : public SignalRecorder {
- public:
-  /// `shown`: whether this is the only pass that runs now.
-  PassProgress(Progress& progress, int sublayers, bool backward, bool shown)
-      : progress_(progress), sublayers_(sublayers), backward_(backward), shown_(shown) {}
-
-  void on_signal(const Emission& at, const Tensor& /*x*/) override {
-    const bool forward = at.pass == Pass::forward && at.signal == Signal::x_out;
-    if (!forward && !(at.pass == Pass::backward && at.signal == Signal::x_in)) return;
-    progress_.throw_if_stop_requested();
-    if (!shown_ || at.sublayer < 0) return;
-    // the way back takes up to three products of every matrix for one of the way forward
-    const double ahead = (at.sublayer + 1.0) / sublayers_;
-    const double back = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
-    const double share = !backward_ ? ahead : forward ? 0.25 * ahead : 0.25 + 0.75 * back;
-    if (share < 1.0) progress_.part(share);
-  }
-
- private:
-  Progress& progress_;
-  int sublayers_;
-  bool backward_, shown_;
-};
-
 Reading read_seed(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, std::uint64_t seed,
                   std::size_t budget, Progress& progress) {
   const std::unique_ptr<WeightSource> weights = config::random_weights(backend, spec, run, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = *weights};
   const Tensor input = stack_input(context, spec, run.dtype, seed);
   Probe probe(context);
-  PassProgress told(progress, spec.model.sublayers(), run.backward, omp_in_parallel() == 0);
+  PassProgress passes(progress, spec.model.sublayers(), run.backward, omp_in_parallel() == 0);
   if (!run.backward) {
-    stack_forward(context, input, {.recorders = {&probe, &told}});
+    stack_forward(context, input, {.recorders = {&probe, &passes}});
     return probe.take();
   }
   GradientProbe gradients(context);
   backpropagate(context, input, label_ids(spec, seed),
-                {.recorders = {&probe, &gradients, &told}, .gradients = {&gradients}}, budget);
+                {.recorders = {&probe, &gradients, &passes}, .gradients = {&gradients}}, budget);
   Reading reading = probe.take();
   gradients.take_into(reading.profile);
   return reading;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +24,16 @@ bool until_stopped(const F& f) {
   }
 }
 
+/// Kinds of work, whose operations take unlike times: the limit of infinite width, T25's chain, measurement.
+enum class WorkKind { limit, chain, measurement };
+/// Operations of every kind, about.
+struct Work {
+  std::array<double, 3> operations = {};
+
+  [[nodiscard]] double& of(WorkKind kind) { return operations[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] double of(WorkKind kind) const { return operations[static_cast<std::size_t>(kind)]; }
+};
+
 /// What a function that runs for long and its caller have to say to each other: how far it is, whether it should stop,
 /// and where it keeps what is finished. This one shows nothing, is never asked to stop and keeps nothing.
 class Progress {
@@ -33,14 +45,20 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   virtual ~Progress() = default;
 
-  /// Begins to count the `steps` of `what`; what was counted before is done.
+  /// Begins to count the `steps` of `what`, which take equally long; what was counted before is done.
   virtual void begin(const std::string& /*what*/, std::int64_t /*steps*/) {}
+  /// Begins `what`, whose steps are unlike: `next` says what comes.
+  virtual void begin(const std::string& /*what*/, const Work& /*all*/) {}
+  /// Every step from here on is of this kind and has so many operations; `label` says what it belongs to.
+  virtual void next(WorkKind /*kind*/, double /*operations*/, const std::string& /*label*/ = {}) {}
   /// `count` steps are done; `label` says what they belonged to.
   virtual void step(const std::string& /*label*/, int /*count*/ = 1) {}
   /// `count` steps had been done by an earlier run: they are behind, but say nothing about the rate.
   virtual void kept(const std::string& /*label*/, int /*count*/) {}
   /// This share of the next step is done, for steps that take long. One thread at a time.
   virtual void part(double /*share*/) {}
+  /// All steps are done, and `what` is left to do, which takes long where there is much to judge.
+  virtual void finish(const std::string& /*what*/) {}
   /// Whole lines for people.
   virtual void say(const std::string& /*lines*/) {}
   /// While the returned token lives, a run that is stopped can be gone on from; `note` says where.
@@ -53,6 +71,14 @@ class Progress {
   }
   /// Finished cells, to be asked before a cell is computed and told after; null if none are kept.
   [[nodiscard]] CellJournal* journal() const { return journal_; }
+  /// For a prediction (theory::OnShare), which is the next step: shows how far it is, and ends it, by Stopped, when
+  /// the run is asked to stop.
+  [[nodiscard]] std::function<void(double)> on_share() {
+    return [this](double share) {
+      throw_if_stop_requested();
+      part(share);
+    };
+  }
 
  private:
   CellJournal* journal_ = nullptr;

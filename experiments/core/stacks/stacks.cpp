@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "experiments/core/config/at_width.h"
 #include "experiments/core/config/told.h"
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/stacks/kept_prediction.h"
+#include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
@@ -12,8 +16,77 @@
 
 namespace periscope::stacks {
 
-std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, const Progress& progress) {
+namespace {
+
+std::string label_of(const StackSpec& spec) {
+  return fmt::format("{}, {} input", spec.model.placement.name,
+                     input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+}
+
+/// The prediction of one stack: computed, or read from the run's journal.
+class KeptPredictions {
+ public:
+  KeptPredictions(const config::Config& config, Progress& progress, bool from_journal)
+      : config_(config), progress_(progress), journal_(from_journal ? progress.journal() : nullptr) {}
+
+  /// One step of progress; its seconds do not count where nothing was computed.
+  template <class Compute>
+  theory::Prediction get(std::string_view what, const StackSpec& spec, const StackSpec& told, const Compute& compute) {
+    const std::string key = journal_ == nullptr ? "" : prediction_key(what, spec, told, config_);
+    if (journal_ != nullptr) {
+      if (const std::optional<JournalPart> cell = journal_->find(key)) {
+        theory::Prediction prediction = kept_prediction(*cell, told.model);
+        progress_.kept(label_of(spec), 1);
+        return prediction;
+      }
+    }
+    theory::Prediction prediction = compute();
+    if (journal_ != nullptr && is_worth_keeping(prediction)) journal_->keep(key, kept_prediction_json(prediction));
+    progress_.step(label_of(spec));
+    return prediction;
+  }
+
+ private:
+  const config::Config& config_;
+  Progress& progress_;
+  CellJournal* journal_;
+};
+
+}  // namespace
+
+double reading_operations(const StackSpec& spec, const config::RunOptions& run) {
+  return reading_need(spec, run, 1, 1, 0.0).operations;
+}
+
+Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
+                    std::string_view list, int seeds) {
+  Work work;
+  for (const StackSpec& spec : stacks) {
+    for (const int width : widths) {
+      work.of(WorkKind::measurement) += seeds * reading_operations(config::at_width(spec, width, list), config.run);
+    }
+  }
+  return work;
+}
+
+Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
+  Work work;
+  for (const StackSpec& spec : config.told_stacks()) {
+    work.of(WorkKind::limit) += limit_need(spec, config.run.backward, config.run.seeds, 1).operations;
+    if (at_width) {
+      work.of(WorkKind::chain) += width_need(spec, config.run.seeds, config.theory.replicates, 1).operations;
+    }
+  }
+  for (const StackSpec& spec : config.stacks()) {
+    if (measures) work.of(WorkKind::measurement) += config.run.seeds * reading_operations(spec, config.run);
+  }
+  return work;
+}
+
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
+                                        bool from_journal) {
   config::require_fault_acts(config);
+  KeptPredictions kept(config, progress, from_journal);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
   std::vector<StackResult> results;
@@ -24,36 +97,44 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                       .gradient_tolerance = config.theory.gradient_tolerance,
                                       .seed = config.run.seed,
-                                      .fault = config.theory.fault};
+                                      .fault = config.theory.fault,
+                                      .on_share = progress.on_share()};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
     // Token ids and labels are the run's own, whatever else theory is told.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, config.run.seed, config.run.seeds);
-    result.prediction = theory::predict(told[i], ids, options);
+    progress.next(WorkKind::limit, limit_need(told[i], config.run.backward, config.run.seeds, 1).operations,
+                  label_of(spec) + ": theory");
+    result.prediction = kept.get("limit", spec, told[i], [&] { return theory::predict(told[i], ids, options); });
     if (at_width) {
-      theory::predict_at_width(told[i], ids,
-                               {.seeds = config.run.seeds,
-                                .replicates = config.theory.replicates,
-                                .seed = config.run.seed,
-                                .fault = config.theory.fault},
-                               result.prediction);
+      progress.next(WorkKind::chain, width_need(told[i], config.run.seeds, config.theory.replicates, 1).operations,
+                    label_of(spec) + ": theory at this width");
+      result.prediction = kept.get("prediction at its width", spec, told[i], [&] {
+        theory::Prediction prediction = std::move(result.prediction);
+        theory::predict_at_width(told[i], ids,
+                                 {.seeds = config.run.seeds,
+                                  .replicates = config.theory.replicates,
+                                  .seed = config.run.seed,
+                                  .fault = config.theory.fault,
+                                  .on_share = progress.on_share()},
+                                 prediction);
+        return prediction;
+      });
     }
     results.push_back(std::move(result));
   }
   return results;
 }
 
-MeasuredStacks measure_stacks(const config::Config& config, const std::string& what, Progress& progress) {
+MeasuredStacks measure_stacks(const config::Config& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
-  progress.begin(what, static_cast<std::int64_t>(measured.specs.size()) * config.run.seeds);
   for (const StackSpec& spec : measured.specs) {
-    const std::string label = fmt::format("{}, {} input", config::short_label(spec),
-                                          input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+    progress.next(WorkKind::measurement, reading_operations(spec, config.run), label_of(spec));
     judge::SeedCurves& curves = measured.per_seed.emplace_back();
     const SeedAverage average =
         measure_stack(*backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
           curves.add(reading.profile);
-          progress.step(label);
+          progress.step(label_of(spec));
         });
     measured.measurements.push_back({.profile = average.profile(),
                                      .top = average.top(),

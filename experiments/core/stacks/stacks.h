@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "experiments/core/config/config.h"
@@ -23,8 +24,20 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
 
 /// Predicts every stack of `config`, measures nothing. With `at_width` forward statistics are those of the stack's own
 /// widths (T25), else their limit; gradients are those of the limit either way.
-/// Throws Stopped.
-std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, const Progress& progress);
+/// One step of progress for every limit and every chain. Predictions that progress.journal() has are not computed again
+/// if `from_journal`. Throws Stopped.
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
+                                        bool from_journal = true);
+
+/// What predict_stacks and measure_stacks do, for Progress::begin.
+Work work_of_stacks(const config::Config& config, bool at_width, bool measures);
+
+/// Operations of a reading of one seed.
+double reading_operations(const StackSpec& spec, const config::RunOptions& run);
+
+/// Readings of so many seeds of every stack at every width of the list of that name.
+Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
+                    std::string_view list, int seeds);
 
 /// What was measured on the stacks of a run: it can be judged against any prediction.
 struct MeasuredStacks {
@@ -34,8 +47,8 @@ struct MeasuredStacks {
   DType dtype = DType::f32;
 };
 
-/// Runs every stack of `config` over its seeds. `what` heads the progress. Throws Stopped.
-MeasuredStacks measure_stacks(const config::Config& config, const std::string& what, Progress& progress);
+/// Runs every stack of `config` over its seeds, one step of progress for each. Throws Stopped.
+MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].
 std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,

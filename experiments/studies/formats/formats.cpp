@@ -205,11 +205,19 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   result.stopped_early = stacks::until_stopped([&] {
     config::Config forward = config;  // the law is one of the way forward
     forward.run.backward = false;
+    stacks::Work work = stacks::work_of_stacks(forward, true, false);
+    const auto operations = [&](const StackSpec& spec) {  // a pass in double, and what every format adds to it
+      return 2.0 * (1.0 + static_cast<double>(formats.size())) * stacks::reading_operations(spec, config.run);
+    };
+    for (const StackSpec& spec : config.stacks()) {
+      work.of(stacks::WorkKind::measurement) += config.run.seeds * operations(spec);
+    }
+    progress.begin("formats", work);
     const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
-    progress.begin("formats", static_cast<int>(predicted.size()) * config.run.seeds);
     for (const stacks::StackResult& prediction : predicted) {
       FormatsStack stack = empty_stack(config, formats, prediction);
       const StackSpec& spec = stack.spec;
+      progress.next(stacks::WorkKind::measurement, operations(spec), config::placement_label(spec));
       stacks::over_kept_seeds(
           what_is_read(config), spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },

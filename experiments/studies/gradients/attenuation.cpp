@@ -69,12 +69,14 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
                 .down_rate = {},
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
+  const std::string label = fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor);
+  progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
   stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
-    progress.step(fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor));
+    progress.step(label);
   });
-  const theory::Prediction prediction = predict_gradients(config, spec, told);
+  const theory::Prediction prediction = predict_gradients(config, spec, told, progress);
   a.refusal = prediction.refusal;
   if (!a.refusal.empty()) {
     a.stream_rate = unpredicted_rate(a.stream);
@@ -116,7 +118,7 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Pro
   };
   const std::vector<StackSpec> stacks = swept(config.stacks());
   const std::vector<StackSpec> told = swept(config.told_stacks());
-  progress.begin("gradients attenuation", static_cast<int>(stacks.size()) * config.run.seeds);
+  progress.begin("gradients attenuation", work_of(config, stacks, told));
   AttenuationResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {

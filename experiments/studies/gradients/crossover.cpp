@@ -52,15 +52,18 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
     told.init.down_factor = factor;
     progress.throw_if_stop_requested();
     std::size_t seed = 0;
+    const std::string label = fmt::format("{}, down_factor {:g}", spec.model.placement.name, factor);
+    progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
     stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
-      progress.step(fmt::format("{}, down_factor {:g}", config::short_label(spec), factor));
+      progress.step(label);
     });
-    const theory::Prediction& prediction = sweep.predictions.emplace_back(predict_gradients(config, spec, told));
+    const theory::Prediction& prediction =
+        sweep.predictions.emplace_back(predict_gradients(config, spec, told, progress));
     if (!prediction.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
     sweep.gradient_predicted.value.push_back(gradient.value.back());
@@ -217,7 +220,9 @@ CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progres
   const auto pre_stack = std::ranges::find_if(stacks, is_pre);
   const std::vector<StackSpec> told = config.told_stacks();
   const auto told_pre = told[static_cast<std::size_t>(pre_stack - stacks.begin())];
-  progress.begin("gradients crossover", static_cast<int>(stacks.size() * result.factors.size()) * config.run.seeds);
+  stacks::Work work = work_of(config, stacks, told);
+  for (double& operations : work.operations) operations *= static_cast<double>(result.factors.size());
+  progress.begin("gradients crossover", work);
   result.stopped_early = stacks::until_stopped([&] {
     const Sweep pre = sweep_of(config, *backend, *pre_stack, told_pre, progress);
     for (std::size_t i = 0; i < stacks.size(); ++i) {

@@ -43,14 +43,16 @@ void append_last(DepthLaw& law, const theory::Prediction& prediction) {
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
-theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& told) {
+theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& told,
+                                const stacks::Progress& progress) {
   return theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.tolerance,
                           .gradient_tolerance = config.theory.gradient_tolerance,
                           .most_samples = 256,
                           .seed = config.run.seed,
                           .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
-                          .fault = config.theory.fault});
+                          .fault = config.theory.fault,
+                          .on_share = [&](double) { progress.throw_if_stop_requested(); }});
 }
 
 DepthLaw measure_law(const config::Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
@@ -69,12 +71,14 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
   std::vector<theory::Prediction> predictions;
   for (const double layers : result.layers) {
     const StackSpec stack = at_depth(spec, layers);
-    predictions.push_back(predict_gradients(config, stack, at_depth(told, layers)));
+    predictions.push_back(predict_gradients(config, stack, at_depth(told, layers), progress));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
+    const std::string label = fmt::format("{}, {} layers", config::short_label(spec), layers);
+    progress.next(stacks::WorkKind::measurement, stacks::reading_operations(stack, run), label);
     stacks::measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
       rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
-      progress.step(fmt::format("{}, {} layers", config::short_label(spec), layers));
+      progress.step(label);
     });
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
@@ -82,7 +86,7 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
   for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
     const double layers = result.theory_layers[i];
-    const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers));
+    const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers), progress);
     if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
       break;  // a stack that grows with depth: its limit is unknown, its exponents are not
     append_last(law, deep);
@@ -127,7 +131,14 @@ DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progr
   for (const auto* all : {&stacks, &told}) {
     for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
   }
-  progress.begin("gradients depth", static_cast<int>(stacks.size() * result.layers.size()) * config.run.seeds);
+  const auto at_depths = [&](const std::vector<StackSpec>& specs) {
+    std::vector<StackSpec> all;
+    for (const StackSpec& spec : specs) {
+      for (const double layers : result.layers) all.push_back(at_depth(spec, layers));
+    }
+    return all;
+  };
+  progress.begin("gradients depth", work_of(config, at_depths(stacks), at_depths(told)));
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();

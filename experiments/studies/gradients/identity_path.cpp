@@ -75,11 +75,12 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
 }
 
 /// Predicted share and skip path, from two predictions that share their patterns.
-void predict(const config::Config& config, const StackSpec& told, IdentityPath& path) {
-  const theory::Prediction all = predict_gradients(config, path.spec, told);
+void predict(const config::Config& config, const StackSpec& told, stacks::Progress& progress, IdentityPath& path) {
+  const theory::Prediction all = predict_gradients(config, path.spec, told, progress);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return;
-  const theory::Prediction skip = predict_gradients(config, path.spec, told, theory::GradientPaths::skip_only);
+  const theory::Prediction skip =
+      predict_gradients(config, path.spec, told, progress, theory::GradientPaths::skip_only);
   const Curve total_log = log_norm(all.profile, Signal::x_out);
   const Curve skip_log = log_norm(skip.profile, Signal::x_out);
   const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
@@ -124,22 +125,30 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
-  progress.begin("gradients identity-path", static_cast<int>(stacks.size()) * config.run.seeds);
+  constexpr int predictions = 2;  // of all paths and of the skip path
+  stacks::Work work = work_of(config, stacks, told, predictions);
+  constexpr double decomposed = 2.0;  // a pass goes back through every branch alone, too
+  work.of(stacks::WorkKind::measurement) *= decomposed;
+  progress.begin("gradients identity-path", work);
   IdentityPathResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t j = 0; j < stacks.size(); ++j) {
       const StackSpec& spec = stacks[j];
       IdentityPath path;
       path.spec = spec;
+      config::RunOptions run = config.run;
+      run.backward = true;
+      const std::string label(config::short_label(spec));
+      progress.next(stacks::WorkKind::measurement, decomposed * stacks::reading_operations(spec, run), label);
       stacks::over_kept_seeds(
           "paths", spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of,
           [&](const stacks::JournalPart& cell) { return sizes_of(cell, spec.model); },
           [&](const GradientPathSizes& sizes) {
             add(path, sizes);
-            progress.step(config::short_label(spec));
+            progress.step(label);
           });
-      predict(config, told[j], path);
+      predict(config, told[j], progress, path);
       path.error_bound = rounding_bound(spec, config.run.dtype);
       result.stacks.push_back(std::move(path));
     }

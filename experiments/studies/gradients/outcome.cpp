@@ -2,13 +2,33 @@
 
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::gradients {
 
+stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
+                     const std::vector<StackSpec>& told, int predictions) {
+  stacks::Work work;
+  config::RunOptions run = config.run;
+  run.backward = true;
+  for (const StackSpec& spec : measured) {
+    work.of(stacks::WorkKind::measurement) += run.seeds * stacks::reading_operations(spec, run);
+  }
+  for (const StackSpec& spec : told) work.of(stacks::WorkKind::limit) += predictions * limit_operations(config, spec);
+  return work;
+}
+
+double limit_operations(const config::Config& config, const StackSpec& told) {
+  return stacks::limit_need(told, true, config.run.seeds, 1).operations;
+}
+
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
-                                     theory::GradientPaths paths) {
+                                     stacks::Progress& progress, theory::GradientPaths paths) {
+  const std::string label = config::placement_label(spec);
+  progress.next(stacks::WorkKind::limit, limit_operations(config, told), label + ": theory");
   theory::Prediction prediction =
       theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                       {.tolerance = config.theory.tolerance,
@@ -16,7 +36,9 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
                        .seed = config.run.seed,
                        .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
                        .paths = paths,
-                       .fault = config.theory.fault});
+                       .fault = config.theory.fault,
+                       .on_share = progress.on_share()});
+  progress.step(label);
   if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
   if (prediction.refusal.empty()) prediction.refusal = judge::out_of_range(told, prediction.profile, config.run.dtype);
   return prediction;

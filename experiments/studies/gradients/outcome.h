@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/core/judge/findings.h"
+#include "experiments/core/stacks/progress.h"
 #include "experiments/studies/gradients/config.h"
 #include "theory/predict/predict.h"
 
@@ -11,9 +12,18 @@ namespace periscope::gradients {
 
 /// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
 /// stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too where the run's dtype
-/// cannot show what is predicted (out_of_range).
+/// cannot show what is predicted (out_of_range). One step of progress.
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
+                                     stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
+
+/// Operations of such a prediction.
+double limit_operations(const config::Config& config, const StackSpec& told);
+
+/// What a study does, for Progress::begin: readings of the run's seeds of every stack of `measured`, with gradients,
+/// and so many predictions of every stack of `told`.
+stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
+                     const std::vector<StackSpec>& told, int predictions = 1);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
 template <class Place>

@@ -39,15 +39,18 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
+  const std::string label(config::short_label(spec));
+  progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
   const Profile measured = stacks::measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
-                             progress.step(config::short_label(spec));
+                             progress.step(label);
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
   path.log_measured = *measured.find(Statistic::log_grad_sq, Signal::x_out);
-  const theory::Prediction all = predict_gradients(config, spec, told);
+  const theory::Prediction all = predict_gradients(config, spec, told, progress);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return path;
-  const theory::Prediction values = predict_gradients(config, spec, told, theory::GradientPaths::without_scores);
+  const theory::Prediction values =
+      predict_gradients(config, spec, told, progress, theory::GradientPaths::without_scores);
   path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Signal::A_out));
   path.log_with = *all.profile.find(Statistic::log_grad_sq, Signal::x_out);
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Signal::x_out);
@@ -83,7 +86,8 @@ ScorePathResult score_path(const config::Config& config, stacks::Progress& progr
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> told = config.told_stacks();
-  progress.begin("gradients score-path", static_cast<int>(stacks.size()) * config.run.seeds);
+  constexpr int predictions = 2;  // with the score path and without
+  progress.begin("gradients score-path", work_of(config, stacks, told, predictions));
   ScorePathResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {

@@ -74,7 +74,7 @@ PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
 }
 
 PowerRow confront_with(const WrongTheory& theory, const config::Config& told, const Stage& stage,
-                       const stacks::Progress& progress) {
+                       stacks::Progress& progress) {
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -87,7 +87,7 @@ PowerRow confront_with(const WrongTheory& theory, const config::Config& told, co
       continue;
     }
     const std::vector<stacks::StackResult> wrong =
-        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
+        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress, false);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
     const judge::Agreement agreement = stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
@@ -241,9 +241,10 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
       if (measured) return *measured;
       // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
       measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
-      measured->truth = theory.time(
-          [&] { return stacks::predict_stacks(config, config.theory.finite_width.value_or(true), progress); });
-      measured->measured = stacks::measure_stacks(config, listed.name, progress);
+      const bool at_width = config.theory.finite_width.value_or(true);
+      progress.begin(listed.name, stacks::work_of_stacks(config, at_width, true));
+      measured->truth = theory.time([&] { return stacks::predict_stacks(config, at_width, progress); });
+      measured->measured = stacks::measure_stacks(config, progress);
       return *measured;
     };
     const auto along_ladder = [&](const std::string& name, const std::vector<std::string>& settings,

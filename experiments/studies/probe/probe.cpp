@@ -21,11 +21,12 @@ StackSpec initial_stack(const ModelSpec& model, const config::Config& config, in
 }
 
 theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input, const config::Config& config,
-                                   bool backward) {
+                                   bool backward, stacks::Progress& progress) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
                                     .seed = config.run.seed,
-                                    .fault = config.theory.fault};
+                                    .fault = config.theory.fault,
+                                    .on_share = [&](double) { progress.throw_if_stop_requested(); }};
   if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
 }

@@ -45,9 +45,10 @@ struct ProbeResult {
 /// and tables with the second moment that the configuration gives, else that of an unembedding.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
-/// T2–T11 for the tokens of `input`; refuses what it does not model.
+/// T2–T11 for the tokens of `input`; refuses what it does not model. Throws Stopped.
 [[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input,
-                                                 const config::Config& config, bool backward);
+                                                 const config::Config& config, bool backward,
+                                                 stacks::Progress& progress);
 
 /// What the stream's second moment at a depth is over that at initialisation, in logarithms, in three parts (T29): what
 /// the sizes of whole matrices and the gains make of it, what the sizes inside matrices add, and what is left, which is

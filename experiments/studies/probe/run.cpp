@@ -7,6 +7,7 @@
 #include "experiments/core/config/resolved.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/pass_progress.h"
 #include "experiments/core/stacks/profiled_need.h"
 #include "experiments/core/stacks/weights_hash.h"
 #include "experiments/core/study/request.h"
@@ -20,31 +21,20 @@
 namespace periscope::probe {
 namespace {
 
-/// Steps once per sublayer, forward and back. Throws Stopped.
-class ProgressRecorder final : public SignalRecorder {
- public:
-  explicit ProgressRecorder(stacks::Progress& progress) : progress_(progress) {}
-  void on_signal(const Emission& at, const Tensor& /*x*/) override {
-    if (at.sublayer < 0) return;
-    progress_.throw_if_stop_requested();
-    if (at.pass == Pass::forward && at.signal == Signal::x_out) progress_.step(fmt::format("sublayer {}", at.sublayer));
-    if (at.pass == Pass::backward && at.signal == Signal::x_in) {
-      progress_.step(fmt::format("back, sublayer {}", at.sublayer));
-    }
-  }
-
- private:
-  stacks::Progress& progress_;
-};
-
 std::string name_of(const Checkpoint& checkpoint) {
   return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
 }
 
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const stacks::TokenInput& input,
                      const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
-  progress.begin("probe", context.model.sublayers() * (own.run.backward ? 2 : 1));
-  ProgressRecorder steps(progress);
+  const double operations =
+      stacks::pass_need(context.model, static_cast<int>(input.ids.size()), own.run.dtype, own.run.backward, 1)
+          .operations;
+  stacks::Work work;
+  work.of(stacks::WorkKind::measurement) = operations;
+  progress.begin("probe", work);
+  progress.next(stacks::WorkKind::measurement, operations, "the checkpoint");
+  stacks::PassProgress steps(progress, context.model.sublayers(), own.run.backward, true);
   FiniteRecorder finite(context.ops);
   const ModelPass pass{.ids = input.ids,
                        .labels = input.labels,
@@ -59,6 +49,7 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
     reading = dump_model(context, checkpoint, pass, files.file(0));
     files.commit();
   }
+  progress.step("the checkpoint");
   not_finite = finite.first();
   return reading;
 }
@@ -90,7 +81,7 @@ void hold_against_nulls(const Backend& ops, const WeightSource& weights, const P
     progress.throw_if_stop_requested();
     if (null.kept) {
       const StackSpec sized = stacks::at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
-      result.nulls[i].predicted = predict_initial(sized, result.input, config, false);
+      result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
     } else {
       result.nulls[i].predicted.refusal = "by simulation alone";
     }
@@ -176,7 +167,7 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
       result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
       progress.throw_if_stop_requested();
       if (config.with_theory) {
-        result.initial = predict_initial(result.at_init, result.input, config, config.run.backward);
+        result.initial = predict_initial(result.at_init, result.input, config, config.run.backward, progress);
         progress.throw_if_stop_requested();
         hold_against_nulls(*backend, weights, config, progress, result);
       }
