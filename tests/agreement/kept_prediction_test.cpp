@@ -73,6 +73,7 @@ void check_same(const theory::Prediction& a, const theory::Prediction& b) {
   CHECK(same_bits(a.finite_width, b.finite_width));
   CHECK(a.refusal == b.refusal);
   CHECK(a.gradient_refusal == b.gradient_refusal);
+  CHECK(a.left_out == b.left_out);
   CHECK(a.replicates == b.replicates);
   CHECK(a.samples == b.samples);
   CHECK(a.backward_samples == b.backward_samples);

@@ -84,6 +84,19 @@ class Confront(FolderTest):
                          ("beta0", "beta0"))
         self.assertIn(b"attention-output", (self.folder / "propagate.nc").read_bytes())
 
+    def test_theory_costs_no_more_than_the_measurement_and_says_what_was_left_out(self):
+        flags = ["--set", "model.placement=pre", "--set", "input.tokens=2400", "--set", "model.layers=1", "--set",
+                 "init.qk_factor=0.0", "--set", "run.seeds=4"]
+        result, _ = run_json("propagate", "--config", self.config, "--quiet", *flags)
+        theory = result["cells"][0]["theory"]
+        self.assertIn("signals are predicted at infinite width", theory["left_out"])
+        self.assertNotIn("finite_width_replicates", theory)
+        table = run("propagate", "--config", self.config, *flags).stderr
+        self.assertIn("left out: pre, gaussian: ", table)
+        small, _ = run_json("propagate", "--config", self.config, "--quiet")
+        self.assertNotIn("left_out", small["cells"][0]["theory"])
+        self.assertGreaterEqual(small["cells"][0]["theory"]["finite_width_replicates"], 32)
+
     def test_a_ladder_is_told_too(self):
         flags = ["--quiet", "--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16"]
         truth, _ = run_json("ladder", "--config", self.config, *flags)

@@ -103,6 +103,37 @@ class Interruption(FolderTest):
                 self.assertGreater(kept, 20, "three runs kept what they had")
                 self.assertEqual(list(out.glob("*.journal")), [], "what is finished needs no journal")
 
+    def test_theory_says_how_far_it_is_and_stops_when_it_is_asked(self):
+        deep = ["--set", "model.layers=3000", "--set", "model.placement=pre", "--seeds", "1", "--threads", "1"]
+        for command, kind in ((["theory", "--backward"], "theory"), (["propagate"], "theory"),
+                              (["propagate", "--set", "init.qk_factor=0.0"], "theory at this width")):
+            for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+                with self.subTest(command=command, kill=kill):
+                    process = start_program(*command, "--config", str(self.config), *deep, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, text=True)
+                    line = ""
+                    while f": {kind})" not in line and f": {kind})," not in line:
+                        line = process.stderr.readline()
+                        self.assertNotEqual(line, "", "it says how far theory is before it is over")
+                    self.assertRegex(line, r"^\w+: \d+ % \(pre, gaussian input: theory")
+                    process.send_signal(kill)
+                    start = time.monotonic()
+                    output, errors = process.communicate(timeout=60)
+                    self.assertEqual((process.returncode, output), (code, ""), errors)
+                    self.assertLess(time.monotonic() - start, 2)
+
+    def test_a_run_that_is_stopped_in_theory_goes_on_from_its_predictions(self):
+        command = [str(BINARY), "propagate", "--config", str(self.config), "--json", "--seeds", "4", "--set",
+                   "theory.replicates=6000", "--backward"]
+        out = self.folder / "out"
+        whole = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=300)
+        code, errors, seconds = self.interrupted([*command, "--out", str(out), "--threads", "1"], out, signal.SIGINT, 2)  # a header, a prediction
+        self.assertEqual(code, 75, errors)
+        self.assertIn("the same command goes on from", errors)
+        self.assertLess(seconds, 2)
+        again = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, timeout=300)
+        self.assertEqual(without_times(json.loads(again.stdout)), without_times(json.loads(whole.stdout)))
+
     def test_a_dump_of_a_run_that_was_stopped_is_no_obstacle(self):
         out, dump = self.folder / "out", self.folder / "dump"
         flags = ["--backward", "--seeds", 2000, "--set", "theory.finite_width=false", "--set", "model.placement=pre"]

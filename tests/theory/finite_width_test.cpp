@@ -248,6 +248,36 @@ TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can
   CHECK(replicates_for(spec, 16) == 8);
 }
 
+TEST_CASE("replicates cost no more than the measurement, or the limit has to do, and the prediction says so") {
+  StackSpec spec = small("pre");
+  spec.model.width = spec.model.heads * spec.model.head_dim;
+  spec.input.tokens = 512;
+  const double each = chain_operations(spec);
+  const double cheap = 2e11;
+  CHECK(replicates_for(spec, 1, 1, 1.0) == (cheap / each < 8 ? 0 : replicates_for(spec, 1, 1, cheap)));
+  const double dear = std::max(cheap, 8 * each);
+  const int all = replicates_for(spec, 100);
+  REQUIRE(all * each > 2 * dear);
+  CHECK(replicates_for(spec, 100, 1, all * each) == all);
+  const int half = replicates_for(spec, 100, 1, 0.5 * all * each);
+  CHECK(half <= all / 2);
+  CHECK(half >= all / 2 - 1);
+  CHECK_MESSAGE(replicates_for(spec, 100, 7, 0.5 * all * each) % 7 == 0, "every sequence gets equally many");
+
+  spec = small("pre");
+  const Prediction limit = predict(spec, {}, {.most_samples = 64});
+  Prediction p = limit;
+  predict_at_width(spec, {}, {.replicates = 8, .operations = 1.0}, p);
+  CHECK_MESSAGE(p.finite_width_replicates == 8, "a number that was asked for wins");
+  CHECK(p.left_out.empty());
+  spec.input.tokens = 2048;
+  p = limit;
+  predict_at_width(spec, {}, {.seeds = 8, .operations = 1.0}, p);
+  CHECK_FALSE(p.exact_at_width);
+  CHECK(p.profile.curves.size() == limit.profile.curves.size());
+  CHECK(p.left_out.find("at infinite width") != std::string::npos);
+}
+
 TEST_CASE("where a replicate overflows there is no prediction, and a refusal stays one") {
   StackSpec spec = small("none");
   spec.model.layers = 3;

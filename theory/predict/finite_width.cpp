@@ -72,7 +72,9 @@ double chain_operations(const StackSpec& spec) {
   return m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
 }
 
-int replicates_for(const StackSpec& spec, int seeds) {
+namespace {
+
+int usual_replicates(const StackSpec& spec, int seeds) {
   const double each = chain_operations(spec);
   const double wanted = std::max<double>(fewest_replicates, usual * seeds);
   const double precise = std::max<double>(wanted, most_precise * seeds);
@@ -80,14 +82,38 @@ int replicates_for(const StackSpec& spec, int seeds) {
   return static_cast<int>(std::min(affordable, std::max<double>(fewest_if_dear, dear / each)));
 }
 
+/// `wanted` or some more, so that every sequence gets equally many.
+int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
+
+}  // namespace
+
+int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {
+  const int usual_count = shared_out(usual_replicates(spec, seeds), sequences);
+  const double paid_for = std::max(operations, cheap) / chain_operations(spec);
+  if (usual_count <= paid_for) return usual_count;
+  const int count = static_cast<int>(paid_for) / sequences * sequences;
+  return count < fewest_if_dear ? 0 : count;
+}
+
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const FiniteWidthOptions& options, Prediction& prediction) {
   if (!prediction.refusal.empty()) return;
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
-  const int wanted = options.replicates > 0 ? options.replicates : replicates_for(spec, options.seeds);
   const auto blocks = static_cast<int>(sequences.size());
-  const int per_block = std::max(1, (wanted + blocks - 1) / blocks);
-  const int replicates = per_block * blocks;
+  const int unlimited = replicates_for(spec, options.seeds, blocks);
+  const int replicates = options.replicates > 0 ? shared_out(options.replicates, blocks)
+                                                : replicates_for(spec, options.seeds, blocks, options.operations);
+  if (options.replicates == 0 && replicates < unlimited) {
+    const double times = unlimited * chain_operations(spec) / options.operations;
+    prediction.left_out = fmt::format(
+        "{} replicates of the chain at this width (T25) would cost {:.2g} times what the measurement does: {}; "
+        "theory.replicates asks for more",
+        unlimited, times,
+        replicates > 0 ? fmt::format("{} were taken", replicates)
+                       : "signals are predicted at infinite width, with its allowance");
+  }
+  if (replicates == 0) return;
+  const int per_block = replicates / blocks;
   std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
   std::vector<Profile> readings(static_cast<std::size_t>(batch));
   ShareDone share(options.on_share);

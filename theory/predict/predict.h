@@ -45,6 +45,8 @@ struct Prediction {
   bool exact_at_width = false;
   Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
+  /// What of T25 was left out because it would have taken longer than the measurement; empty: nothing.
+  std::string left_out = {};
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread
   bool replicates_given = false;    ///< then: their number was asked for, and does not follow the seeds

@@ -83,17 +83,6 @@ std::string words_of_bytes(double bytes) {
   return fmt::format("{:.0f} MB", bytes / 1e6);
 }
 
-std::string words_of_seconds(double seconds) {
-  if (seconds < 120.0) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 7200.0) return fmt::format("{:.0f} min", seconds / 60.0);
-  if (seconds < 48 * 3600.0) return fmt::format("{:.0f} h", seconds / 3600.0);
-  return fmt::format("{:.3g} days", seconds / 86400.0);
-}
-
-/// At 20 GFLOP/s a thread: theory and stacks of a few hundred features come near that, large products reach four times
-/// as much.
-double seconds_of(const Need& need, int threads) { return need.operations / (20e9 * threads); }
-
 }  // namespace
 
 double available_bytes(int threads) {
@@ -110,12 +99,8 @@ void require_fits(const Need& need, bool force, Progress& progress) {
                     "--force, to try",
                     words_of_bytes(need.bytes), words_of_bytes(there), need.key));
   }
-  constexpr double worth_saying = 60.0;
-  const double seconds = seconds_of(need, threads);
-  if (seconds > worth_saying) {
-    progress.say(
-        fmt::format("estimate: {} of memory, about {}\n", words_of_bytes(need.bytes), words_of_seconds(seconds)));
-  }
+  constexpr double worth_saying = 1e9;
+  if (need.bytes > worth_saying) progress.say(fmt::format("estimate: {} of memory\n", words_of_bytes(need.bytes)));
 }
 
 Error out_of_memory(const Need& need) {

@@ -98,6 +98,7 @@ Json kept_prediction_json(const theory::Prediction& p) {
   Json json{{"profile", predicted_profile_json(p.profile)},
             {"refusal", p.refusal},
             {"gradient_refusal", p.gradient_refusal},
+            {"left_out", p.left_out},
             {"finite_width", bits_of(p.finite_width)},
             {"tolerances", bits_of(std::vector{p.tolerance, p.gradient_tolerance})},
             {"counts", {p.replicates, p.samples, p.backward_samples}},
@@ -116,6 +117,7 @@ theory::Prediction kept_prediction(const JournalPart& cell, const ModelSpec& mod
   theory::Prediction p;
   p.refusal = cell.at("refusal").text();
   p.gradient_refusal = cell.at("gradient_refusal").text();
+  p.left_out = cell.at("left_out").text();
   p.profile = profile_of(cell.at("profile"), model);
   if (p.refusal.empty()) require_stream(cell.at("profile"), p.profile);
   const std::size_t depths = static_cast<std::size_t>(model.sublayers()) + 1;

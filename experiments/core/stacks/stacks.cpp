@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/told.h"
 #include "experiments/core/stacks/cell_journal.h"
@@ -19,8 +22,25 @@ namespace periscope::stacks {
 namespace {
 
 std::string label_of(const StackSpec& spec) {
-  return fmt::format("{}, {} input", spec.model.placement.name,
+  return fmt::format("{}, {} input", config::short_label(spec),
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+}
+
+/// What T25's replicates may cost: as much as the measurement, unless the chain was asked for.
+double affordable_operations(const StackSpec& spec, const config::Config& config) {
+  if (config.theory.finite_width.has_value()) return std::numeric_limits<double>::infinity();
+  return config.run.seeds * reading_operations(spec, config.run);
+}
+
+/// Of all replicates of one stack.
+double chain_operations(const StackSpec& told, const config::Config& config) {
+  const std::size_t sequences = distinct_token_ids(told, config.run.seed, config.run.seeds).size();
+  const int count =
+      config.theory.replicates > 0
+          ? config.theory.replicates
+          : theory::replicates_for(told, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
+                                   affordable_operations(told, config));
+  return count * theory::chain_operations(told);
 }
 
 /// The prediction of one stack: computed, or read from the run's journal.
@@ -74,7 +94,7 @@ Work work_of_stacks(const config::Config& config, bool at_width, bool measures) 
   for (const StackSpec& spec : config.told_stacks()) {
     work.of(WorkKind::limit) += limit_need(spec, config.run.backward, config.run.seeds, 1).operations;
     if (at_width) {
-      work.of(WorkKind::chain) += width_need(spec, config.run.seeds, config.theory.replicates, 1).operations;
+      work.of(WorkKind::chain) += chain_operations(spec, config);
     }
   }
   for (const StackSpec& spec : config.stacks()) {
@@ -106,13 +126,13 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                   label_of(spec) + ": theory");
     result.prediction = kept.get("limit", spec, told[i], [&] { return theory::predict(told[i], ids, options); });
     if (at_width) {
-      progress.next(WorkKind::chain, width_need(told[i], config.run.seeds, config.theory.replicates, 1).operations,
-                    label_of(spec) + ": theory at this width");
+      progress.next(WorkKind::chain, chain_operations(told[i], config), label_of(spec) + ": theory at this width");
       result.prediction = kept.get("prediction at its width", spec, told[i], [&] {
         theory::Prediction prediction = std::move(result.prediction);
         theory::predict_at_width(told[i], ids,
                                  {.seeds = config.run.seeds,
                                   .replicates = config.theory.replicates,
+                                  .operations = affordable_operations(spec, config),
                                   .seed = config.run.seed,
                                   .fault = config.theory.fault,
                                   .on_share = progress.on_share()},

@@ -126,6 +126,17 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   return lines;
 }
 
+/// A line for every stack of whose prediction something was left out.
+std::string left_out_lines(const std::vector<StackResult>& results) {
+  std::string lines;
+  for (const StackResult& r : results) {
+    if (r.prediction.left_out.empty()) continue;
+    lines += fmt::format("left out: {}, {}: {}\n", r.spec.model.placement.name,
+                         input_kind_names[static_cast<std::size_t>(r.spec.input.kind)], r.prediction.left_out);
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
@@ -150,7 +161,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   table += fmt::format(
       "input, top: depth 0 and {} of the stream, in sublayers; E[x²]: its second moment, ± standard error.\n",
       results.front().spec.model.sublayers());
-  table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results);
+  table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results) + left_out_lines(results);
   const std::string worst = measured ? worst_cells(results) : "";
   if (worst.empty()) return table;
   const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });

@@ -205,6 +205,7 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   result.stopped_early = stacks::until_stopped([&] {
     config::Config forward = config;  // the law is one of the way forward
     forward.run.backward = false;
+    forward.theory.finite_width = true;  // what it is held against is no allowance wide
     stacks::Work work = stacks::work_of_stacks(forward, true, false);
     const auto operations = [&](const StackSpec& spec) {  // a pass in double, and what every format adds to it
       return 2.0 * (1.0 + static_cast<double>(formats.size())) * stacks::reading_operations(spec, config.run);

@@ -69,7 +69,7 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
                 .down_rate = {},
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
-  const std::string label = fmt::format("{}, qk_factor {:g}", spec.model.placement.name, spec.init.qk_factor);
+  const std::string label = fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor);
   progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
   stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));

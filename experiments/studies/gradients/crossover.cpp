@@ -52,7 +52,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
     told.init.down_factor = factor;
     progress.throw_if_stop_requested();
     std::size_t seed = 0;
-    const std::string label = fmt::format("{}, down_factor {:g}", spec.model.placement.name, factor);
+    const std::string label = fmt::format("{}, down_factor {:g}", config::short_label(spec), factor);
     progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
     stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
       const Profile& p = reading.profile;

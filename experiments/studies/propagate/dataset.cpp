@@ -139,6 +139,10 @@ dataset::Table<Prediction> theory_table() {
                      [](const Prediction& p) {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
                      })
+      .column_if_any(
+          {"theory_left_out", on_stack, "",
+           "what of T25's chain was left out, because it would have cost more than the measurement", at / "left_out"},
+          [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
       .column({"theory_refusal", on_stack, "", "why there is no prediction", at / "refused"},
               [](const Prediction& p) { return p.refusal; })
       .column({"theory_gradient_refusal", on_stack, "", "why gradients are not predicted", at / "gradients_refused"},
