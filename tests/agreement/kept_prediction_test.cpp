@@ -119,7 +119,7 @@ TEST_CASE("a cell that is no prediction of the stack is refused") {
   const config::Config config = small_config();
   stacks::Progress progress;
   const theory::Prediction whole = stacks::predict_alone(config, progress).stacks.front().prediction;
-  const ModelSpec& model = config.stacks().front().model;
+  const ModelSpec model = config.stacks().front().model;
   const Json cell = stacks::kept_prediction_json(whole);
   check_same(stacks::kept_prediction(stacks::JournalPart(cell, "FILE: record 1"), model), whole);
   const auto refused = [&](auto edit) {
