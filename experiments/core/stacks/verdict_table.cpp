@@ -131,8 +131,7 @@ std::string left_out_lines(const std::vector<StackResult>& results) {
   std::string lines;
   for (const StackResult& r : results) {
     if (r.prediction.left_out.empty()) continue;
-    lines += fmt::format("left out: {}, {}: {}\n", r.spec.model.placement.name,
-                         input_kind_names[static_cast<std::size_t>(r.spec.input.kind)], r.prediction.left_out);
+    lines += fmt::format("left out: {}, {}: {}\n", config::short_label(r.spec), input_of(r), r.prediction.left_out);
   }
   return lines;
 }
