@@ -13,7 +13,7 @@ SCHEMES = {"lecun": "LeCun", "he": "He", "xavier": "Xavier"}
 SECTIONS = ("model", "init", "input")
 # Said in words, by the placement's name in the legend, or of no effect on numbers.
 SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
-        "input.tokens", "input.path")  # fmt: skip
+        "input.tokens", "input.path", "input.second_moment")  # fmt: skip
 OF_CURVES = ("model.placement", "input.kind", "input.path")  # by which curves and panels are told apart anyway
 
 
@@ -44,8 +44,9 @@ def _size(result: Result) -> str:
         parts.append(f"{layers} layer{'s' * (layers > 1)}, each attention and MLP")
     if width is not None and "width" not in result and "ladder_width" not in result:
         parts.append(f"width {width}")
+    size = shared(every, "input.second_moment")  # it decides every curve near the input, so it is always said
     if tokens is not None:
-        parts.append(f"{tokens} tokens")
+        parts.append(f"{tokens} tokens" + (f" of second moment {size:g}" if size is not None else ""))
     parts += [names.get(value, value) for names, value in ((MLPS, mlp), (NORMS, norm)) if value is not None]
     if scheme is not None:
         std = shared(every, "init.std")

@@ -38,7 +38,7 @@ REFUSED = [
     ("model.layers=3", ["model.layers = 3", "expected 2"]),
     ("input.tokens=4", ["input.tokens = 4", "expected 6"]),
     ("input.kind=tokens", ["input.kind = tokens", "expected gaussian"]),
-    ('model.placement=["pre","peri","post"]', ["model.placement", "3 placements", "2"]),
+    ('model.placement=["pre","peri","post"]', ["model.placement", "3 values", "2"]),
     ("model.rpe=false", ["unknown key model.rpe", "nearest is model.rope"]),
     ("model.rope=3", ["model.rope = 3", "true or false"]),
     ("model.rope", ["--theory-set model.rope", "key=value"]),
@@ -87,12 +87,11 @@ class Confront(FolderTest):
     def test_theory_costs_no_more_than_the_measurement_and_says_what_was_left_out(self):
         flags = ["--set", "model.placement=pre", "--set", "input.tokens=2400", "--set", "model.layers=1", "--set",
                  "init.qk_factor=0.0", "--set", "run.seeds=4"]
-        result, _ = run_json("propagate", "--config", self.config, "--quiet", *flags)
-        theory = result["cells"][0]["theory"]
+        done = run("propagate", "--config", self.config, "--json", *flags)
+        theory = json.loads(done.stdout)["cells"][0]["theory"]
         self.assertIn("signals are predicted at infinite width", theory["left_out"])
         self.assertNotIn("finite_width_replicates", theory)
-        table = run("propagate", "--config", self.config, *flags).stderr
-        self.assertIn("left out: pre, gaussian: ", table)
+        self.assertIn("left out: pre, gaussian: ", done.stderr)
         small, _ = run_json("propagate", "--config", self.config, "--quiet")
         self.assertNotIn("left_out", small["cells"][0]["theory"])
         self.assertGreaterEqual(small["cells"][0]["theory"]["finite_width_replicates"], 32)

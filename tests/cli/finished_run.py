@@ -200,10 +200,16 @@ class FinishedRun(FolderTest):
         self.assertIn("depends on the flags", done.stderr)
 
     def test_every_experiment_of_the_lab(self):
-        keys = ("gradients.layers=[1,2,4]", "gradients.qk_factors=[0.0,1.0]", "gradients.down_factors=[0.05,0.5,5.0]",
-                "ladder.widths=[32,64,96,128]", "ladder.seeds=8",
-                'model.placement=["post","pre"]')
-        stack = ["--config", self.config, *(w for key in keys for w in ("--set", key))]
+        self.config.write_text(self.config.read_text() + """
+[gradients]
+layers = [1, 2, 4]
+qk_factors = [0.0, 1.0]
+down_factors = [0.05, 0.5, 5.0]
+[ladder]
+widths = [32, 64, 96, 128]
+seeds = 8
+""")
+        stack = ["--config", self.config, "--set", 'model.placement=["post","pre"]']
         for command in (["ladder"], ["formats"], *(["gradients", g] for g in (
                 "depth", "attenuation", "identity-path", "score-path", "crossover")), ["verify", "--cases", 2000]):
             with self.subTest(command):

@@ -127,7 +127,8 @@ class Interruption(FolderTest):
                    "theory.replicates=6000", "--backward"]
         out = self.folder / "out"
         whole = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=300)
-        code, errors, seconds = self.interrupted([*command, "--out", str(out), "--threads", "1"], out, signal.SIGINT, 2)  # a header, a prediction
+        stopped = [*command, "--out", str(out), "--threads", "1"]
+        code, errors, seconds = self.interrupted(stopped, out, signal.SIGINT, 2)  # after a header and a prediction
         self.assertEqual(code, 75, errors)
         self.assertIn("the same command goes on from", errors)
         self.assertLess(seconds, 2)

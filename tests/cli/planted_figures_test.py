@@ -433,7 +433,7 @@ class Planted(unittest.TestCase):
         v.variables["placement_settings"] = np.array([f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")])
         v.attributes["config_differences"] = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'
         words = captions.setting(v)
-        self.assertIn("Other than by default: input.second_moment 0.0004, model.vocab 256.", words)
+        self.assertIn("Other than by default: model.vocab 256.", words)
         self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
                       "full (Peri-LN, qk_norm full, mine).", words)  # fmt: skip
         looks = style.looks(v["placement"])

@@ -139,7 +139,7 @@ class Command(SharedFolderTest):
 
     def test_captions_name_the_keys_that_decide(self):
         ((_, figure),) = variance.draw(results.read(self.file["deep"]))
-        for words in ("model.qk_norm head", "input.second_moment 1", "model.vocab", "3 layers"):
+        for words in ("model.qk_norm head", "6 tokens of second moment 1", "3 layers"):
             self.assertIn(words, figure.caption)
 
 

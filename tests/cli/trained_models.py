@@ -22,7 +22,7 @@ class TrainedModels(TrainTest):
     def test_probe_of_an_export_sees_what_the_recorder_saw(self):
         """The stream at every depth, on the one held-out window: every weight, gain and rule counts in it."""
         ids = ",".join(str(byte) for byte in TEXT[-TOKENS - 1:-1])
-        named = {"post": "post", "deepnorm": "deepnorm", "residual-dual": "residual-dual", "mix": "mix",
+        named = {"post": "post", "deepnorm": "deepnorm", "residual-dual": "residual-dual", "lns": "lns",
                  "mine": "{name='mine',B=true,C=true,alpha=0.5}"}
         own = [("periscope", name, placement, "head") for name, placement in named.items()]
         for layout, name, placement, qk_norm in [(k, p, p, q) for k, (p, q) in LAYOUTS.items()] + own:

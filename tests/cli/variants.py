@@ -158,7 +158,8 @@ class Variants(FolderTest):
         labels = self.labels(*sets(f"model.placement={tables}"))
         self.assertEqual(labels[:2], ["mine", "theirs"])
         self.assertTrue(labels[2]["C"])
-        table = run("theory", "--config", self.config, *sets(f"model.placement={tables}"))
+        named = "model.placement=[{name = 'mine', A = true}, {name = 'theirs', A = true, B = true}]"
+        table = run("theory", "--config", self.config, *sets(named))
         self.assertIn("mine", table.stdout + table.stderr)
         self.assertNotIn("custom", table.stdout + table.stderr)
         same = self.result(*sets("model.placement={name='mine',A=true}"), command="theory")

@@ -381,6 +381,9 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
 void check_rest(const Planted& p, ExpectedColumns& expected) {
   expected.words("input", {"gaussian", "tokens"});
   expected.words("placement", {"pre", "residual-dual"});
+  expected.words("placement_settings",
+                 {R"({"model.placement":"pre"})", R"({"model.placement":"residual-dual"})"},
+                 "coordinates/placement_settings");
   expected.json("cells/*/placement", {"pre", "residual-dual", "pre", "residual-dual"});
   expected.json("cells/*/input", {"gaussian", "gaussian", "tokens", "tokens"});
   expected.words("weights", std::vector<std::string>(stacks, "dense"), "cells/*/weights");

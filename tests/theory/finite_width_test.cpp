@@ -251,7 +251,7 @@ TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can
 TEST_CASE("replicates cost no more than the measurement, or the limit has to do, and the prediction says so") {
   StackSpec spec = small("pre");
   spec.model.width = spec.model.heads * spec.model.head_dim;
-  spec.input.tokens = 512;
+  spec.input.tokens = 1024;
   const double each = chain_operations(spec);
   const double cheap = 2e11;
   CHECK(replicates_for(spec, 1, 1, 1.0) == (cheap / each < 8 ? 0 : replicates_for(spec, 1, 1, cheap)));

@@ -77,6 +77,7 @@ training::TrainResult planted_result() {
     TrainedCell cell;
     cell.cell.spec.model.layers = layer_count;
     cell.cell.spec.model.placement = *find_placement(c < 2 ? "pre" : "peri");
+    cell.cell.spec.settings = c < 2 ? R"({"model.placement":"pre"})" : R"({"model.placement":"peri"})";
     cell.cell.train.steps = step_count;
     cell.cell.train.lr = 0.1 * static_cast<double>(c + 1);
     cell.cell.seed = 70 + c % seeds;
@@ -210,7 +211,8 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
   REQUIRE_MESSAGE(counts.size() == 4, "the planted spikes must tell the columns apart");
   const dataset::Dataset data = train::dataset_of(planted_config(), result);
   for (const dataset::ColumnSpec& column : train::schema().columns()) {
-    const bool label = column.name.starts_with("sublayer_") || column.dimensions == column.name;
+    const bool label = column.name.starts_with("sublayer_") || column.dimensions == column.name ||
+                       column.name == "placement_settings";
     if (label) continue;  // of the next test
     CAPTURE(column.name);
     if (column.name == "loss_floor") {
@@ -233,6 +235,8 @@ TEST_CASE("train's JSON: runs and their records say where they stand") {
   const training::TrainResult result = planted_result();
   const Json json = dataset::json_image(train::schema(), train::dataset_of(planted_config(), result));
   REQUIRE(json["cells"].size() == 4);
+  CHECK(json["coordinates"]["placement_settings"] ==
+        Json::array({R"({"model.placement":"pre"})", R"({"model.placement":"peri"})"}));
   for (std::size_t c = 0; c < 4; ++c) {
     const Json& cell = json["cells"][c];
     CHECK(cell["placement"] == (c < 2 ? "pre" : "peri"));
