@@ -381,8 +381,7 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
 void check_rest(const Planted& p, ExpectedColumns& expected) {
   expected.words("input", {"gaussian", "tokens"});
   expected.words("placement", {"pre", "residual-dual"});
-  expected.words("placement_settings",
-                 {R"({"model.placement":"pre"})", R"({"model.placement":"residual-dual"})"},
+  expected.words("placement_settings", {R"({"model.placement":"pre"})", R"({"model.placement":"residual-dual"})"},
                  "coordinates/placement_settings");
   expected.json("cells/*/placement", {"pre", "residual-dual", "pre", "residual-dual"});
   expected.json("cells/*/input", {"gaussian", "gaussian", "tokens", "tokens"});

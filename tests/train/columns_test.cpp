@@ -211,8 +211,8 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
   REQUIRE_MESSAGE(counts.size() == 4, "the planted spikes must tell the columns apart");
   const dataset::Dataset data = train::dataset_of(planted_config(), result);
   for (const dataset::ColumnSpec& column : train::schema().columns()) {
-    const bool label = column.name.starts_with("sublayer_") || column.dimensions == column.name ||
-                       column.name == "placement_settings";
+    const bool label =
+        column.name.starts_with("sublayer_") || column.dimensions == column.name || column.name == "placement_settings";
     if (label) continue;  // of the next test
     CAPTURE(column.name);
     if (column.name == "loss_floor") {

@@ -106,7 +106,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   if (options.replicates == 0 && replicates < unlimited) {
     const double times = unlimited * chain_operations(spec) / options.operations;
     prediction.left_out = fmt::format(
-        "{} replicates of the chain at this width (T25) would cost {:.2g} times what the measurement does: {}; "
+        "{} replicates of theory's chain at this width would cost {:.2g} times what the measurement does: {}; "
         "theory.replicates asks for more",
         unlimited, times,
         replicates > 0 ? fmt::format("{} were taken", replicates)

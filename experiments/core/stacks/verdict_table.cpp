@@ -91,6 +91,7 @@ std::string scale_hint(const std::vector<StackResult>& results) {
     const InitSpec& init = r.spec.init;
     const double embedding = init.std * init.std;
     const double ratio = r.spec.input.second_moment / embedding;
+    if (!r.spec.recipe.empty()) continue;  // which has set both as the family's models have them
     if (init.scheme != InitScheme::normal || r.spec.model.embedding_norm || (ratio > 0.5 && ratio < 2.0)) continue;
     return fmt::format(
         "Weights are drawn from N(0, {0:g}²), and the input has E[x²] = {1:g}: embeddings drawn likewise have {2:g}, "
@@ -126,12 +127,23 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   return lines;
 }
 
-/// A line for every stack of whose prediction something was left out.
+/// What was left out of predictions: a line for every reason, with the stacks that it holds for.
 std::string left_out_lines(const std::vector<StackResult>& results) {
-  std::string lines;
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const StackResult& r : results) {
-    if (r.prediction.left_out.empty()) continue;
-    lines += fmt::format("left out: {}, {}: {}\n", config::short_label(r.spec), input_of(r), r.prediction.left_out);
+    const std::string& reason = r.prediction.left_out;
+    if (reason.empty()) continue;
+    auto at = std::ranges::find(reasons, reason, &std::pair<std::string, std::vector<std::string>>::first);
+    if (at == reasons.end()) at = reasons.insert(at, {reason, {}});
+    at->second.push_back(fmt::format("{}, {}", config::short_label(r.spec), input_of(r)));
+  }
+  std::string lines;
+  for (const auto& [reason, stacks] : reasons) {
+    lines +=
+        fmt::format("left out: {}: {}\n",
+                    stacks.size() == results.size() && stacks.size() > 1 ? "all stacks"
+                                                                         : fmt::format("{}", fmt::join(stacks, "; ")),
+                    reason);
   }
   return lines;
 }

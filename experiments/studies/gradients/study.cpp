@@ -82,68 +82,68 @@ Outcome unless_stopped(const Result& result, const Say& say) {
 }
 
 std::vector<Experiment> experiments() {
-  return {
-      {.name = "gradients depth",
-       .file = "gradient_depth",
-       .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",
-       .configuration = "gradient_depth.toml",
-       .schema = &depth_schema(),
-       .compared = [](const Profile& p) { return last_down(p, false); },
-       .over_depths = true,
-       .require = require_depths,
-       .run =
-           [](const GradientConfig& config, stacks::Progress& progress) {
-             return unless_stopped(gradient_depth(config, progress), depth_outcome);
-           }},
-      {.name = "gradients attenuation",
-       .file = "gradient_attenuation",
-       .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention",
-       .configuration = "gradient_attenuation.toml",
-       .schema = &attenuation_schema(),
-       .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
-       .swept = &GradientConfig::qk_factors,
-       .require = require_rate,
-       .run =
-           [](const GradientConfig& config, stacks::Progress& progress) {
-             return unless_stopped(gradient_attenuation(config, progress),
-                                   [&](const auto& result) { return attenuation_outcome(config, result.cases); });
-           }},
-      {.name = "gradients identity-path",
-       .file = "identity_path",
-       .question = "The gradient as a sum over paths: the skip connections alone, and the branches",
-       .configuration = "identity_path.toml",
-       .schema = &identity_path_schema(),
-       .compared = stream_and_shares,
-       .decomposes = true,
-       .require = require_one_stream,
-       .run =
-           [](const GradientConfig& config, stacks::Progress& progress) {
-             return unless_stopped(identity_path(config, progress),
-                                   [&](const auto& result) { return identity_path_outcome(config, result.stacks); });
-           }},
-      {.name = "gradients score-path",
-       .file = "score_path",
-       .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
-       .configuration = "score_path.toml",
-       .schema = &score_path_schema(),
-       .compared = stream_and_shares,
-       .run =
-           [](const GradientConfig& config, stacks::Progress& progress) {
-             return unless_stopped(score_path(config, progress),
-                                   [&](const auto& result) { return score_path_outcome(config, result.stacks); });
-           }},
-      {.name = "gradients crossover",
-       .file = "gradient_crossover",
-       .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
-       .configuration = "crossover.toml",
-       .schema = &crossover_schema(),
-       .compared = [](const Profile& p) { return last_down(p, true); },
-       .swept = &GradientConfig::down_factors,
-       .require = require_ratios,
-       .run =
-           [](const GradientConfig& config, stacks::Progress& progress) {
-             return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
-           }}};
+  return {{.name = "gradients depth",
+           .file = "gradient_depth",
+           .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",
+           .configuration = "gradient_depth.toml",
+           .schema = &depth_schema(),
+           .compared = [](const Profile& p) { return last_down(p, false); },
+           .over_depths = true,
+           .require = require_depths,
+           .run =
+               [](const GradientConfig& config, stacks::Progress& progress) {
+                 return unless_stopped(gradient_depth(config, progress), depth_outcome);
+               }},
+          {.name = "gradients attenuation",
+           .file = "gradient_attenuation",
+           .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention",
+           .configuration = "gradient_attenuation.toml",
+           .schema = &attenuation_schema(),
+           .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
+           .swept = &GradientConfig::qk_factors,
+           .require = require_rate,
+           .run =
+               [](const GradientConfig& config, stacks::Progress& progress) {
+                 return unless_stopped(gradient_attenuation(config, progress),
+                                       [&](const auto& result) { return attenuation_outcome(config, result.cases); });
+               }},
+          {.name = "gradients identity-path",
+           .file = "identity_path",
+           .question = "The gradient as a sum over paths: the skip connections alone, and the branches",
+           .configuration = "identity_path.toml",
+           .schema = &identity_path_schema(),
+           .compared = stream_and_shares,
+           .decomposes = true,
+           .require = require_one_stream,
+           .run =
+               [](const GradientConfig& config, stacks::Progress& progress) {
+                 return unless_stopped(identity_path(config, progress), [&](const auto& result) {
+                   return identity_path_outcome(config, result.stacks);
+                 });
+               }},
+          {.name = "gradients score-path",
+           .file = "score_path",
+           .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
+           .configuration = "score_path.toml",
+           .schema = &score_path_schema(),
+           .compared = stream_and_shares,
+           .run =
+               [](const GradientConfig& config, stacks::Progress& progress) {
+                 return unless_stopped(score_path(config, progress),
+                                       [&](const auto& result) { return score_path_outcome(config, result.stacks); });
+               }},
+          {.name = "gradients crossover",
+           .file = "gradient_crossover",
+           .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
+           .configuration = "crossover.toml",
+           .schema = &crossover_schema(),
+           .compared = [](const Profile& p) { return last_down(p, true); },
+           .swept = &GradientConfig::down_factors,
+           .require = require_ratios,
+           .run =
+               [](const GradientConfig& config, stacks::Progress& progress) {
+                 return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
+               }}};
 }
 
 study::Job resolve(const Experiment& experiment, const study::Request& request) {
