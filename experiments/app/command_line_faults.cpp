@@ -37,7 +37,8 @@ std::vector<std::string> flags_of(const CLI::App& command, const std::string& fl
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  std::ranges::stable_partition(flags, [&](const std::string& name) { return name.size() == flag.size(); });
+  std::stable_partition(flags.begin(), flags.end(),
+                        [&](const std::string& name) { return name.size() == flag.size(); });
   return flags;
 }
 

@@ -17,8 +17,6 @@
 namespace periscope::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string record_file(const study::Job& job) { return result_file(job, "finished.json"); }
 
 bool is_there(const std::string& path) {
@@ -27,12 +25,12 @@ bool is_there(const std::string& path) {
 }
 
 /// The record beside a result. Throws InputError where there is none that can be read.
-Json record_of(const study::Job& job) {
+nlohmann::ordered_json record_of(const study::Job& job) {
   const std::string path = record_file(job);
   if (!is_there(path)) throw InputError(fmt::format("{} is missing", path));
   const MappedFile file(path);
   const auto* begin = reinterpret_cast<const char*>(file.bytes().data());
-  Json record = Json::parse(begin, begin + file.bytes().size(), nullptr, false);
+  nlohmann::ordered_json record = nlohmann::ordered_json::parse(begin, begin + file.bytes().size(), nullptr, false);
   for (const char* name : {"study", "config_sha256", "program_sha256", "file_sha256", "json_sha256", "table"}) {
     if (!record.is_object() || !record.contains(name) || !record[name].is_string()) {
       throw InputError(fmt::format("{} is no record of a finished run", path));
@@ -45,7 +43,7 @@ Json record_of(const study::Job& job) {
 }
 
 /// Why a result does not count; "" if it does. Throws InputError for files that cannot be read.
-std::string objection(const study::Study& study, const study::Job& job, const Json& record) {
+std::string objection(const study::Study& study, const study::Job& job, const nlohmann::ordered_json& record) {
   if (record["study"] != study.name) return fmt::format("it is a result of {}", record["study"].get<std::string>());
   if (record["config_sha256"] != config::config_sha256(job.resolved)) return "it has another configuration";
   if (record["program_sha256"] != config::program_sha256()) return "another build of the program made it";
@@ -65,13 +63,13 @@ std::string objection(const study::Study& study, const study::Job& job, const Js
 }  // namespace
 
 void record_finished(const study::Study& study, const study::Job& job, const FinishedRun& run) {
-  const Json record{{"study", study.name},
-                    {"config_sha256", run.config_sha256},
-                    {"program_sha256", config::program_sha256()},
-                    {"file_sha256", run.file_sha256},
-                    {"json_sha256", run.json_sha256},
-                    {"exit_code", static_cast<int>(run.code)},
-                    {"table", config::valid_utf8(run.table)}};
+  const nlohmann::ordered_json record{{"study", study.name},
+                                      {"config_sha256", run.config_sha256},
+                                      {"program_sha256", config::program_sha256()},
+                                      {"file_sha256", run.file_sha256},
+                                      {"json_sha256", run.json_sha256},
+                                      {"exit_code", static_cast<int>(run.code)},
+                                      {"table", config::valid_utf8(run.table)}};
   write_file(record_file(job), config::json_text(record, 1) + "\n");
 }
 
@@ -84,7 +82,7 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const study::
   const std::string path = result_file(job, "nc");
   if (!is_there(path)) return std::nullopt;
   std::string reason;
-  Json record;
+  nlohmann::ordered_json record;
   try {
     record = record_of(job);
     reason = objection(study, job, record);

@@ -1,4 +1,4 @@
-"""The estimate of memory: what cannot fit is refused with it, and what is measured is near it.
+"""The coarse bound of memory: what cannot fit is refused with it, and what is measured is not far from it.
 Usage: memory.py BINARY"""
 
 import os
@@ -13,10 +13,9 @@ MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
 # What the program takes before it begins: its code, libraries and OpenMP.
 OWN = 60 * MEGABYTE
-# The estimate counts the arrays that exist at the peak. What is measured also has what the allocator keeps of freed
-# ones (up to as much again, as arrays of different sizes follow one another), and lacks parts that are not alive at the
-# same moment.
-FACTOR = 2.0
+# The bound counts the largest arrays. What is measured also has small ones, what the backward pass keeps where there is
+# memory for it, and what the allocator keeps of freed arrays; it lacks parts that are not alive at the same moment.
+FACTOR = 3.0
 
 SMALL_STACK = {"model.layers": 1, "model.width": 64, "model.heads": 2, "model.mlp_width": 64, "input.tokens": 16,
                "model.vocab": 16, "init.qk_factor": 0.0}  # uniform attention is predicted without sampling
@@ -95,14 +94,15 @@ class Memory(FolderTest):
                 estimate = bytes_in(refused.stderr)
                 measured, code = peak(*command, "--quiet")
                 self.assertEqual(code, 0)
-                self.assertLess(measured, OWN + FACTOR * estimate, f"estimate {estimate:.3g}")
-                self.assertGreater(measured, OWN + estimate / FACTOR, f"estimate {estimate:.3g}")
+                self.assertLess(measured, OWN + FACTOR * estimate, f"estimate {estimate:.3g}, measured {measured:.3g}")
+                self.assertGreater(measured, OWN + estimate / FACTOR, f"estimate {estimate:.3g}, measured {measured:.3g}")
 
     def test_what_cannot_fit_is_refused_at_once(self):
         huge = {"input.tokens": ["--set", "input.tokens=1048576", "--set", "model.heads=32"],
                 "model.mlp_width": ["--set", "model.mlp_width=1048576", "--set", "model.width=65536",
                                     "--set", "model.heads=8",
-                                    "--device", "reference", "--set", "run.weights=dense"]}  # holds matrices whole
+                                    "--device", "reference"]}  # which holds matrices whole
+        dense = ["--set", "run.weights=dense"]
         commands = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"],
                     ["gradients", "depth"], ["gradients", "identity-path"], ["gradients", "score-path"],
                     ["gradients", "attenuation"], ["gradients", "crossover",
@@ -112,8 +112,9 @@ class Memory(FolderTest):
             for command in commands:
                 if command[0] in ("ladder", "theory", "formats") and key != "input.tokens":
                     continue  # widths of their own, no matrices, or none on that device
+                draws = key == "model.mlp_width" and "identity-path" not in command  # which never does without matrices
                 with self.subTest(command=command, key=key):
-                    done = limited(8 << 30, *command, "--quiet", "--threads", "2", *flags)
+                    done = limited(8 << 30, *command, "--quiet", "--threads", "2", *flags, *(dense if draws else []))
                     self.assertEqual(done.returncode, 2, done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                     for word in ("memory", "there is", key, "--force"):

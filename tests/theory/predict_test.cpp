@@ -214,6 +214,38 @@ TEST_CASE("every published number varies over 100 prediction seeds by its stated
   }
 }
 
+TEST_CASE("operations buy fewer chains of fewer patterns, which predict the same within their errors") {
+  const StackSpec spec = softmax_stack("pre");
+  const Prediction usual = predict(spec, {}, {.tolerance = 0.5});
+  CHECK(usual.left_out.empty());
+  const double each = pattern_operations(spec, false);
+  CHECK(affordable_patterns(spec, false, 512.0, 100.0 * each) == doctest::Approx(100.0));
+  CHECK(pattern_operations(spec, true) == doctest::Approx(4.0 * each));
+  int before = usual.samples;
+  CHECK(before == 16 * 16);
+  for (const double paid_for : {170.0, 80.0, 60.0, 40.0, 24.0}) {
+    const Prediction p = predict(spec, {}, {.tolerance = 0.5, .operations = paid_for * each});
+    CHECK(p.samples < before);
+    before = p.samples;
+    CHECK(p.left_out.find("288 attention patterns") != std::string::npos);
+    CHECK(p.left_out.find(std::to_string(p.samples) + " were taken") != std::string::npos);
+    const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
+    const Curve& wide = *usual.profile.find(Statistic::second_moment, Signal::x_out);
+    for (std::size_t i = 0; i < q.value.size(); ++i) {
+      // Student's t of 3 degrees of freedom at the last step: 12 deviations are one chance in a thousand.
+      CHECK(std::abs(q.value[i] - wide.value[i]) <= 12.0 * std::hypot(q.standard_error[i], wide.standard_error[i]));
+    }
+  }
+  CHECK(before == 4 * 4);
+  const Prediction least = predict(spec, {}, {.tolerance = 0.5, .operations = 1.0});
+  CHECK(least.samples == before);
+  // What the tolerance needs beyond the beginning is bought too, as far as the operations go.
+  const Prediction wanting = predict(spec, {}, {.tolerance = 1e-6, .operations = 1000.0 * each});
+  CHECK(wanting.samples <= 1000);
+  CHECK(wanting.samples > 500);
+  CHECK(wanting.left_out.find("theory.tolerance") != std::string::npos);
+}
+
 TEST_CASE("what the limit of patterns leaves imprecise is said to be so") {
   const Prediction p = predict(quick_stack("pre"), {}, {.most_samples = 32, .labels = some_labels});
   const Curve& w_q = *p.profile.find(Statistic::log_grad_sq, Weight::q);

@@ -105,7 +105,8 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
                                                 : replicates_for(spec, options.seeds, blocks, options.operations);
   if (options.replicates == 0 && replicates < unlimited) {
     const double times = unlimited * chain_operations(spec) / options.operations;
-    prediction.left_out = fmt::format(
+    if (!prediction.left_out.empty()) prediction.left_out += "; ";
+    prediction.left_out += fmt::format(
         "{} replicates of theory's chain at this width would cost {:.2g} times what the measurement does: {}; "
         "theory.replicates asks for more",
         unlimited, times,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -17,9 +18,28 @@ namespace periscope::theory {
 namespace {
 
 constexpr std::size_t most_inputs = 64;
-constexpr int fewest_chains = 16;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
-constexpr int level_ratio = 8;    // how many times as many there are in the chains of the next level
+
+/// How a prediction begins: with so many chains of first_samples patterns, and as many of `ratio` times that.
+struct Scheme {
+  int fewest_chains;
+  int ratio;  ///< how many times as many patterns there are in the chains of the next level
+
+  /// Equally many for every input, at least two.
+  [[nodiscard]] int chains(int inputs) const { return inputs * std::max(2, (fewest_chains + inputs - 1) / inputs); }
+  [[nodiscard]] double patterns(int inputs) const {
+    return static_cast<double>(chains(inputs)) * first_samples * (1.0 + ratio);
+  }
+};
+
+/// From the usual one down. Where patterns are dear, their tokens are many and one pattern says much.
+constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
+
+/// The first scheme that `affordable` patterns pay for, or the last.
+const Scheme& scheme_for(int inputs, double affordable) {
+  const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
+  return found == std::end(schemes) ? *std::prev(found) : *found;
+}
 
 /// Patterns of short sequences are cheap: a pattern's products cost as its tokens squared and more.
 int patterns_allowed(const StackSpec& spec, const PredictionOptions& options) {
@@ -176,7 +196,7 @@ double worst_error(const Prediction& prediction, const Profile& profile) {
 
 /// Extrapolates every curve from the level before. Returns the largest ratio of the error that more chains do not
 /// lessen and half of the wanted one.
-double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before) {
+double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before, int level_ratio) {
   double worst = 0.0;
   const auto one = [&](Statistic statistic, Curve& curve, const Curve& coarse) {
     const bool cosine = statistic == Statistic::token_cosine || statistic == Statistic::branch_cosine;
@@ -190,13 +210,18 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
-// Chains come in levels, each with `level_ratio` times as many patterns as the one before, until two levels tell what
-// bias is left; then the last level gets as many chains as the wanted errors need.
+// Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
+// what bias is left; then the last level gets as many chains as the wanted errors need.
 Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
-  const int first_chains = inputs * std::max(2, (fewest_chains + inputs - 1) / inputs);
-  const int most = patterns_allowed(spec, options);
+  const double affordable =
+      affordable_patterns(spec, backward, std::numeric_limits<double>::infinity(), options.operations);
+  const Scheme& scheme = scheme_for(inputs, affordable);
+  const int level_ratio = scheme.ratio;
+  const int first_chains = scheme.chains(inputs);
+  const int allowed = patterns_allowed(spec, options);
+  const int most = static_cast<int>(std::min<double>(allowed, affordable));
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
@@ -212,11 +237,12 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
       prediction.profile = {};
       return false;
     }
-    if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before);
+    if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before, level_ratio);
     return true;
   };
   int samples = first_samples;
   int backward_samples = first_samples;
+  double wanted = schemes[0].patterns(inputs);
   ShareDone share(options.on_share);
   const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
   for (int number = 0;; ++number) {
@@ -233,6 +259,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     while (!next_level()) {
       const double error = worst_error(prediction, prediction.profile);
       const int most_chains = most / (samples * inputs) * inputs;
+      if (error > 1.0 && most_chains <= level.chains()) wanted = level.chains() * samples * error * error;
       if (error <= 1.0 || most_chains <= level.chains()) break;
       // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
       // taken first and the errors are estimated again.
@@ -247,7 +274,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     if (!next_level()) {
       // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
       prediction.profile = level.mean_of_population();
-      extrapolate_all(prediction, prediction.profile, before);
+      extrapolate_all(prediction, prediction.profile, before, level_ratio);
       break;
     }
     before = level.mean();
@@ -259,6 +286,13 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     const double enough = std::min(backward_samples * chains * error * error, 1e6);
     backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
   }
+  wanted = std::min<double>(wanted, allowed);
+  if (wanted > affordable) {
+    prediction.left_out = fmt::format(
+        "{:.3g} attention patterns of theory would cost {:.2g} times what they may by default, which is what "
+        "the measurement does: {} were taken; theory.tolerance asks for its precision",
+        wanted, wanted / affordable, prediction.samples);
+  }
   settle_shares(prediction);
   add_logarithms(prediction.profile.curves);
   add_logarithms(prediction.profile.weight_curves);
@@ -269,6 +303,20 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
 }
 
 }  // namespace
+
+double pattern_operations(const StackSpec& spec, bool backward) {
+  const double t = spec.input.tokens;
+  const double square = t * t;
+  constexpr double begun = 5e4;             // what a pattern of the fewest tokens costs
+  constexpr double usual_patterns = 512.0;  // that share what an exact average costs
+  const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / usual_patterns
+                                                       : 4.0 * square * (t + spec.model.head_dim) + begun;
+  return spec.model.layers * each * (backward ? 4.0 : 1.0);
+}
+
+double affordable_patterns(const StackSpec& spec, bool backward, double wanted, double operations) {
+  return std::min(wanted, operations / pattern_operations(spec, backward));
+}
 
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {
   const double error = curve.standard_error[i];

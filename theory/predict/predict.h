@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct PredictionOptions {
   /// The tolerance, with labels, of the logarithm of every squared gradient and of score_share.
   double gradient_tolerance = 0.03;
   int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
+  /// Operations that the patterns may take.
+  double operations = std::numeric_limits<double>::infinity();
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -45,7 +48,7 @@ struct Prediction {
   bool exact_at_width = false;
   Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
-  /// What of T25 was left out because it would have taken longer than the measurement; empty: nothing.
+  /// What was left out because it would have taken longer than the measurement; empty: nothing.
   std::string left_out = {};
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread
@@ -61,6 +64,13 @@ struct Prediction {
   }
 };
 
+/// Floating-point operations of one pattern at every attention of a stack, forward and, with `backward`, back, about.
+double pattern_operations(const StackSpec& spec, bool backward);
+
+/// Returns how many patterns at every attention, over all chains, a prediction takes that wants so many and may cost
+/// `operations`: as many as these pay for.
+double affordable_patterns(const StackSpec& spec, bool backward, double wanted, double operations);
+
 /// True if entry i of a predicted curve has the standard error that was wanted: of gradients and score_share relative
 /// to the value (absolute for logarithms) at most gradient_tolerance, of cosines absolute and of everything else
 /// relative at most tolerance. An exact entry is precise, 0 and −infinity included. What is not precise is published
@@ -69,12 +79,14 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
-/// errors cover what the others may differ by. The result does not depend on the number of threads. Gradients that
-/// loss_refusal (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their
-/// own: the loss of a trained model is not that of random weights, and so neither is what its gradients start from.
-/// Left out with a reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features
-/// and in front of a norm B of a branch that one or two numbers make, and all gradients where the sampled share of a
-/// score path is not in [0, 1] within its error.
+/// errors cover what the others may differ by. Where options.operations do not pay for 16 chains of 2 and 16 patterns,
+/// there are fewer, at least 4 of 2 and 4, and no more than they pay for are added to reach the tolerance; left_out
+/// says so. The result does not depend on the number of threads. Gradients that loss_refusal
+/// (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their own: the loss
+/// of a trained model is not that of random weights, and so neither is what its gradients start from. Left out with a
+/// reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features and in front of a
+/// norm B of a branch that one or two numbers make, and all gradients where the sampled share of a score path is not in
+/// [0, 1] within its error.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 /// One chain of two patterns: too few for a prediction, but the same random numbers for every specification. What two

@@ -53,12 +53,11 @@ double kept_weights(const Checkpoint& checkpoint, const config::RunOptions& run,
   return std::min(all, run.memory > 0.0 ? run.memory : stacks::available_bytes(threads) / 2.0);
 }
 
-/// The pass over the prompt, or over one token; all tokens together are as many operations as one pass over them.
+/// The pass over the prompt, with the keys and values of all tokens and the weights that stay.
 stacks::Need generate_need(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest, double kept,
                            int threads) {
   const std::string_view key = "--count or --max-tokens";
   stacks::Need need = stacks::pass_need(model, prompt, run.dtype, false, threads);
-  need.operations = stacks::pass_need(model, longest, run.dtype, false, threads).operations;
   need.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
   need.key = key;
   need.add(kept, "--memory");

@@ -151,7 +151,9 @@ std::string common_stem(const std::string& name, const std::string& other) {
 std::vector<ColumnGroup> groups_of(const dataset::Schema& schema, std::map<std::string, std::string>& endings) {
   std::vector<ColumnGroup> groups;
   for (const dataset::ColumnSpec& column : schema.columns()) {
-    const auto [common, own] = split_meaning(column.meaning);
+    const std::pair<std::string, std::string> meaning = split_meaning(column.meaning);
+    const std::string& common = meaning.first;
+    const std::string& own = meaning.second;
     const auto joins = [&](ColumnGroup& group) {
       if (own.empty() || split_meaning(group.first.meaning).first != common ||
           group.first.dimensions != column.dimensions || group.first.type != column.type ||

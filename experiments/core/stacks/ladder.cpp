@@ -12,7 +12,7 @@
 #include "experiments/core/config/variants.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_floor.h"
-#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
@@ -182,14 +182,10 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
   return theory::predict(wide, ids, options);
 }
 
-double limit_operations(const LadderConfig& config, const StackSpec& wide) {
-  return limit_need(wide, config.run.backward, config.width_seeds, 1).operations;
-}
-
 Work work_of(const LadderConfig& config, const std::vector<StackSpec>& stacks, const std::vector<StackSpec>& told) {
   Work work = work_at_widths(config, stacks, config.widths, "ladder.widths", config.width_seeds);
   for (const StackSpec& spec : told) {
-    work.of(WorkKind::limit) += limit_operations(config, at_infinite_width(spec, config.widths.back()));
+    work.of(WorkKind::limit) += limit_operations(at_infinite_width(spec, config.widths.back()), config.run.backward);
   }
   return work;
 }
@@ -199,7 +195,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
   const StackSpec wide = at_infinite_width(told, config.widths.back());
   const std::string name(config::short_label(spec));
-  progress.next(WorkKind::limit, limit_operations(config, wide), name + ": theory");
+  progress.next(WorkKind::limit, limit_operations(wide, config.run.backward), name + ": theory");
   const theory::Prediction prediction = predict_limit(config, spec, wide, progress);
   progress.step(name);
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,72 +8,56 @@
 
 namespace periscope::stacks {
 
-/// What a run needs, about, in double, so that no shape overflows it: functions of the specification alone, but for the
-/// tape of gradients, which may use what memory there is.
+/// A coarse bound of the memory that a run needs: its largest arrays, within a factor of about three of what is
+/// measured (tests/cli/memory.py). It tells what cannot fit before anything is computed, and which key to lower; for
+/// the rest within_memory (experiments/core/stacks/fits.h) catches std::bad_alloc. In double, so that no shape
+/// overflows it.
 struct Need {
-  double bytes = 0.0;         ///< of memory at its peak, the program's own left out
-  double operations = 0.0;    ///< floating-point operations, a multiply-add being two
-  std::string_view key = {};  ///< the key that the largest part of the memory grows with
+  double bytes = 0.0;         ///< the program's own left out
+  std::string_view key = {};  ///< the key that the largest part grows with
   double largest = 0.0;       ///< that part, bytes
 
   /// A part that exists beside the others.
   void add(double part, std::string_view grows_with);
   /// As many of these at one time.
   [[nodiscard]] Need times(double count) const;
-  /// What comes after this is done: operations add up, of the memory the larger counts.
+  /// What comes after this is done: the larger counts.
   void then(const Need& next);
 };
 
-/// One reading of a stack per seed (measure_stack): the signals of a sublayer, one of them packed for its product,
-/// blocks of attention's patterns, one for each thread, the numbers that a probe notes of every token, and with
-/// run.backward the tape; the weights of a sublayer on devices that do not draw them within their products. As many at
-/// one time as over_seeds runs. `kept`: bytes that the tape may keep, tape_budget unless given.
-Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
-                  std::optional<double> kept = std::nullopt);
+/// One pass over `model`: the signals of a sublayer, attention's patterns of every thread, what is noted of every
+/// token; with `backward` a sublayer's gradients, the stream at every depth and the loss. `whole_matrices`: a matrix is
+/// in memory (of a checkpoint, or on a device that does not draw it within its products).
+Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads, bool whole_matrices = true);
 
-/// What a pass holds of its matrices: those of a sublayer, drawn or read; nothing, where products draw them; or what
-/// stands in for them (T21).
-enum class MatrixMemory { whole, drawn_in_products, none };
+/// Entries per token of all signals inside a model's sublayers.
+double signal_entries(const ModelSpec& model);
 
-/// The same of one pass over a checkpoint's `model`, whose tables are read row by row. `kept`: bytes that the tape may
-/// keep of signals inside sublayers.
-Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads,
-               MatrixMemory matrices = MatrixMemory::whole, double kept = static_cast<double>(StackTape().budget));
+/// Passes over a stack, as many at one time as over_seeds runs. Each keeps so many copies of all its signals.
+Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double copies = 0.0);
 
 /// StackTape::budget of one of the passes that measure_stack runs at one time, of whose memory `available` bytes are
 /// left: run.memory, but at most 0.8 of what is left, less what the passes need anyhow. Without run.memory 2.8 GB, but
 /// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
-/// One pass of run.dtype that keeps, of matrix-free weights, what completes their matrices.
-Need completed_pass_need(const StackSpec& spec, const config::RunOptions& run, int threads);
-
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
-Need limit_need(const StackSpec& spec, bool backward, int seeds, int threads);
+Need limit_need(const StackSpec& spec, bool backward, int threads);
 
-/// The same with the scales of given weights: chains that hold a kernel for every norm behind a branch, and the second
+/// The same with the scales of given weights (T28, T29): chains that hold a kernel for every branch, and the second
 /// moment of every entry of a signal.
 Need scaled_limit_need(const StackSpec& spec, int threads);
-
-/// theory::predict_at_width: the Gram chains T25 that run at one time, and the readings of all.
-Need width_need(const StackSpec& spec, int seeds, int replicates, int threads);
 
 /// The matrices of a sublayer in f64 and their Gram matrices.
 Need gram_need(const ModelSpec& model);
 
-/// A reading that keeps every signal and its gradient, and goes back through every branch alone, too.
-Need kept_reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
-
-/// Predictions at the stack's widths, passes of every stack that keep every compared signal of one of them in f64,
-/// `passes` a seed, and certificates.
-Need compared_passes_need(const config::Config& config, double passes, int threads);
+/// The predictions of all stacks of `config`, with `at_width` theory::predict_at_width too, and their readings if it
+/// `measures`.
+Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads);
 
 /// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
 /// for a width at which heads would not be whole numbers.
 Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
                  int threads);
-
-/// The predictions of all stacks of `config`, and their readings if it `measures`.
-Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads);
 
 }  // namespace periscope::stacks

@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "experiments/core/config/at_width.h"
 #include "experiments/core/config/told.h"
 #include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/kept_prediction.h"
-#include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
@@ -26,8 +25,11 @@ std::string label_of(const StackSpec& spec) {
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
 }
 
-/// What T25's replicates may cost: as much as the measurement, unless the chain was asked for.
-double affordable_operations(const StackSpec& spec, const config::Config& config) {
+/// What a stack's theory may cost; T25's replicates any number of operations where they were asked for.
+double affordable_limit(const StackSpec& spec, const config::Config& config) {
+  return affordable_operations(spec, config, config.run.seeds);
+}
+double affordable_chain(const StackSpec& spec, const config::Config& config) {
   if (config.theory.finite_width.has_value()) return std::numeric_limits<double>::infinity();
   return config.run.seeds * reading_operations(spec, config.run);
 }
@@ -39,7 +41,7 @@ double chain_operations(const StackSpec& told, const config::Config& config) {
       config.theory.replicates > 0
           ? config.theory.replicates
           : theory::replicates_for(told, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
-                                   affordable_operations(told, config));
+                                   affordable_chain(told, config));
   return count * theory::chain_operations(told);
 }
 
@@ -74,25 +76,10 @@ class KeptPredictions {
 
 }  // namespace
 
-double reading_operations(const StackSpec& spec, const config::RunOptions& run) {
-  return reading_need(spec, run, 1, 1, 0.0).operations;
-}
-
-Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
-                    std::string_view list, int seeds) {
-  Work work;
-  for (const StackSpec& spec : stacks) {
-    for (const int width : widths) {
-      work.of(WorkKind::measurement) += seeds * reading_operations(config::at_width(spec, width, list), config.run);
-    }
-  }
-  return work;
-}
-
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
   Work work;
   for (const StackSpec& spec : config.told_stacks()) {
-    work.of(WorkKind::limit) += limit_need(spec, config.run.backward, config.run.seeds, 1).operations;
+    work.of(WorkKind::limit) += limit_operations(spec, config.run.backward, affordable_limit(spec, config));
     if (at_width) {
       work.of(WorkKind::chain) += chain_operations(spec, config);
     }
@@ -116,13 +103,14 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
     theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                       .gradient_tolerance = config.theory.gradient_tolerance,
+                                      .operations = affordable_limit(spec, config),
                                       .seed = config.run.seed,
                                       .fault = config.theory.fault,
                                       .on_share = progress.on_share()};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
     // Token ids and labels are the run's own, whatever else theory is told.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, config.run.seed, config.run.seeds);
-    progress.next(WorkKind::limit, limit_need(told[i], config.run.backward, config.run.seeds, 1).operations,
+    progress.next(WorkKind::limit, limit_operations(told[i], config.run.backward, options.operations),
                   label_of(spec) + ": theory");
     result.prediction = kept.get("limit", spec, told[i], [&] { return theory::predict(told[i], ids, options); });
     if (at_width) {
@@ -132,7 +120,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
         theory::predict_at_width(told[i], ids,
                                  {.seeds = config.run.seeds,
                                   .replicates = config.theory.replicates,
-                                  .operations = affordable_operations(spec, config),
+                                  .operations = affordable_chain(spec, config),
                                   .seed = config.run.seed,
                                   .fault = config.theory.fault,
                                   .on_share = progress.on_share()},

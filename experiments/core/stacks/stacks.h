@@ -32,13 +32,6 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 /// What predict_stacks and measure_stacks do, for Progress::begin.
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures);
 
-/// Operations of a reading of one seed.
-double reading_operations(const StackSpec& spec, const config::RunOptions& run);
-
-/// Readings of so many seeds of every stack at every width of the list of that name.
-Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
-                    std::string_view list, int seeds);
-
 /// What was measured on the stacks of a run: it can be judged against any prediction.
 struct MeasuredStacks {
   std::vector<StackSpec> specs;

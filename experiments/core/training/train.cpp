@@ -118,16 +118,14 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   }
   const double at_once = cells < threads ? 1.0 : threads;
   const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
-  stacks::Need one =
-      stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, stacks::MatrixMemory::drawn_in_products,
-                        std::numeric_limits<double>::infinity());
+  stacks::Need one = stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, false);
+  // All signals of a step are kept.
+  one.add(static_cast<double>(size_of(config.run.dtype)) * tokens * stacks::signal_entries(spec.model), "train.batch");
   // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
   const double copies =
       4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
-  one.operations *= 0.75;  // nothing is computed again
   stacks::Need all = one.times(at_once);
-  all.operations = one.operations * cells * config.train.steps * config.train.accumulate;
   all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }

@@ -256,7 +256,6 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
                        .domain = domain_of(s, config),
                        .arithmetic = config.arithmetic};
   stacks::Need need = stacks::gram_need(s.spec.model);
-  need.operations *= 1.0 + static_cast<double>(config.formats.size());
   if (config.measures()) {
     need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }

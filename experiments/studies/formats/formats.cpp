@@ -6,6 +6,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/theory_parameters.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"

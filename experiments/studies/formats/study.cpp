@@ -16,15 +16,30 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
   return all;
 }
 
+/// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
+stacks::Need need_of(const FormatsConfig& config) {
+  const int threads = study::threads_of(config.run);
+  config::Config forward = config;
+  forward.run.backward = false;  // what is predicted
+  stacks::Need all = stacks::stacks_need(forward, true, false, threads);
+  config::RunOptions compared = config.run;
+  compared.dtype = DType::f64;
+  for (const StackSpec& spec : config.stacks()) {
+    all.then(stacks::reading_need(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
+    all.then(stacks::gram_need(spec.model));
+  }
+  return all;
+}
+
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
-  const std::size_t passes = variants_of(config) * (checked_formats(config).size() + 1);
+  (void)checked_formats(config);  // throws for one that there is not, before anything is computed
   return {.file = "formats",
           .run_options = config.run,
           .resolved = config::resolved(config),
           .told = config::told_json(config),
-          .need = stacks::compared_passes_need(config, static_cast<double>(passes), study::threads_of(config.run)),
+          .need = need_of(config),
           .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             config::Config forward = config;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "experiments/core/config/told.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"

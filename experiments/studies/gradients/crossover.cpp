@@ -9,6 +9,7 @@
 
 #include "experiments/core/config/told.h"
 #include "experiments/core/judge/finding_words.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"

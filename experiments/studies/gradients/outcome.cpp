@@ -2,7 +2,7 @@
 
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_allowance.h"
-#include "experiments/core/stacks/need.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/numerics/allowances.h"
@@ -17,18 +17,15 @@ stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>&
   for (const StackSpec& spec : measured) {
     work.of(stacks::WorkKind::measurement) += run.seeds * stacks::reading_operations(spec, run);
   }
-  for (const StackSpec& spec : told) work.of(stacks::WorkKind::limit) += predictions * limit_operations(config, spec);
+  for (const StackSpec& spec : told)
+    work.of(stacks::WorkKind::limit) += predictions * stacks::limit_operations(spec, true);
   return work;
-}
-
-double limit_operations(const config::Config& config, const StackSpec& told) {
-  return stacks::limit_need(told, true, config.run.seeds, 1).operations;
 }
 
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
                                      stacks::Progress& progress, theory::GradientPaths paths) {
   const std::string label = config::placement_label(spec);
-  progress.next(stacks::WorkKind::limit, limit_operations(config, told), label + ": theory");
+  progress.next(stacks::WorkKind::limit, stacks::limit_operations(told, true), label + ": theory");
   theory::Prediction prediction =
       theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                       {.tolerance = config.theory.tolerance,

@@ -17,9 +17,6 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
                                      stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
-/// Operations of such a prediction.
-double limit_operations(const config::Config& config, const StackSpec& told);
-
 /// What a study does, for Progress::begin: readings of the run's seeds of every stack of `measured`, with gradients,
 /// and so many predictions of every stack of `told`.
 stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,

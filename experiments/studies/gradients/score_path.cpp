@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "experiments/core/judge/gradient_floor.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "sim/backends.h"

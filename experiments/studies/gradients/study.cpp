@@ -42,14 +42,15 @@ stacks::Need need_of(const Experiment& experiment, const GradientConfig& config)
   stacks::Need all;
   for (StackSpec spec : config.told_stacks()) {
     if (experiment.over_depths) spec.model.layers = beyond * deepest;
-    all.then(stacks::limit_need(spec, true, config.run.seeds, threads));
+    all.then(stacks::limit_need(spec, true, threads));
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
-    all.then(experiment.decomposes ? stacks::kept_reading_need(spec, config.run, config.run.seeds, threads)
-                                   : stacks::reading_need(spec, config.run, config.run.seeds, threads));
+    config::RunOptions run = config.run;
+    if (experiment.decomposes) run.weights = config::WeightsChoice::dense;
+    // What decomposes gradients keeps every signal and its gradient.
+    all.then(stacks::reading_need(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
   }
-  if (experiment.swept != nullptr) all.operations *= static_cast<double>((config.*experiment.swept).size());
   return all;
 }
 
@@ -169,6 +170,17 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
 
 }  // namespace
 
+namespace {
+
+/// Decompositions draw their weights themselves.
+std::vector<std::string> keys_of(const Experiment& experiment) {
+  std::vector<std::string> keys = {"model.", "init.", "input.", "theory.", "agreement."};
+  if (!experiment.decomposes) keys.emplace_back("run.weights");
+  return keys;
+}
+
+}  // namespace
+
 std::vector<study::Study> studies() {
   std::vector<study::Study> all;
   for (const Experiment& experiment : experiments()) {
@@ -181,7 +193,7 @@ std::vector<study::Study> studies() {
                    .compares = true,
                    .skips = true,
                    .common = {.memory = !experiment.decomposes},
-                   .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
+                   .shared_keys = keys_of(experiment),
                    .resolve = [experiment](const study::Request& request) { return resolve(experiment, request); }});
   }
   return all;

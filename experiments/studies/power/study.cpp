@@ -71,7 +71,6 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
 
 study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int master_seeds) {
   stacks::Need need = need_of(*run);
-  need.operations *= master_seeds;
   const auto result = std::make_shared<FalseAlarmResult>();  // outlives the run: a stopped one can be gone on from
   return {.file = "",
           .run_options = options_of(*run),

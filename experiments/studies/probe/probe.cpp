@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/core/stacks/cost.h"
 #include "sim/spec/weight.h"
 
 namespace periscope::probe {
@@ -24,6 +25,7 @@ theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInp
                                    bool backward, stacks::Progress& progress) {
   theory::PredictionOptions options{.tolerance = config.theory.tolerance,
                                     .gradient_tolerance = config.theory.gradient_tolerance,
+                                    .operations = stacks::affordable_operations(spec, config, 1),
                                     .seed = config.run.seed,
                                     .fault = config.theory.fault,
                                     .on_share = [&](double) { progress.throw_if_stop_requested(); }};

@@ -6,9 +6,9 @@
 
 #include "experiments/core/config/resolved.h"
 #include "experiments/core/config/sha256.h"
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/pass_progress.h"
-#include "experiments/core/stacks/profiled_need.h"
 #include "experiments/core/stacks/weights_hash.h"
 #include "experiments/core/study/request.h"
 #include "experiments/studies/probe/dump.h"
@@ -28,8 +28,7 @@ std::string name_of(const Checkpoint& checkpoint) {
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const stacks::TokenInput& input,
                      const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
   const double operations =
-      stacks::pass_need(context.model, static_cast<int>(input.ids.size()), own.run.dtype, own.run.backward, 1)
-          .operations;
+      stacks::pass_operations(context.model, static_cast<int>(input.ids.size()), own.run.backward);
   stacks::Work work;
   work.of(stacks::WorkKind::measurement) = operations;
   progress.begin("probe", work);
@@ -94,16 +93,6 @@ void hold_against_nulls(const Backend& ops, const WeightSource& weights, const P
   }
 }
 
-/// Theory at the sizes of every null, and passes through its models.
-stacks::Need null_need(const StackSpec& spec, const ProbeConfig& config, int threads) {
-  stacks::Need all = stacks::scaled_limit_need(spec, threads);
-  for (int profiles = 0; profiles < 2; ++profiles) all.then(stacks::profiled_limit_need(spec, threads));
-  stacks::Need draws = stacks::pass_need(spec.model, spec.input.tokens, config.run.dtype, false, threads);
-  draws.operations *= static_cast<double>(stacks::size_nulls.size()) * config.draws;
-  if (config.draws > 0) all.then(draws);
-  return all;
-}
-
 /// What is computed from: the hashes of config.json and of the tensors' files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
@@ -158,8 +147,8 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   stacks::Need need =
       stacks::pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
-    need.then(stacks::limit_need(result.at_init, config.run.backward, 1, threads));
-    need.then(null_need(result.at_init, config, threads));
+    need.then(stacks::limit_need(result.at_init, config.run.backward, threads));
+    need.then(stacks::scaled_limit_need(result.at_init, threads));
   }
   need.key = "--max-tokens";
   stacks::within_memory(need, config.force, progress, [&] {
@@ -172,6 +161,7 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
         hold_against_nulls(*backend, weights, config, progress, result);
       }
       result.notes = notes_of(checkpoint, result.input);
+      if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
       result.resolved = resolved_of(config, files, result);
     });
   });

@@ -63,7 +63,8 @@ void write_dump(const config::Config& config, const std::string& folder, bool fo
   };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  const stacks::Need need = stacks::completed_pass_need(config.base, dumped, omp_get_max_threads());
+  constexpr double copies = 2.0;  // of every signal: of both ways, or with what completes matrices that are not drawn
+  const stacks::Need need = stacks::reading_need(config.base, dumped, 1, omp_get_max_threads(), copies);
   stacks::within_memory(need, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "experiments/core/stacks/profiled_need.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "sim/backends.h"
 #include "theory/predict/predict_batch.h"
@@ -95,18 +94,12 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 
 stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
-  const StackSpec spec = config.stacks().front();
+  StackSpec spec = config.stacks().front();
   stacks::Need need = training::train_need(config, cells, 0.0, threads);
-  const stacks::Need at_scales =
-      stacks::profiled_limit_need(spec, threads);  // beside the runs that are not at their end
-  need.add(at_scales.bytes, "input.tokens");
-  need.operations += cells * 2.0 * at_scales.operations;
-  const stacks::Need draw =
-      stacks::pass_need(spec.model, spec.input.tokens * config.train.record_sequences, DType::f64, false, threads);
-  need.operations += cells * 2.0 * null_draws * draw.operations;
-  StackSpec pair = spec;  // theory before training is of pairs of windows
-  if (config.train.record_sequences > 1) pair.input.tokens *= 2;
-  need.then(stacks::limit_need(pair, true, config.train.record_sequences, threads));
+  const stacks::Need at_scales = stacks::scaled_limit_need(spec, threads);  // beside the runs that are not at their end
+  need.add(at_scales.bytes, at_scales.key);
+  if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // theory before training is of pairs of windows
+  need.then(stacks::limit_need(spec, true, threads));
   return need;
 }
 

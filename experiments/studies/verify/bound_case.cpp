@@ -171,8 +171,9 @@ std::string placement_of(const BoundCase& c) {
 std::optional<std::string> defect_of(const BoundCase& c) {
   for (const auto& [name, parameter] : c.parameters) {
     if (std::ranges::find(all_kinds, name, &ParameterKind::name) == std::end(all_kinds)) {
-      return fmt::format("{}: no such parameter; expected one of {}", shortened(name),
-                         fmt::join(std::views::transform(all_kinds, &ParameterKind::name), ", "));
+      std::vector<std::string_view> known;
+      for (const ParameterKind& kind : all_kinds) known.push_back(kind.name);
+      return fmt::format("{}: no such parameter; expected one of {}", shortened(name), fmt::join(known, ", "));
     }
   }
   for (const ParameterKind& kind : all_kinds) {

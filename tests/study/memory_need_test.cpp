@@ -3,7 +3,7 @@
 #include "experiments/core/stacks/need.h"
 #include "tests/support/doctest.h"
 
-/// How much of a pass the backward pass may keep, on machines of any size.
+/// How much memory a run is taken to need, and how much of it the backward pass may keep, on machines of any size.
 namespace periscope::testing {
 namespace {
 
@@ -13,12 +13,7 @@ const std::size_t least = StackTape().budget;
 /// A stack whose signals are a few gigabytes: 16 layers of 2048 features, 2048 tokens.
 StackSpec large_stack() {
   StackSpec spec;
-  ModelSpec& m = spec.model;
-  m.layers = 16;
-  m.width = 2048;
-  m.heads = m.kv_heads = 16;
-  m.head_dim = 128;
-  m.mlp_width = 8192;
+  spec.model = {.layers = 16, .width = 2048, .heads = 16, .kv_heads = 16, .head_dim = 128, .mlp_width = 8192};
   spec.input.tokens = 2048;
   return spec;
 }
@@ -36,9 +31,8 @@ double budget(const config::RunOptions& run, double available) {
 
 TEST_CASE("without --memory a pass and what it keeps are 2.8 GB, or half of what there is") {
   const double kept = budget(backward(), 64e9);
-  const double pass = stacks::reading_need(large_stack(), backward(), 1, 2, 0.0).bytes;
   CHECK(kept > 1e9);
-  CHECK(kept + pass == doctest::Approx(2.8e9).epsilon(0.01));  // but for the curves of a seed
+  CHECK(kept + stacks::reading_need(large_stack(), backward(), 1, 2).bytes == doctest::Approx(2.8e9));
   CHECK(budget(backward(), infinity) == kept);
   CHECK(budget(backward(), 5e9) == doctest::Approx(kept - 0.3e9));
 }
@@ -53,21 +47,12 @@ TEST_CASE("--memory gives as much, but at most 0.8 of what there is") {
   CHECK(budget(run, infinity) == 0x1p62);
 }
 
-TEST_CASE("where all signals fit, nothing is computed again that would need memory too") {
-  StackSpec spec = large_stack();
-  spec.model.layers = 5;
-  const stacks::Need all = stacks::reading_need(spec, backward(), 1, 2, infinity);
-  CHECK(all.bytes < 2.8e9);
-  CHECK(all.bytes < stacks::reading_need(spec, backward(), 1, 2, 1.6e9).bytes);
-  CHECK(stacks::tape_budget(spec, backward(), 1, 2, 64e9) > 2'000'000'000U);
-}
-
 TEST_CASE("where there is no room for it, as little is kept as in a stack of no size") {
-  config::RunOptions told = backward();
-  told.memory = 1.0;
+  config::RunOptions asked = backward();
+  asked.memory = 1.0;
   for (const double available : {0.0, -1e9, 1e6, 1e9}) {
     CHECK(budget(backward(), available) == least);
-    CHECK(budget(told, available) == least);
+    CHECK(budget(asked, available) == least);
   }
 }
 
@@ -85,9 +70,7 @@ TEST_CASE("what a GPU has is not asked, and passes without matrices keep little 
 
 TEST_CASE("seeds that run at one time share it") {
   StackSpec small = large_stack();
-  small.model.mlp_width = small.model.width = 1024;
-  small.model.head_dim = 64;
-  small.model.layers = 64;
+  small.model = {.layers = 64, .width = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .mlp_width = 1024};
   const auto kept = [&](int seeds) {
     return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
   };
@@ -95,11 +78,40 @@ TEST_CASE("seeds that run at one time share it") {
   CHECK(kept(8) == kept(2));
 }
 
-TEST_CASE("an estimate for passes that keep no more than they always do does not count --memory") {
-  config::RunOptions run = backward();
-  run.memory = 1e12;
-  const stacks::Need plain = stacks::kept_reading_need(large_stack(), backward(), 1, 2);
-  CHECK(stacks::kept_reading_need(large_stack(), run, 1, 2).bytes == plain.bytes);
+TEST_CASE("what a need grows with") {
+  const StackSpec stack = large_stack();
+  StackSpec longer = stack;
+  longer.input.tokens *= 2;
+  StackSpec deeper = stack;
+  deeper.model.layers *= 2;
+  const auto keeping = [](const StackSpec& s, double copies) {
+    return stacks::reading_need(s, backward(), 1, 1, copies).bytes;
+  };
+  CHECK(keeping(longer, 2.0) == doctest::Approx(2.0 * keeping(stack, 2.0)).epsilon(0.05));
+  CHECK(keeping(deeper, 2.0) > 1.5 * keeping(stack, 2.0));
+  CHECK(keeping(stack, 2.0) - keeping(stack, 1.0) == doctest::Approx(keeping(stack, 1.0) - keeping(stack, 0.0)));
+  // Kernels are of pairs of tokens.
+  CHECK(stacks::limit_need(longer, false, 1).bytes > 3.0 * stacks::limit_need(stack, false, 1).bytes);
+  CHECK(stacks::limit_need(deeper, true, 1).bytes > 1.5 * stacks::limit_need(stack, true, 1).bytes);
+  CHECK(stacks::scaled_limit_need(stack, 1).bytes > 5.0 * stacks::limit_need(stack, false, 1).bytes);
+  StackSpec wide = stack;
+  wide.model.mlp_width = 1 << 18;
+  CHECK(stacks::gram_need(wide.model).bytes > 10.0 * stacks::gram_need(stack.model).bytes);
+  CHECK(stacks::gram_need(wide.model).key == "model.mlp_width");
+}
+
+TEST_CASE("parts that exist together add up, and of those that follow each other the larger counts") {
+  stacks::Need need;
+  need.add(3.0, "a");
+  need.add(2.0, "b");
+  CHECK(need.bytes == 5.0);
+  CHECK(need.key == "a");
+  need.then({.bytes = 4.0, .key = "c", .largest = 4.0});
+  CHECK(need.key == "a");
+  need.then({.bytes = 6.0, .key = "c", .largest = 6.0});
+  CHECK(need.bytes == 6.0);
+  CHECK(need.times(3.0).bytes == 18.0);
+  CHECK(need.key == "c");
 }
 
 }  // namespace
