@@ -32,8 +32,10 @@ def _figure(result: Result) -> style.Page:
         gradient.plot(step, result["grad_norm"][p].T, color=look.colour, linewidth=0.5, alpha=0.7)
         top.plot(record, variance[p, :, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
-        over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linewidth": 0.5,
+        over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linestyle": "",
                                                                 "markeredgecolor": look.colour})  # fmt: skip
+        if "theory_variance" in result:
+            over_depth.plot(depth, result["theory_variance"][p], color=look.colour, linestyle=look.dash, linewidth=1.3)
     floor = result.attributes.get("loss_floor")
     if floor is not None:
         loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")
@@ -49,8 +51,8 @@ def _figure(result: Result) -> style.Page:
     over_depth.set(xlabel="Sublayers passed", title=f"Over depth: before training and after {record[-1]:g} steps")
     over_depth.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     keys = [style.key(look, True) for look in looks]
-    keys.append(Line2D([], [], color=style.INK, linewidth=0.5, marker="o", markersize=4, markerfacecolor="white",
-                       markeredgecolor=style.INK, label="before training"))  # fmt: skip
+    keys.append(Line2D([], [], color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
+                       markeredgecolor=style.INK, label="before training: theory, measured"))  # fmt: skip
     if floor is not None:
         keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
     return style.finish(figure, keys, caption(result))
@@ -59,6 +61,7 @@ def _figure(result: Result) -> style.Page:
 def caption(result: Result) -> str:
     counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
-    words = "Every seed on its own; records are of the held-out windows. "
+    words = "Every seed on its own; records are of the held-out windows. Before training, over depth, lines are theory "
+    words += "for random weights at infinite width; elsewhere they join the markers. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
     return words + groups.run(result)

@@ -70,11 +70,11 @@ dataset::Dataset read_netcdf(const std::string& path) {
   int file = 0;
   std::string bytes = bytes_of_file(path);
   check(nc_open_mem("result.nc", NC_NOWRITE, bytes.size(), bytes.data(), &file));
-  int dimensions = 0, variables = 0, attributes = 0, unlimited = 0;
+  int dimensions = 0, variables = 0, attributes = 0, growing = 0;
   check(nc_inq(file, &dimensions, &variables, &attributes, nullptr));
-  check(nc_inq_unlimdims(file, &unlimited, nullptr));
-  std::vector<int> free(static_cast<std::size_t>(unlimited));
-  check(nc_inq_unlimdims(file, &unlimited, free.data()));
+  check(nc_inq_unlimdims(file, &growing, nullptr));
+  std::vector<int> free(static_cast<std::size_t>(growing));
+  check(nc_inq_unlimdims(file, &growing, free.data()));
   dataset::Dataset data;
   Name name{};
   for (int d = 0; d < dimensions; ++d) {

@@ -72,7 +72,7 @@ RecordedValues planted_record(Planted& numbers) {
 /// Two placements and two seeds, with records of three steps; the last cell ends after the second of them.
 training::TrainResult planted_result() {
   Planted numbers;
-  training::TrainResult result{.cells = {}, .loss_floor = 1.25, .stopped_early = false};
+  training::TrainResult result{.cells = {}, .initial = {}, .loss_floor = 1.25, .stopped_early = false};
   for (std::size_t c = 0; c < 4; ++c) {
     TrainedCell cell;
     cell.cell.spec.model.layers = layer_count;
@@ -92,6 +92,10 @@ training::TrainResult planted_result() {
       if (step <= length) cell.history.records[step] = planted_record(numbers);
     }
     result.cells.push_back(std::move(cell));
+  }
+  for (int p = 0; p < 2; ++p) {
+    result.initial.emplace_back().profile.curves[{Statistic::variance, Signal::x_out}] = {
+        .value = numbers.take(sublayer_count + 1), .standard_error = numbers.take(sublayer_count + 1)};
   }
   return result;
 }
@@ -217,6 +221,12 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
     CAPTURE(column.name);
     if (column.name == "loss_floor") {
       check_values(numbers_of(data, "loss_floor"), {1.25});
+    } else if (column.name.starts_with("theory_variance")) {
+      for (std::size_t p = 0; p < result.initial.size(); ++p) {
+        const Curve& planted = *result.initial[p].profile.find(Statistic::variance, Signal::x_out);
+        check_values(numbers_at(data, column.name, {{"placement", p}}),
+                     column.name == "theory_variance" ? planted.value : planted.standard_error);
+      }
     } else if (column.dimensions.find("record") != std::string::npos) {
       check_record_column(data, column, result);
     } else {
@@ -252,6 +262,8 @@ TEST_CASE("train's JSON: runs and their records say where they stand") {
     CHECK(record["sites"]["f_out"]["variance"]["measured"] == planted.at("variance.f_out"));
     CHECK(record["weight_grad_sq"]["v"]["measured"] == planted.at("grad_sq.weight.v"));
   }
+  CHECK(json["theory"][1]["placement"] == "peri");
+  CHECK(json["theory"][1]["variance"] == result.initial[1].profile.find(Statistic::variance, Signal::x_out)->value);
   CHECK(json["coordinates"]["sublayer_kind"] == Json{"attention", "mlp", "attention", "mlp"});
   CHECK(json["coordinates"]["sublayer_layer"] == Json{0, 0, 1, 1});
 }
@@ -287,18 +299,20 @@ TEST_CASE("train's table: the last record, the first one's variance, and what wa
     const std::string placement(cell.cell.spec.model.placement.name);
     const std::vector<std::string> row = table_row(text, {placement, fmt::format("{}", cell.cell.seed)});
     CAPTURE(row);
-    REQUIRE(row.size() >= 7);
+    REQUIRE(row.size() >= 8);
     const double final_loss = expected_of_cell("final_loss", cell)->front();
     CHECK(row[2] == (std::isnan(final_loss) ? "–" : fmt::format("{:.4f}", final_loss)));
     CHECK(row[3] == fmt::format("{:.4f}", last("validation_loss")));
-    CHECK(row[4] == fmt::format("{:.4g}", h.records.begin()->second.at("variance.x_out").back()));
-    CHECK(row[5] == fmt::format("{:.4g}", last("variance.x_out")));
+    const theory::Prediction& initial = result.initial[placement == "pre" ? 0 : 1];
+    CHECK(row[4] == fmt::format("{:.4g}", initial.profile.find(Statistic::variance, Signal::x_out)->value.back()));
+    CHECK(row[5] == fmt::format("{:.4g}", h.records.begin()->second.at("variance.x_out").back()));
+    CHECK(row[6] == fmt::format("{:.4g}", last("variance.x_out")));
     if (h.loss.size() < step_count) {
-      REQUIRE(row.size() == 9);
-      CHECK(row[7] == "step");
-      CHECK(row[8] == "150");
+      REQUIRE(row.size() == 10);
+      CHECK(row[8] == "step");
+      CHECK(row[9] == "150");
     } else {
-      CHECK(row.size() == 7);
+      CHECK(row.size() == 8);
     }
   }
   CHECK(text.find("below 1.2500 nat") != std::string::npos);

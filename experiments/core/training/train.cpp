@@ -14,6 +14,7 @@
 
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
+#include "experiments/core/stacks/cost.h"
 #include "sim/base/first_exception.h"
 #include "sim/base/printable.h"
 #include "sim/model/parameters.h"
@@ -90,6 +91,24 @@ std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& tra
         {.spec = spec, .train = train, .seed = seed, .dtype = run.dtype, .name = fmt::format("{}-seed{}", word, seed)});
   }
   return cells;
+}
+
+std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
+  const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
+  std::vector<std::vector<int>> ids;
+  for (int w = 0; w < windows.count(); ++w) ids.push_back(windows.inputs(w, 1));
+  return ids;
+}
+
+theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec, const TrainConfig& config,
+                                           stacks::Progress& progress) {
+  const int tokens = spec.input.tokens * config.train.batch;
+  const double run = config.run.seeds * config.train.steps * stacks::pass_operations(spec.model, tokens, true);
+  return theory::predict(
+      spec, recorded_ids(corpus, spec, config.train),
+      {.tolerance = 0.02, .most_samples = 1 << 11, .operations = run, .seed = config.run.seed, .on_share = [&](double) {
+         progress.throw_if_stop_requested();
+       }});
 }
 
 std::vector<TrainCell> cells_of(const TrainConfig& config) {

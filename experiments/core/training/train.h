@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,15 +9,25 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/config.h"
 #include "experiments/core/training/run_cell.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::training {
 
 /// What `train` did: every placement with every seed, placements outermost.
 struct TrainResult {
   std::vector<TrainedCell> cells;
-  std::optional<double> loss_floor;  ///< of the corpus, if it is known [nat]
+  std::vector<theory::Prediction> initial;  ///< of every stack before training
+  std::optional<double> loss_floor;         ///< of the corpus, if it is known [nat]
   bool stopped_early = false;
 };
+
+/// The windows that every record reads, as sequences of inputs.
+[[nodiscard]] std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec,
+                                                         const TrainSpec& train);
+
+/// Signals of the stack with random weights on these windows, at infinite width (T2–T6), to 2 % of a second moment.
+[[nodiscard]] theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec,
+                                                         const TrainConfig& config, stacks::Progress& progress);
 
 /// One run of a stack for every seed, named "<word>-seed<seed>".
 [[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train,

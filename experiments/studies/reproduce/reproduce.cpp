@@ -21,14 +21,6 @@ std::vector<training::TrainCell> cells_of(const ReproduceConfig& config, const s
   return cells;
 }
 
-/// The windows that every record reads, as sequences of inputs.
-std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
-  const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
-  std::vector<std::vector<int>> ids;
-  for (int w = 0; w < windows.count(); ++w) ids.push_back(windows.inputs(w, 1));
-  return ids;
-}
-
 /// Models of each null whose spread is the error of what is left over.
 constexpr int null_draws = 16;
 
@@ -39,7 +31,7 @@ constexpr int null_draws = 16;
 /// of models that keep every |W_ij| (RandomSigns), about their own mean: `signs_log_moment` and `signs_deviation`.
 void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
                 const ResidentWeights& weights, training::RecordedValues& values) {
-  const std::vector<std::vector<int>> ids = recorded_ids(corpus, cell.spec, cell.train);
+  const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, cell.spec, cell.train);
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
   training::RecordedValues added;
@@ -83,7 +75,7 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
       .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
   std::vector<std::vector<int>> labels;
   for (int w = 0; w < windows.count(); ++w) labels.push_back(windows.labels(w, 1));
-  return theory::predict_batch(group.spec, recorded_ids(corpus, group.spec, group.train), labels, options);
+  return theory::predict_batch(group.spec, training::recorded_ids(corpus, group.spec, group.train), labels, options);
 }
 
 }  // namespace

@@ -212,6 +212,27 @@ const dataset::Table<Run>& run_table() {
   return all;
 }
 
+/// Of every placement, before training.
+const dataset::Table<theory::Prediction>& theory_table() {
+  using P = theory::Prediction;
+  static const dataset::Table<P> all = [] {
+    dataset::Table<P> table;
+    const Place at = Place("theory").each({"placement"});
+    const auto variance = [](const P& p, std::vector<double> Curve::*numbers) -> std::optional<Values> {
+      const Curve* curve = p.profile.find(Statistic::variance, Signal::x_out);
+      return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
+    };
+    table
+        .column_if_any({"theory_variance", "placement depth", "1",
+                        "predicted variance of the stream before training, on the held-out windows", at / "variance"},
+                       [=](const P& p) { return variance(p, &Curve::value); })
+        .column_if_any({"theory_variance_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
+                       [=](const P& p) { return variance(p, &Curve::standard_error); });
+    return table;
+  }();
+  return all;
+}
+
 const dataset::Table<training::TrainResult>& result_table() {
   static const dataset::Table<training::TrainResult> all = [] {
     dataset::Table<training::TrainResult> table;
@@ -235,8 +256,9 @@ const dataset::Schema& schema() {
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
+    std::ranges::copy(theory_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("train", 4, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
+    return dataset::Schema("train", 5, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
   }();
   return schema;
 }
@@ -256,6 +278,9 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   dataset::put_curve_coordinates(builder, config.base.model, top_count, true);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
+  for (std::size_t p = 0; p < result.initial.size(); ++p) {
+    theory_table().put(result.initial[p], builder.at("placement", p));
+  }
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const training::TrainedCell& trained = result.cells[i];
     const StackSpec& spec = trained.cell.spec;

@@ -8,10 +8,23 @@
 
 namespace periscope::train {
 
+namespace {
+
+/// The predicted variance at the top of a cell's stack, before training; "" if there is none.
+std::string predicted_of(const training::TrainResult& result, std::size_t cell) {
+  if (result.initial.empty()) return "";
+  const theory::Prediction& prediction = result.initial[cell * result.initial.size() / result.cells.size()];
+  const Curve* variance = prediction.profile.find(Statistic::variance, Signal::x_out);
+  return variance == nullptr ? "" : dataset::number(variance->value.back());
+}
+
+}  // namespace
+
 std::string table(const training::TrainResult& result) {
-  dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance at init", ">variance at end",
-                            ">spikes", "diverged"});
-  for (const training::TrainedCell& trained : result.cells) {
+  dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance predicted", ">at init",
+                            ">at end", ">spikes", "diverged"});
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const training::TrainedCell& trained = result.cells[i];
     const training::CellHistory& h = trained.history;
     const auto last = [](const training::RecordedValues& values, const std::string& name) {
       const auto it = values.find(name);
@@ -22,7 +35,7 @@ std::string table(const training::TrainResult& result) {
     const std::optional<int> diverged = training::divergence_step(h);
     table.add({config::placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
                dataset::number(training::mean_of_last_tenth(h, trained.cell.train.steps), "{:.4f}"),
-               dataset::number(last(last_record, "validation_loss"), "{:.4f}"),
+               dataset::number(last(last_record, "validation_loss"), "{:.4f}"), predicted_of(result, i),
                dataset::number(last(first_record, "variance.x_out")),
                dataset::number(last(last_record, "variance.x_out")),
                fmt::format("{}", events_of_run(h.loss, h.grad_norm).size()),
@@ -31,8 +44,9 @@ std::string table(const training::TrainResult& result) {
   std::string text =
       table.text() +
       "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
-      "last record; variance: of the stream at the top of the stack; spikes: events in which the logarithm "
-      "of loss or gradient norm is 6 robust standard deviations above its median of the last 128 steps.\n";
+      "last record; variance: of the stream at the top of the stack, predicted at infinite width and measured before "
+      "training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 robust "
+      "standard deviations above its median of the last 128 steps.\n";
   if (result.loss_floor) text += fmt::format("no predictor has a mean loss below {:.4f} nat.\n", *result.loss_floor);
   return text;
 }
