@@ -64,7 +64,7 @@ struct Key {
   Effect effect = Effect::result;
 };
 
-/// A table of a configuration file, as [converge]: its name and its keys.
+/// A table of a configuration file, as [ladder]: its name and its keys.
 template <class S>
 struct Section {
   std::string_view name;

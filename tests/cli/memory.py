@@ -94,8 +94,9 @@ class Memory(FolderTest):
                 estimate = bytes_in(refused.stderr)
                 measured, code = peak(*command, "--quiet")
                 self.assertEqual(code, 0)
-                self.assertLess(measured, OWN + FACTOR * estimate, f"estimate {estimate:.3g}, measured {measured:.3g}")
-                self.assertGreater(measured, OWN + estimate / FACTOR, f"estimate {estimate:.3g}, measured {measured:.3g}")
+                found = f"estimate {estimate:.3g}, measured {measured:.3g}"
+                self.assertLess(measured, OWN + FACTOR * estimate, found)
+                self.assertGreater(measured, OWN + estimate / FACTOR, found)
 
     def test_what_cannot_fit_is_refused_at_once(self):
         huge = {"input.tokens": ["--set", "input.tokens=1048576", "--set", "model.heads=32"],

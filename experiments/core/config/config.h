@@ -63,7 +63,7 @@ extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
 /// What a configuration file, --set and the flags say of stacks, and how they are measured and predicted. An experiment
-/// with a section of its own adds it by derivation, as converge does.
+/// with a section of its own adds it by derivation, as LadderConfig does.
 struct Config {
   StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
   std::vector<Placement> placements;

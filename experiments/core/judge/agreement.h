@@ -45,12 +45,13 @@ struct Comparison {
 /// Tests the cells of one agreement, each at the p-value `level`, and gives its verdict.
 void judge_cells(Agreement& agreement, double level, const config::AgreementOptions& options);
 
-/// What verdicts compare: the cells of `compared_cells` and, with per-seed curves, the contrasts of `contrasts`.
-/// Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t, for the part of the difference
-/// beyond its allowance, falls below 1 − (1 − familywise_error)^(1/n), n being the number of cells and contrasts of all
-/// comparisons together: then the verdict is `disagrees`. Otherwise it is `inconclusive` if a statistic's worst cell
-/// could be off by more than the statistic's limit unnoticed (T22), if a prediction misses its precision, if a number
-/// is not finite or measured but not predicted, or if there is nothing to compare, else `agrees`.
+/// Compares prediction and measurement: the cells of `compared_cells` and, with per-seed curves, the contrasts of
+/// `contrasts`. Needs 4 seeds. A cell is rejected when its two-sided p-value under Student's t, for the part of the
+/// difference beyond its allowance, falls below 1 − (1 − familywise_error)^(1/n), n being the number of cells and
+/// contrasts of all comparisons together: then the verdict is `disagrees`. Otherwise it is `inconclusive` if a
+/// statistic's worst cell could be off by more than the statistic's limit unnoticed (T22), if a prediction misses its
+/// precision, if a number is not finite or measured but not predicted, or if there is nothing to compare, else
+/// `agrees`.
 std::vector<Agreement> agreements_of(const std::vector<Comparison>& comparisons,
                                      const config::AgreementOptions& options);
 

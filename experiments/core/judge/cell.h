@@ -46,7 +46,7 @@ struct Cell {
   double spread = 0.0;     ///< T25: the standard deviation of one seed's reading that theory predicts; 0: it does not
   int spread_degrees = 0;  ///< degrees of freedom of that
   bool replicates_given = false;  ///< theory.replicates, which does not follow the seeds
-  /// Of a gradient without allowance: the variance of a logarithm, over seeds or over as many patterns as there are
+  /// For a gradient without allowance: the variance of a logarithm, over seeds or over as many patterns as there are
   /// heads, that took it from all gradients of the stack, largest_fluctuation or more; 0 where it is the width.
   double fluctuation = 0.0;
 
@@ -54,14 +54,14 @@ struct Cell {
   [[nodiscard]] double z() const;
   /// "second_moment x_out[3]", "log_grad_sq q[3]" or "second_moment f_out mlp mean".
   [[nodiscard]] std::string name() const;
-  /// Of measured − predicted: √(s² + s_p²). Where theory predicts the spread, seeds and replicates are draws of one law
-  /// if it is right, and this is the larger of that and its value for the variance pooled over both. A right-skewed
-  /// quantity has a small spread where its mean is low, which the pooled one mends, and a large one where it is high,
-  /// which the pooled one does not see: the larger of the two errs on neither side.
+  /// Standard error of measured − predicted: √(s² + s_p²). Where theory predicts the spread, seeds and replicates are
+  /// draws of one law if it is right, and this is the larger of that and its value for the variance pooled over both. A
+  /// right-skewed quantity has a small spread where its mean is low, which the pooled one mends, and a large one where
+  /// it is high, which the pooled one does not see: the larger of the two errs on neither side.
   [[nodiscard]] double error() const;
-  /// Of Student's t: those of the pooled variance, else Welch–Satterthwaite. At least 1.
+  /// Degrees of freedom of Student's t: those of the pooled variance, else Welch–Satterthwaite. At least 1.
   [[nodiscard]] double degrees() const;
-  /// How far |measured − predicted| goes beyond the allowance, in error()s. Infinite for an exact difference.
+  /// The part of |measured − predicted| beyond the allowance, in error()s. Infinite for an exact difference.
   [[nodiscard]] double excess() const;
   /// Two-sided p-value of the excess.
   [[nodiscard]] double p_value() const;

@@ -20,7 +20,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 /// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
 constexpr double unresolved_square = 1e-140;
 
-/// Of forward statistics an imprecise prediction counts in the cell's error, as it does of a square that stands in for
+/// An imprecise prediction of a forward statistic counts in the cell's error, as it does of a square that stands in for
 /// its logarithm; other gradients promise more.
 bool promises_precision(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
 

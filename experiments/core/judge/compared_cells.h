@@ -12,8 +12,8 @@
 
 namespace periscope::judge {
 
-/// What verdicts compare of the stream and the modules, a row per seed: sums over depth need how the numbers of a seed
-/// depend on each other. Everything else is averaged as it comes (SeedAverage).
+/// The curves of the stream and the modules that verdicts compare, a row per seed: sums over depth need how the numbers
+/// of a seed depend on each other. Everything else is averaged as it comes (SeedAverage).
 class SeedCurves {
  public:
   using Rows = std::vector<std::vector<double>>;
@@ -31,10 +31,10 @@ class SeedCurves {
 
 struct Comparison;
 
-/// What verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
-/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with gradients,
-/// the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of every matrix,
-/// and of the score path's share in every attention.
+/// Lists the cells that verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment
+/// and token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with
+/// gradients, the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of
+/// every matrix, and of the score path's share in every attention.
 inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{Statistic::second_moment, Signal::x_out},
                                                                               {Statistic::variance, Signal::x_out},
                                                                               {Statistic::token_cosine, Signal::x_out},

@@ -11,7 +11,7 @@
 namespace periscope::judge {
 namespace {
 
-/// What shares one contrast: statistic, place, and of modules whether it is attention.
+/// The key of one contrast: statistic, place, and of modules whether it is attention.
 using Group = std::tuple<Statistic, Signal, std::optional<Weight>, std::string>;
 
 Group group_of(const Cell& cell) {

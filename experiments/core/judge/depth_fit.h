@@ -37,7 +37,7 @@ struct GrowthFit {
   double effective_points;
 };
 
-/// Of values at depths 0, 1, …, from first_fitted_depth on. NaN everywhere for fewer than six fitted values, too few
+/// Fits values at depths 0, 1, …, from first_fitted_depth on. NaN everywhere for fewer than six fitted values, too few
 /// for the correction, and if one of them is not positive and finite.
 [[nodiscard]] GrowthFit fit_growth(const std::vector<double>& values);
 

@@ -4,7 +4,7 @@
 
 #include "experiments/core/judge/findings.h"
 
-/// What tables for people say of findings.
+/// The words of tables for people on findings.
 namespace periscope::judge {
 
 /// "-0.492 ± 0.013", the error with two digits; "-" for what is not there.

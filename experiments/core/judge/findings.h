@@ -76,7 +76,7 @@ void decide(std::span<Finding* const> findings, double familywise_error, int wid
 /// Null for none.
 const Finding* telling(std::span<const Finding> findings);
 
-/// What the data say about a claim of the literature.
+/// The verdict of the data on a claim of the literature.
 enum class ClaimVerdict { holds, holds_with_condition, fails, not_testable };
 [[nodiscard]] std::string_view name_of(ClaimVerdict verdict);
 

@@ -8,8 +8,8 @@
 
 namespace periscope::judge {
 
-/// How many keys a query sees: the harmonic mean over queries, of all layers' means the largest. T without a mask,
-/// about T/(ln T + 0.58) behind a causal one.
+/// The number of keys that a query sees: the harmonic mean over queries, of all layers' means the largest. T without a
+/// mask, about T/(ln T + 0.58) behind a causal one.
 double mean_keys(const StackSpec& spec);
 
 /// T19: what the mean over seeds of a squared gradient's logarithm may differ by from theory's limit of infinite width,

@@ -22,8 +22,8 @@ double at(const Profile& profile, Statistic statistic, Signal signal, int sublay
   return known ? curve->value[i] : otherwise;
 }
 
-/// What rounding makes of `entries` squared numbers of a run: its own smallest number squared, or the smallest double
-/// that a square can be.
+/// The smallest sum of `entries` squared numbers that a run can hold: its own smallest number squared, or the smallest
+/// double that a square can be.
 double underflow_of(double entries, double c, DType dtype) {
   return entries * (square(c * format_of(dtype).smallest_subnormal()) + c * std::numeric_limits<double>::denorm_min());
 }

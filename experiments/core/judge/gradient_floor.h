@@ -6,14 +6,14 @@
 
 namespace periscope::judge {
 
-/// How exact a squared gradient can be.
+/// The accuracy that a squared gradient can have.
 struct GradientFloor {
   double size = 0.0;       ///< of the terms that cancel in it, squared as it is
   double measured = 0.0;   ///< what rounding makes of it where it is zero, in the run
   double predicted = 0.0;  ///< and in theory
 };
 
-/// Of ‖∂loss/∂W‖² of a layer's matrix, with the sizes that were measured.
+/// Floor of ‖∂loss/∂W‖² of a layer's matrix, with the sizes that were measured.
 /// Only queries and keys have gradients in which terms cancel: dz_t = A_t∘(dA_t − Σ_s A_ts dA_ts) is zero where all
 /// values are equal, or one token is alone, and dA_ts = ⟨dmix_t, v_s⟩ is not. Per head and entry of W_o and W_v, which
 /// are independent, E dA_ts² = e σ_o² g · σ_v² D a, g the squared gradient at f_out and a the second moment of A_out.
@@ -27,10 +27,10 @@ struct GradientFloor {
 /// its activation kernels hold correlations near 1 to about 1e-7 (Mehler's series): predicted = 1e-7·size.
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
 
-/// Of the stream's gradient (mean over tokens of its square), in which nothing cancels: η alone.
+/// Floor of the stream's gradient (mean over tokens of its square), in which nothing cancels: η alone.
 GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 
-/// Of score_share, which has the accuracy of theory's kernels.
+/// Floor of score_share, which has the accuracy of theory's kernels.
 inline constexpr double share_floor = 1e-6;
 
 }  // namespace periscope::judge

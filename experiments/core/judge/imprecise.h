@@ -13,8 +13,8 @@ namespace periscope::judge {
 std::vector<std::size_t> imprecise_entries(const theory::Prediction& prediction, Statistic statistic,
                                            const Curve* curve);
 
-/// The same of a whole prediction in words, one per curve: "log_grad_sq q[0-5]", "score_share A_out[0, 2]". A squared
-/// gradient is imprecise where its logarithm is, and is not named by itself.
+/// Names the imprecise entries of a whole prediction, one text per curve: "log_grad_sq q[0-5]", "score_share A_out[0,
+/// 2]". A squared gradient is imprecise where its logarithm is, and is not named by itself.
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction);
 
 }  // namespace periscope::judge

@@ -31,7 +31,7 @@ Verdict verdict_on_exponent(const std::vector<double>& x, const std::vector<doub
                             const std::vector<double>& error, const PowerLaw& fit, double exponent, double next,
                             double critical);
 
-/// Whether the exponents `next` beside `exponent` have a √Δχ² of `limit` or more, for values a·x^exponent with the best
+/// True if the exponents `next` beside `exponent` have a √Δχ² of `limit` or more, for values a·x^exponent with the best
 /// a of (x, y) and standard errors `error`: a test of 95 % power needs its critical value and 1.64.
 bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
                    double exponent, double next, double limit);

@@ -8,7 +8,7 @@
 
 namespace periscope::judge {
 
-/// What seeds say about a claim.
+/// The verdict of the seeds on a claim.
 enum class SignVerdict { holds, fails, not_shown, not_run };
 inline constexpr std::array<std::string_view, 4> sign_verdict_names{"holds", "fails", "not-shown", "not-run"};
 

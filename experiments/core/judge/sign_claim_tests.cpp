@@ -40,7 +40,7 @@ struct MeanTest {
     p = boost::math::cdf(boost::math::complement(law_of(values.size()), mean / standard_error));
     opposite = boost::math::cdf(law_of(values.size()), mean / standard_error);
   }
-  /// What the values' own roundings make of equal numbers is no spread.
+  /// True if the values spread by more than their own roundings make of equal numbers.
   [[nodiscard]] bool has_spread() const { return standard_error > 1e-12 * std::abs(mean); }
 };
 

@@ -12,10 +12,10 @@ namespace periscope::judge {
 /// Adds to why a claim was not run, or what else is to be known.
 void add_reason(SignClaim& claim, const std::string& reason);
 
-/// Of `values`: a one-sided t test, at least two values.
+/// Tests `values` by a one-sided t test, at least two values.
 void test_positive(SignClaim& claim);
 
-/// The same of |mean of `large`| / 2 − |mean of `small`|, whose terms by seed, with the signs of the means, are the
+/// Tests |mean of `large`| / 2 − |mean of `small`|, whose terms by seed, with the signs of the means, are the
 /// claim's values. It is positive where half of `large` less `small` and half of `large` plus `small` both are, or both
 /// with the sign of `large` turned: two one-sided t tests (Schuirmann 1987), at half of the level, as the sign of
 /// `large` is taken from the same seeds. That it is negative is tested likewise, with the roles exchanged.

@@ -16,7 +16,7 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// much more than the stream that they add up to; its mean over depth is a contrast of its own.
 double limit_of(const config::PowerLimits& limits, const Cell& cell);
 
-/// What the cells of one statistic could have refused.
+/// The errors that the cells of one statistic could have refused.
 struct StatisticPower {
   Statistic statistic = Statistic::second_moment;
   double worst = 0.0;

@@ -18,7 +18,7 @@ struct AttackOptions {
   DType dtype = DType::f64;  ///< of the weights, and so of the inputs
 };
 
-/// How near an attack came to a bound.
+/// The nearest that an attack came to a bound.
 struct AttackResult {
   SignalPlace place;
   double bound = 0.0;
@@ -40,7 +40,7 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 /// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
-/// How what was seen compares with the bounds of the arithmetic that it was seen in.
+/// The comparison of measured maxima with the bounds of the arithmetic that they were measured in.
 struct BoundsCheck {
   std::optional<AttackResult> exceeded = {};   ///< by more than rounding, the farthest
   std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows

@@ -16,7 +16,7 @@
 
 namespace periscope::certify {
 
-/// What `certify` found out about a model with given weights.
+/// The result of `certify` for a model with given weights.
 struct CertifyResult {
   std::string model;   ///< what it is called
   std::string family;  ///< "" for weights that are no checkpoint's
@@ -25,7 +25,7 @@ struct CertifyResult {
   Arithmetic arithmetic = Arithmetic::mixed;   ///< that verdicts are for
   theory::Certificate certificate = {};        ///< of exact arithmetic
   std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
-  /// Of what was run here, pure arithmetic in f64 or f32; what is measured and attacked is held against this.
+  /// The certificate of what was run here, pure arithmetic in f64 or f32; measurements and attacks are held against it.
   std::optional<theory::Certificate> own = {};
   std::vector<stacks::NamedHash> weights = {};
   std::optional<SignalMaxima> measured = {};
@@ -37,7 +37,7 @@ struct CertifyResult {
   bool stopped_early = false;      ///< some of it is missing
 };
 
-/// What --require demands: a format that must be certified for a class, or for all of them.
+/// A demand of --require: a format that must be certified for a class, or for all of them.
 struct Requirement {
   std::optional<theory::SignalClass> kind;  ///< nothing: every class
   NumberFormat format;
@@ -49,13 +49,13 @@ Requirement parse_requirement(const std::string& word);
 /// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
 const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
 
-/// Whether no input can overflow the format in a class (or in all), in the result's arithmetic.
+/// True if no input can overflow the format in a class (or in all), in the result's arithmetic.
 theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
 
-/// Whether no bound was exceeded and every requirement is certified.
+/// True if no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
-/// What stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
+/// Says what stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing does.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
 /// Flash attention divides by softmax's denominator after averaging: in blocks of so many tokens or more.
@@ -76,7 +76,7 @@ std::string table(const CertifyResult& result, const std::vector<NumberFormat>& 
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<NumberFormat>& formats);
 
-/// What is certified, and what is tried besides.
+/// The configuration of `certify`: what is certified, measured and attacked.
 struct CertifyConfig : config::Config {
   std::string checkpoint;  ///< its folder; "": the random stack of the first seed
   std::vector<NumberFormat> formats;

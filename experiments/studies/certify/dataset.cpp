@@ -10,7 +10,7 @@ using dataset::Type;
 using theory::SignalBound;
 using theory::SignalClass;
 
-/// What is known of the whole result.
+/// The columns of the whole result.
 Table<CertifyResult> head_table() {
   using R = CertifyResult;
   Table<R> table;
@@ -73,7 +73,7 @@ Table<FormatRow> verdict_table() {
   return table;
 }
 
-/// Where a run may overflow first, in a class of signals or anywhere. Nothing is put for a run that is certified.
+/// Adds where a run may overflow first, in a class of signals or anywhere. Nothing is put for a run that is certified.
 void add_first(Table<Certified>& table, const std::string& scope, std::optional<SignalClass> kind) {
   const auto of_first = [kind](auto value) {
     return [kind, value](const Certified& c) {
@@ -141,7 +141,7 @@ Table<StreamRow> stream_table() {
   return table;
 }
 
-/// What an attack reached; `signal` says in words whose.
+/// The columns of an attack's result; `signal` says in words whose.
 Table<AttackResult> reached_table(const std::string& prefix, const std::string& on, const Place& at,
                                   const std::string& signal) {
   using A = AttackResult;
@@ -157,7 +157,7 @@ Table<AttackResult> reached_table(const std::string& prefix, const std::string& 
   return table;
 }
 
-/// What was tried besides, and what it was held against.
+/// Adds what was measured and attacked, and the bounds that it was held against.
 void add_own(Table<Judged>& table) {
   const Place at("own_run");
   table

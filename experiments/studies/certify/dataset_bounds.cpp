@@ -24,7 +24,7 @@ auto on_places(const Certified& c, F value) {
   return all;
 }
 
-/// The same of a bound and of what was measured there, NaN where nothing was; nothing at all without a measurement.
+/// The values of a bound and of what was measured there, NaN where nothing was; nothing at all without a measurement.
 template <class F>
 std::optional<std::vector<std::optional<double>>> on_measured_places(const Certified& c, F value) {
   if (c.measured == nullptr) return std::nullopt;

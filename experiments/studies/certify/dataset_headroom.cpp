@@ -51,7 +51,7 @@ Table<ScaledRun> scaled_table() {
   return table;
 }
 
-/// Of a stack that can be scaled.
+/// The columns of a stack that can be scaled.
 Table<Headroom> possible_table() {
   using H = Headroom;
   const Place at = at_headroom;

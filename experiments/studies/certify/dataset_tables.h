@@ -44,14 +44,14 @@ dataset::Table<theory::Certificate> arithmetic_table(const std::string& prefix, 
 /// Every bound of a certificate on (signal, place). `in` says in words of which arithmetic.
 dataset::Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const dataset::Place& at,
                                        const std::string& in);
-/// The same, and beside it what was measured.
+/// The table of bounds with the measured maxima beside them.
 dataset::Table<Certified> measured_bounds_table(const std::string& prefix, const dataset::Place& at,
                                                 const std::string& in);
 
 /// The largest bound of every class and where it is, and what formats make of it. `of` says in words of what.
 dataset::Table<Certified> exact_classes_table(const std::string& prefix, const dataset::Place& at,
                                               const std::string& of);
-/// The same in a run's own arithmetic, on (format, class), with verdicts, whose column is called `verdict`.
+/// The table of classes in a run's own arithmetic, on (format, class), with verdicts, whose column is called `verdict`.
 dataset::Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict,
                                             const dataset::Place& at, const std::string& of);
 
@@ -59,7 +59,7 @@ dataset::Table<Certified> run_classes_table(const std::string& prefix, const std
 dataset::Table<Certified> exact_places_table();
 dataset::Table<Certified> run_places_table();
 
-/// What brings the stream into a format, and the stack that was scaled and run.
+/// The factors that bring the stream into a format, and the stack that was scaled and run.
 dataset::Table<Judged> headroom_table();
 
 }  // namespace periscope::certify

@@ -12,7 +12,7 @@
 
 namespace periscope::certify {
 
-/// What certified or measured signals leave of a number format, and what factors bring them into it.
+/// The headroom that certified or measured signals leave in a number format, and the factors that bring them into it.
 struct FormatHeadroom {
   NumberFormat format;
   double stream;    ///< largest c with which every signal that grows with c is certified; above 1: they are already
@@ -20,7 +20,7 @@ struct FormatHeadroom {
   double measured;  ///< largest c with which what was measured fits, `margin` times over; NaN if nothing was
 };
 
-/// What happened when a stack was scaled and run beside the original, in f64 on the same tokens.
+/// The run of a scaled stack beside the original, in f64 on the same tokens.
 struct ScaledRun {
   StackScale scale;
   int tokens = 0;

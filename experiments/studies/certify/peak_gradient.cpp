@@ -48,7 +48,7 @@ class Keeper final : public SignalRecorder {
   Signal signal_;
 };
 
-/// Begins the way back at one signal.
+/// Begins the backward pass at one signal.
 class Seed final : public SignalReplacer {
  public:
   Seed(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}

@@ -12,7 +12,7 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// Whether an attack climbs there: all but tables, heads' inputs after their norms, scores and mixed heads.
+/// True if an attack climbs there: all signals but tables, heads' inputs after their norms, scores and mixed heads.
 bool can_climb(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the

@@ -119,7 +119,7 @@ theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own)
   return {.tokens = false, .largest = own.input_maximum.value_or(theory::infinity)};
 }
 
-/// What is run here of any real vectors: the squares of larger ones overflow.
+/// Limits the domain of real vectors to those that are run here: the squares of larger ones overflow.
 theory::InputDomain run_domain(theory::InputDomain domain) {
   domain.largest = std::min(domain.largest, 1e6);
   return domain;
@@ -182,7 +182,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   }
 }
 
-/// What certify reads; a random stack's weights are hashed on the way.
+/// Certifies, measures and attacks a model; a random stack's weights are hashed on the way.
 void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
   const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
   const ModelSpec& m = s.spec.model;

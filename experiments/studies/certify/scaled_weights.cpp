@@ -5,7 +5,7 @@ namespace {
 
 bool is_writer(Weight weight) { return weight == Weight::o || weight == Weight::down; }
 
-/// Whether the head reads a stream that was multiplied by c.
+/// True if the head reads a stream that was multiplied by c.
 bool head_reads_scaled(const ModelSpec& m) { return !m.final_norm || m.placement.two_streams; }
 
 bool is_first_of_head(const ModelSpec& m, Weight weight) {
@@ -13,7 +13,7 @@ bool is_first_of_head(const ModelSpec& m, Weight weight) {
   return weight == (m.head.transform ? Weight::head_dense : Weight::unembedding);
 }
 
-/// Whether a branch is scaled inside the module: by W_o, by W_down, or in a gated MLP by W_up.
+/// True if a branch is scaled inside the module: by W_o, by W_down, or in a gated MLP by W_up.
 bool carries_branch_scale(const ModelSpec& m, Weight weight) {
   if (weight == Weight::o) return true;
   return weight == (is_gated(m.mlp) ? Weight::up : Weight::down);

@@ -7,7 +7,7 @@
 
 namespace periscope::certify {
 
-/// How much larger a stack's signals are to be, while its function stays what it is.
+/// The factors by which a stack's signals are to be larger, while its function stays what it is.
 struct StackScale {
   double stream = 1.0;  ///< c: the stream x becomes c·x at every depth
   double branch = 1.0;  ///< k: what norm B reads becomes k·f, in sublayers that have one
@@ -48,7 +48,8 @@ class ScaledWeights final : public WeightSource {
   StackScale scale_;
 };
 
-/// What has to be multiplied or divided by c, for people; the first entries are those of gains and of the embedding.
+/// The parameters that have to be multiplied or divided by c, for people; the first entries are those of gains and of
+/// the embedding.
 struct ScaleRecipe {
   std::vector<std::string> multiplied;
   std::vector<std::string> divided;

@@ -11,7 +11,7 @@
 namespace periscope::certify {
 namespace {
 
-/// Whether a signal is another tensor than the one before it: a certificate bounds no signal twice.
+/// True if a signal is another tensor than the one before it: a certificate bounds no signal twice.
 bool is_distinct(const ModelSpec& m, const Emission& at) {
   const SublayerRule rule = at.sublayer >= 0 && at.sublayer < m.sublayers() ? m.rule(at.sublayer) : SublayerRule{};
   switch (at.signal) {
@@ -40,7 +40,7 @@ class MaximaRecorder final : public SignalRecorder {
   }
 
  private:
-  /// What ops told on the way to the signal that arises now.
+  /// Notes what ops reported before the signal that arises now.
   void note_inner(int sublayer) {
     const bool in_layer = sublayer >= 0 && sublayer < c_.model.sublayers();
     const bool capped = in_layer && c_.model.scores_at(ModelSpec::layer_of(sublayer)).soft_cap > 0.0;

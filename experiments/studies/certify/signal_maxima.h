@@ -24,7 +24,7 @@ class InnerLog final : public Watch {
     if (parameter != nullptr) last_ = *parameter;
     records_.push_back({last_, inner, {magnitudes.begin(), magnitudes.end()}});
   }
-  /// What was told since the last call.
+  /// Returns what ops reported since the last call.
   std::vector<Record> take() { return std::exchange(records_, {}); }
 
  private:

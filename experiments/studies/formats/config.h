@@ -15,7 +15,7 @@ inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format
 enum class RoundingMode { nearest, stochastic };
 inline constexpr std::array<std::string_view, 2> rounding_mode_names{"nearest", "stochastic"};
 
-/// What numbers beyond the largest of a format become.
+/// The fate of numbers beyond the largest of a format.
 enum class OverflowMode { infinity, saturate };
 inline constexpr std::array<std::string_view, 2> overflow_mode_names{"infinity", "saturate"};
 
@@ -40,10 +40,10 @@ extern const Section<FormatsConfig> section;
 
 /// The formats of the list. Throws ConfigError for an unknown one, for one that is there twice, for a format of `rest`
 /// that is no floating one of at least 16 bits, for whole numbers without a scale, for unknown parts, and for a device
-/// or a dtype that was asked for: numbers of the formats are kept in f32 on the CPU.
+/// or a dtype that was asked for: numbers of the formats are held in f32 on the CPU.
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config);
 
-/// How a pass of seed `seed` holds its tensors in `format`.
+/// Says how a pass of seed `seed` holds its tensors in `format`.
 Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
 
 }  // namespace periscope::formats

@@ -13,7 +13,7 @@ using dataset::Place;
 using dataset::Table;
 using dataset::Type;
 
-/// What massive features cost: the difference of two SQNRs and the word for it.
+/// Adds what massive features cost: the difference of two SQNRs and the word for it.
 void add_massive(Table<InFormat>& table, const std::string& key, const std::string& meaning,
                  RunningMoments MassiveEffect::*effect) {
   const std::string name = "massive_" + key;
@@ -64,7 +64,7 @@ std::vector<std::span<const RunningMoments>> roundings_of(const InFormat& s) {
   return all;
 }
 
-/// Of formats other than f64.
+/// The columns of formats other than f64.
 Table<InFormat> rounding_table() {
   Table<std::span<const RunningMoments>> parts;
   const std::string on_part = on_format + " part place";

@@ -32,7 +32,7 @@ struct InFormat {
   const FormatResult& format;
 };
 
-/// The same with one kind of input.
+/// A stack in a format with one kind of input.
 struct InVariant {
   const Stack& in;
   const Variant& variant;

@@ -10,10 +10,10 @@
 #include "sim/model/hooks.h"
 #include "sim/spec/model_spec.h"
 
-/// How a pass in a format differs from the same pass in f64, signal by signal.
+/// The differences of a pass in a format from the same pass in f64, signal by signal.
 namespace periscope::formats {
 
-/// What is read off a signal x beside its value r in f64. Sums are over tokens and features, in double.
+/// A measure of a signal x beside its value r in f64. Sums are over tokens and features, in double.
 enum class Measure {
   sqnr,           ///< 10 log10(Σr²/Σ(x−r)²), in dB; infinite where nothing differs
   error,          ///< √(Σ(x−r)²/Σr²)
@@ -35,7 +35,7 @@ struct Site {
   auto operator<=>(const Site&) const = default;
 };
 
-/// What is compared of a stack: signals that are tensors of their own, in the order of the dataflow.
+/// Lists what is compared of a stack: signals that are tensors of their own, in the order of the dataflow.
 std::vector<Site> compared_sites(const ModelSpec& model, bool backward);
 
 /// Places of a site: sublayer + 1, from what is before the first sublayer to what is after the last.
@@ -64,7 +64,7 @@ class TruthKeeper final : public SignalRecorder {
   std::map<std::pair<Site, int>, std::vector<double>> kept_;
 };
 
-/// What one pass showed.
+/// The measurement of one pass.
 struct PassReading {
   std::vector<double> numbers;    ///< [site, measure, place], NaN where there is no such signal
   std::vector<double> rounding;   ///< [part, place], as RoundingLog::decibels; empty for f64
@@ -79,7 +79,7 @@ class DeviationProbe final : public SignalRecorder {
   DeviationProbe(const Backend& ops, const ModelSpec& model, bool backward, const TruthKeeper& truth,
                  double loss_scale);
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// What was seen. Call once, after the pass.
+  /// Returns the measurement. Call once, after the pass.
   PassReading take() { return std::move(reading_); }
 
  private:

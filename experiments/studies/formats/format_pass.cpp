@@ -48,7 +48,7 @@ class FormatReading final : public LinearReading {
 
  private:
   [[nodiscard]] Rounding sums() const { return Rounding(*holding_.sums, holding_.of(Part::inputs).overflow); }
-  /// The gradient of the output as both products of the way back read it.
+  /// The gradient of the output as both products of the backward pass read it.
   [[nodiscard]] Tensor held(const Tensor& dy) const {
     return quantized(dy, holding_.of(Part::inputs),
                      key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::gradient)));

@@ -8,12 +8,12 @@
 #include "sim/model/hooks.h"
 #include "sim/model/weights.h"
 
-/// What makes a pass one in a number format. Tensors are f32 and hold numbers of the formats; ops compute in f32 what
-/// lies between two of them, so that sums are accumulated in f32 unless Holding says otherwise. Attention is one op,
-/// whose scores and weights stay in f32, as in fused kernels.
+/// The hooks that make a pass one in a number format. Tensors are f32 and hold numbers of the formats; ops compute in
+/// f32 what lies between two of them, so that sums are accumulated in f32 unless Holding says otherwise. Attention is
+/// one op, whose scores and weights stay in f32, as in fused kernels.
 namespace periscope::formats {
 
-/// How much single roundings lose, those of signals on the way forward: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were
+/// The losses of single roundings of signals in the forward pass: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were
 /// rounded, by part and sublayer.
 class RoundingLog {
  public:

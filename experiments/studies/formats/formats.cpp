@@ -15,7 +15,7 @@
 namespace periscope::formats {
 namespace {
 
-/// Whether `a` is reached before `b` in a pass.
+/// True if `a` is reached before `b` in a pass.
 bool earlier(const FirstOverflow& a, const FirstOverflow& b, bool backward) {
   const auto order = [](const FirstOverflow& o) { return std::pair(o.sublayer, static_cast<int>(o.signal)); };
   return backward ? order(a) > order(b) : order(a) < order(b);
@@ -38,7 +38,7 @@ double largest_input(const FormatsStack& stack) {
   return largest;
 }
 
-/// Whether the certificate of an arithmetic that stores everything in `format` says something about a run that holds
+/// True if the certificate of an arithmetic that stores everything in `format` says something about a run that holds
 /// its tensors so: something is stored there without a scale, and nothing in a narrower range.
 bool certificate_counts(const Holding& holding, const TensorFormat& format) {
   bool stored = false;
@@ -72,9 +72,9 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
   }
 }
 
-/// What one rounding of the stream may do to its mean square, relative: every entry moves by at most u of itself, or of
-/// whole numbers by half a step, which is 2/Q of the rms where the largest entry is four times that; twice as far where
-/// rounding is stochastic.
+/// The most that one rounding of the stream does to its mean square, relative: every entry moves by at most u of
+/// itself, or of whole numbers by half a step, which is 2/Q of the rms where the largest entry is four times that;
+/// twice as far where rounding is stochastic.
 double one_rounding(const Quantization& q) {
   const double nearest = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
   const double u = q.stochastic ? 2.0 * nearest : nearest;
@@ -107,7 +107,7 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
   return stack;
 }
 
-/// What a seed's readings depend on besides the stack and the run's own options.
+/// Names what a seed's measurement depends on besides the stack and the run's own options.
 std::string what_is_read(const FormatsConfig& config) {
   return "formats " + config::sha256_hex(config::json_text(config::section_json(section, config, true))).substr(0, 16);
 }

@@ -27,7 +27,7 @@ struct Overflow {
 /// One format with one kind of input, over all seeds.
 struct Variant {
   std::vector<RunningMoments> numbers;  ///< as PassReading::numbers
-  /// Of the mean square and the variance, over their values in f64, minus 1, seed by seed [site, place].
+  /// Drift of the mean square and the variance: over their values in f64, minus 1, seed by seed [site, place].
   std::vector<RunningMoments> second_moment_drift, variance_drift;
   std::vector<RunningMoments> rounding;   ///< as PassReading::rounding
   std::vector<RunningMoments> predicted;  ///< as PassReading::predicted
@@ -53,7 +53,7 @@ struct FormatCertificate {
 struct FormatResult {
   std::string name;
   std::vector<Variant> variants;
-  /// What one rounding of the stream may do to the law's statistics, relative: they may be off by this for free.
+  /// The most that one rounding of the stream does to the law's statistics, relative: they may be off by this for free.
   double stream_rounding = 0.0;
   judge::SeedCurves law_curves;  ///< the stream's second moment and variance, a row per seed
   judge::Agreement law;          ///< of these with theory at the stack's width
@@ -71,7 +71,7 @@ struct FormatsStack {
   std::vector<FormatResult> formats;
   int seeds = 0;
 
-  /// Of [site, measure, place].
+  /// Index of [site, measure, place].
   [[nodiscard]] std::size_t index(std::size_t site, Measure measure, std::size_t place) const {
     return (site * measure_names.size() + static_cast<std::size_t>(measure)) * places_of(spec.model) + place;
   }
@@ -99,11 +99,11 @@ void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bo
 /// rounding of the stream may do.
 void judge_laws(FormatsResult& result, const config::AgreementOptions& options);
 
-/// How many effects of massive features are judged together: one per format of every stack, without f64.
+/// Number of effects of massive features that are judged together: one per format of every stack, without f64.
 std::size_t massive_tests(const FormatsResult& result);
 
-/// What a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run. Student's t of the
-/// paired differences at Šidák's level over all formats of all stacks.
+/// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run. Student's t of
+/// the paired differences at Šidák's level over all formats of all stacks.
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error);
 
 /// True if theory disagrees with the run in f64, or a run overflowed whose certificate says that it cannot: what a

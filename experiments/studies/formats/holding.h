@@ -17,13 +17,13 @@ enum class Part {
   stream,   ///< the residual stream, and what is summed into it
   norms,    ///< what norms put out, their gains and biases
   modules,  ///< what arises inside attention and MLP, their outputs, and the head's
-  inputs,   ///< what a matrix reads: its input, and on the way back the gradient of its output
+  inputs,   ///< what a matrix reads: its input, and in the backward pass the gradient of its output
   weights,  ///< matrices and tables
 };
 inline constexpr std::array<std::string_view, 5> part_names{"stream", "norms", "modules", "inputs", "weights"};
 
-/// How the tensors of a pass are held. Everything else (what an op computes on the way, gradients of weights) is in
-/// f32.
+/// The formats in which the tensors of a pass are held. Everything else (what an op computes on the way, gradients of
+/// weights) is in f32.
 struct Holding {
   std::array<Quantization, part_names.size()> parts;
   std::optional<NumberFormat> sums;  ///< of products with matrices; nothing: f32
@@ -33,9 +33,9 @@ struct Holding {
   [[nodiscard]] const Quantization& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
 };
 
-/// What holds a signal, or on the way back its gradient; nothing for a tensor that is held already or goes no further
-/// (x_in, q_in … up_in on the way forward, scores). A norm that the placement does not have holds nothing: its output
-/// is its input.
+/// Returns what holds a signal, or in the backward pass its gradient; nothing for a tensor that is held already or goes
+/// no further (x_in, q_in … up_in in the forward pass, scores). A norm that the placement does not have holds nothing:
+/// its output is its input.
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
 
 /// The parts that a format covers unless the configuration says it: all of them for formats of at least 16 bits; what

@@ -16,7 +16,7 @@ constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where 
 
 using Values = std::vector<double>;
 
-/// Whether what is held like `first` stays as it is when it is held like `then` too.
+/// True if what is held like `first` stays as it is when it is held like `then` too.
 bool keeps(const Quantization& first, const Quantization& then) {
   if (then.keeps_f32()) return true;
   if (first.format.is_integer() || then.format.is_integer()) return false;

@@ -25,7 +25,7 @@ class WeightGradientSizes final : public GradientRecorder {
   std::map<ParameterId, double> squares_;
 };
 
-/// What enters the stack in f64, [tokens, width] by rows: as the table or the generator gives it, and with massive
+/// The input of the stack in f64, [tokens, width] by rows: as the table or the generator gives it, and with massive
 /// features planted, which nothing does where there are none.
 struct Entering {
   std::vector<double> drawn, planted;

@@ -32,7 +32,7 @@ Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, 
   return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
 }
 
-/// Whether the noise of the stream is predicted.
+/// True if the noise of the stream is predicted.
 bool predicts(const FormatsConfig& config, const ModelSpec& model) {
   return config.run.backward && !model.placement.two_streams;
 }

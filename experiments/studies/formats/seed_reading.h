@@ -9,7 +9,7 @@
 
 namespace periscope::formats {
 
-/// What enters the stack: as configured, or with features made massive.
+/// The input's features: as configured, or with features made massive.
 enum class Features { plain, massive };
 inline constexpr std::array<std::string_view, 2> features_names{"plain", "massive"};
 

@@ -9,7 +9,7 @@
 
 namespace periscope::gradients {
 
-/// How gradients change from the top of a stack to its bottom (G7, G9, G10), at one strength of attention.
+/// The change of gradients from the top of a stack to its bottom (G7, G9, G10), at one strength of attention.
 struct Attenuation {
   StackSpec spec;  ///< with its init.qk_factor
   std::string refusal;

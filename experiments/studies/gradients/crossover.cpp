@@ -18,7 +18,7 @@
 namespace periscope::gradients {
 namespace {
 
-/// What a sweep of one placement gives: rows over factors, per seed, and the predicted curves.
+/// The result of a sweep of one placement: rows over factors, per seed, and the predicted curves.
 struct Sweep {
   StackSpec spec;
   std::vector<std::vector<double>> log_gradient, log_rms_a, log_gain;

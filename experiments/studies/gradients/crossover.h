@@ -39,7 +39,7 @@ void require_ratios(const GradientConfig& config);
 /// Placements share their random weights at equal seeds, so ratios are taken seed by seed. Throws as require_ratios.
 CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress);
 
-/// Where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
+/// Finds where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
 const dataset::Schema& crossover_schema();

@@ -67,7 +67,7 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
     SublayerPass pass(c, {}, l, Pass::forward, Keep::for_backward);
     const auto through_c = [&](const Tensor& dx) {
       if (!rule.norm_c) return dx;
-      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one way back, which uses it up
+      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one backward pass, which uses it up
       return pass.norm_back(Weight::norm_c, dx);
     };
     const Tensor branch = branch_gradient(c, l, stream(i), through_c(gradient(i + 1)));

@@ -29,7 +29,7 @@ std::vector<double> logarithms(const std::vector<double>& x) {
   return logs;
 }
 
-/// What G8 says of a placement, if it says anything.
+/// Returns the claim of G8 about a placement, if it says anything.
 std::optional<judge::Claim> depth_claim_of(const StackSpec& spec) {
   if (spec.model.placement.name == "post") return judge::Claim{.id = "G8", .claimed = 0.0};
   if (spec.model.placement.name == "pre") return judge::Claim{.id = "G8", .claimed = -0.5};

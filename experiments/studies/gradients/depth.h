@@ -11,7 +11,7 @@
 
 namespace periscope::gradients {
 
-/// How the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, depends on the depth L (G8, T12h).
+/// The dependence of the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, on the depth L (G8, T12h).
 struct DepthLaw {
   StackSpec spec;  ///< but for its layers
   std::string refusal;

@@ -31,7 +31,7 @@ Curve log_norm(const Profile& profile, Place place) {
   return curve;
 }
 
-/// Whether every point of that prediction is as precise as was wanted: no finding may rest on one that is not.
+/// True if every point of that prediction is as precise as was wanted: no finding may rest on one that is not.
 template <class Place>
 std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place place) {
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
@@ -42,8 +42,8 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
   return precise;
 }
 
-/// What T19 lets the mean over seeds of a log norm at `depth` differ by: half of what `judge` allows log_grad_sq, that
-/// is ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
+/// The difference that T19 allows the mean over seeds of a log norm at `depth`: half of what `judge` allows
+/// log_grad_sq, that is ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention = false);
 

@@ -60,13 +60,13 @@ void add_curve(Table<S>& table, const Says& says, M from_seeds, P from_theory) {
 
 /// These four, N_power, N_verdict and N_verdict_reason.
 Table<judge::Finding> finding_table(const Says& says);
-/// The same of the finding `find(s)`, a reference.
+/// Adds the columns of the finding `find(s)`, a reference.
 template <class S, class F>
 void add_finding(Table<S>& table, const Says& says, F find) {
   table.part(finding_table(says), [find](const S& s) { return &find(s); });
 }
 
-/// Of a finding, which is null where there is none to judge.
+/// Names the verdict of a finding, which is null where there is none to judge.
 std::string_view verdict_of(const judge::Finding* finding);
 std::string reason_of(const judge::Finding* finding);
 /// N and N_reason, of the finding `find(s)`, a pointer.

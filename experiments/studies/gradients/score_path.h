@@ -9,8 +9,8 @@
 
 namespace periscope::gradients {
 
-/// What attention's score path (queries and keys) carries of one stack's gradient, and what a theory that leaves it
-/// out gets wrong (T9).
+/// The share that attention's score path (queries and keys) has in one stack's gradient, and what a theory that leaves
+/// it out gets wrong (T9).
 struct ScorePath {
   StackSpec spec;
   std::string refusal;
@@ -29,7 +29,7 @@ struct ScorePathResult {
 ScorePathResult score_path(const config::Config& config, stacks::Progress& progress);
 
 const dataset::Schema& score_path_schema();
-/// Its code is about the whole theory; one without the score path is expected to be wrong.
+/// Returns an outcome whose code is about the whole theory; one without the score path is expected to be wrong.
 study::Outcome score_path_outcome(const config::Config& config, const std::vector<ScorePath>& results);
 
 }  // namespace periscope::gradients

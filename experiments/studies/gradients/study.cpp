@@ -33,7 +33,7 @@ struct Experiment {
   std::function<Outcome(const GradientConfig&, stacks::Progress&)> run;
 };
 
-/// Of every value that the experiment runs through.
+/// Adds up the need of every value that the experiment runs through.
 stacks::Need need_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
   constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
@@ -75,7 +75,7 @@ std::vector<double> stream_and_shares(const Profile& predicted) {
   return stream_and(predicted, Statistic::score_share, Signal::A_out);
 }
 
-/// What `say` makes of a result, unless it was stopped.
+/// Returns what `say` makes of a result, unless it was stopped.
 template <class Result, class Say>
 Outcome unless_stopped(const Result& result, const Say& say) {
   if (result.stopped_early) return {.stopped_early = true};

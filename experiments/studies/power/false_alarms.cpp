@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a part of a run: it is not shown, and it stops when the run is asked to.
+/// The progress of a part of a run: it is not shown, and it stops when the run is asked to.
 class Hidden : public stacks::Progress {
  public:
   explicit Hidden(const stacks::Progress& whole) : whole_(whole) {}
@@ -69,7 +69,7 @@ std::vector<std::size_t> marked(const PowerRun& run) {
   return all;
 }
 
-/// What a journal of these runs begins with: everything that a record depends on, but for the number of runs.
+/// The head of a journal of these runs: everything that a record depends on, but for the number of runs.
 Json header_of(const PowerRun& run) {
   Json all = Json::array();
   for (const std::size_t i : marked(run)) {
@@ -84,7 +84,7 @@ Json header_of(const PowerRun& run) {
       {"journal", "periscope power --master-seeds"}, {"program_sha256", config::program_sha256()}, {"configs", all}};
 }
 
-/// What a run gave, as run_once has it in JSON.
+/// The result of a run, as run_once has it in JSON.
 struct Alarm {
   Json record;
   bool rejected, inconclusive;

@@ -8,7 +8,7 @@
 
 namespace periscope::power {
 
-/// How often the right theory was rejected by one configuration.
+/// The number of times that one configuration rejected the right theory.
 struct FalseAlarms {
   std::string config;
   int runs = 0;

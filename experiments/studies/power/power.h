@@ -63,7 +63,8 @@ using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const 
 /// Reads the list in `file` and its configurations. Throws ConfigError.
 PowerRun load_power(const std::string& file, const LoadListed& load);
 
-/// What the rows come from: the first configuration as it is printed; the hash covers all of them, and what is told.
+/// Returns what the rows come from: the first configuration as it is printed; the hash covers all of them, and what is
+/// told.
 config::Resolved resolved(const PowerRun& run);
 
 /// The stack of a judgement as a confrontation.
@@ -81,7 +82,7 @@ bool all_as_they_should_be(const PowerResult& result);
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const PowerResult& result);
 
-/// The same in short, for people.
+/// Returns the result in short, for people.
 std::string table(const PowerResult& result);
 
 }  // namespace periscope::power
