@@ -70,11 +70,16 @@ class Columns(TrainTest):
 
     def test_the_table(self):
         flags = (*ONE, *sets("train.lr=0.05"))
-        cell, = self.cells(*flags)
+        result, _ = run_json(*self.command("--quiet", *flags))
+        cell, = result["cells"]
+        theory, = result["theory"]
         lines = run(*self.command(*flags)).stderr.splitlines()
         row = next(line for line in lines if line.startswith("peri ")).split()
         first, last = cell["records"][0], cell["records"][-1]
-        self.assertEqual(row[2:6], [f"{cell['final_loss']:.4f}", f"{last['validation_loss']:.4f}",
+        # At width 32 a seed differs from the limit by more than a rounding, and by less than half.
+        self.assertLess(abs(math.log(theory["variance"][-1] / first["variance"]["measured"][-1])), 0.4)
+        self.assertEqual(row[2:7], [f"{cell['final_loss']:.4f}", f"{last['validation_loss']:.4f}",
+                                    f"{theory['variance'][-1]:.4g}",
                                     f"{first['variance']['measured'][-1]:.4g}",
                                     f"{last['variance']['measured'][-1]:.4g}"])
 

@@ -157,11 +157,12 @@ class Training {
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
     result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
     result_.stopped_early = stacks::until_stopped([&] {
+      training::train_cells(*ops_, cells, corpus_, kept, progress,
+                            [&](training::TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
+      progress.finish("theory");
       for (const StackSpec& spec : config_.stacks()) {
         result_.initial.push_back(training::predict_before_training(corpus_, spec, config_, progress));
       }
-      training::train_cells(*ops_, cells, corpus_, kept, progress,
-                            [&](training::TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
     });
     resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
