@@ -87,7 +87,8 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   return &family;
 }
 
-/// What follows from other keys where it is not given.
+/// Sets the keys of the shape that were not given (model.kv_heads, model.head_dim, model.mlp_width) to the values that
+/// follow from the other keys. Throws ConfigError if model.heads does not divide model.width.
 void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   const bool width = config.was_given("model.width");
   const bool heads = config.was_given("model.heads");

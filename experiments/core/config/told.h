@@ -20,7 +20,7 @@ nlohmann::ordered_json told_differences(const Config& config, bool for_hash = fa
 /// overlooked. Null if theory is not misled.
 nlohmann::ordered_json told_json(const Config& config);
 
-/// The same for people, in lines; empty if theory is not misled.
+/// Returns the contents of told_json as lines for people; empty if theory is not misled.
 std::string told_lines(const Config& config);
 
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
