@@ -75,8 +75,8 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
-  std::vector<StackSpec> told;  ///< every stack with what --theory-set overrides; empty: it overrides nothing
-  std::set<std::string> given;  ///< the keys that the file and the settings name, as in "model.width"
+  std::vector<StackSpec> told;               ///< every stack with what --theory-set overrides; empty: nothing
+  std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
   Config() = default;
   Config(const Config&) = default;

@@ -233,7 +233,7 @@ void require_same(std::string_view key, const T& measured, const T& told) {
                                 told, measured));
 }
 
-/// Throws ConfigError unless the measured stack `a` and what theory is told of it, `b`, can be compared.
+/// Throws ConfigError unless the measured stack `a` and the stack `b` that theory predicts for it can be compared.
 void require_comparable_told(const StackSpec& a, const StackSpec& b) {
   require_same("model.layers", a.model.layers, b.model.layers);
   require_same("input.tokens", a.input.tokens, b.input.tokens);
@@ -262,7 +262,7 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
   return config;
 }
 
-/// Puts into `config` what theory is told of every stack, and with what precision and fault.
+/// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
 void tell_theory(Known known, const std::string& file, const Lists& lists,
                  const std::vector<std::string>& theory_settings, Config& config) {
   std::vector<Config> told;
