@@ -7,13 +7,13 @@
 
 namespace periscope::app {
 
-/// How this process was started, set once by main.
+/// Stores the command line that started this process. Called once, by main.
 void set_argv(std::vector<std::string> argv);
 
 /// The name of this machine's processor, as the system tells it.
 std::string cpu_name();
 
-/// When, where and how a result was made, which says nothing of the result: created (UTC), argv, cpu, threads, seconds
+/// Returns the circumstances of a run, which do not influence its result: created (UTC), argv, cpu, threads, seconds
 /// that it took, and the largest memory of this process so far in bytes.
 dataset::Facts circumstances(int threads, double seconds);
 

@@ -31,7 +31,8 @@ void collect_takers(const CLI::App& app, const std::string& flag, const std::str
   }
 }
 
-/// Those of a command, first those that are as long as `flag`, which `nearest` then prefers.
+/// Returns the flags of a command. Those that are as long as `flag` come first, because `nearest` prefers the first of
+/// equally near ones.
 std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options()) {

@@ -9,8 +9,8 @@
 
 namespace periscope::app {
 
-/// What NAME.finished.json beside a result says of the run that made it, so that --skip-finished need not compute again
-/// what is there.
+/// The content of NAME.finished.json, which stands beside a result and describes the run that made it, so that
+/// --skip-finished need not compute the result again.
 struct FinishedRun {
   std::string file_sha256;       ///< of the bytes of NAME.nc
   std::string json_sha256 = {};  ///< of those of NAME.json; "" where a study writes none

@@ -39,10 +39,10 @@ void keep_freed_memory() {
 #endif
 }
 
-/// Whether a parse ended because --help or --version was asked for.
+/// Returns true if a parse ended because --help or --version was given.
 bool is_help(const CLI::ParseError& error) { return error.get_exit_code() == 0; }
 
-/// What `periscope` alone says: where somebody may begin.
+/// Returns the text that `periscope` prints without arguments: the questions to begin with, and their commands.
 std::string orientation() {
   std::string text =
       "Periscope: what the place of a normalization layer does to the signals in a deep residual stack.\n\n";

@@ -37,7 +37,8 @@ constexpr unsigned char no_content[] = {
 };
 // clang-format on
 
-/// Where HDF5's superblock of version 2 says how long the file is; memory is handed out in larger pieces.
+/// The position, in bytes, at which HDF5's superblock of version 2 has the length of the file. It is needed because
+/// memory is handed out in larger pieces than the file fills.
 constexpr std::size_t end_of_file_address = 28;
 
 /// A dataset that is made in memory, so that a full disk is found by our own writing and not within the library.
@@ -109,7 +110,8 @@ nc_type type_in_file(dataset::Type type) {
   return NC_STRING;
 }
 
-/// What stands for a value that is not there: of real numbers NaN, which needs no saying.
+/// Writes the attribute _FillValue, the value that stands for a missing integer or boolean. A missing real number is
+/// NaN, which needs no attribute.
 void put_fill_value(const MemoryFile& file, int id, dataset::Type type) {
   if (type == dataset::Type::integer) {
     const long long missing = dataset::missing_integer;

@@ -34,7 +34,7 @@ nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcom
   return json;
 }
 
-/// Whether there is nothing under that name, or a file that is empty or begins as our CSV does.
+/// Returns true if there is no readable file of that name, or one that is empty or begins as our CSV does.
 bool may_be_replaced(const std::string& csv) {
   std::ifstream old(csv, std::ios::binary);
   std::string start(dataset::csv_start.size(), '\0');

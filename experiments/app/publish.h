@@ -17,10 +17,10 @@ void require_place_for_results(const study::Study& study, const study::Job& job,
 /// print_result does.
 void print_json(const nlohmann::ordered_json& json);
 
-/// What a command does with what its study found: NAME.nc in run.out unless that is "", the CSV of --csv, the
-/// study's other files, the table for people on standard error without --quiet, and JSON on standard output with
-/// --json, in this order: nothing that is only shown can cost the files. A dataset gets its origin, its circumstances
-/// (it took `seconds`) and how the run ended. Returns the exit code.
+/// Publishes what a study found: writes NAME.nc into run.out unless that is "", the CSV of --csv and the study's other
+/// files, prints the table for people on standard error without --quiet, and JSON on standard output with --json, in
+/// this order: nothing that is only shown can cost the files. A dataset gets its origin, its circumstances (it took
+/// `seconds`) and how the run ended. Returns the exit code.
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress);
 

@@ -25,7 +25,8 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::st
 
 std::atomic<int> answered = 0;  // what the process returns, once that is settled
 
-/// What the process returns; says, once, where it can go on. Safe in a signal handler.
+/// Returns the exit code of a process that a signal stopped, and writes, once, the note that says where it can go on.
+/// Safe in a signal handler.
 int note_and_code() {
   if (answered != 0) return answered;
   const std::string* note = resumable;

@@ -32,7 +32,7 @@ class TerminalProgress : public stacks::Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// What was seen of one kind of work, in operations (steps, where these are counted) and seconds.
+  /// The progress of one kind of work, in operations (or steps, if these are counted) and seconds.
   struct Pace {
     double all = 0.0;      ///< of the run
     double done = 0.0;     ///< of these

@@ -9,7 +9,7 @@ namespace periscope::app {
 /// For flags that take a whole number from 1 to `most`: CLI11's own check writes its limits with 300 digits.
 CLI::Validator positive_up_to(std::int64_t most = std::numeric_limits<int>::max());
 
-/// The same from `least`.
+/// For flags that take a whole number from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 }  // namespace periscope::app

@@ -8,7 +8,7 @@
 namespace periscope::app {
 namespace {
 
-/// Where the last column of a line begins, in bytes.
+/// Returns the position, in bytes, at which the last column of a line begins.
 std::size_t last_column(std::string_view line) {
   const std::size_t gap = line.rfind("  ");
   return gap == std::string_view::npos ? 0 : gap + 2;

@@ -15,8 +15,8 @@
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
 
-/// What share of a device's rate of matrix products a stack reaches, forward and with the way back, statistics at every
-/// site and weights that are drawn anew included. Prints a row of a Markdown table.
+/// Measures the share of a device's rate of matrix products that a stack reaches, forward alone and with the backward
+/// pass, including statistics at every site and weights that are drawn anew. Prints a row of a Markdown table.
 namespace periscope::bench {
 namespace {
 
@@ -29,7 +29,7 @@ struct Shape {
   int mlp_width = 10240;
   int layers = 4;
   int repeats = 5;
-  int keep_mib = 0;  ///< of signals that the way back need not compute again
+  int keep_mib = 0;  ///< of signals that the backward pass need not compute again
 };
 
 StackSpec spec_of(const Shape& shape) {

@@ -10,7 +10,8 @@
 #include "experiments/bench/measure.h"
 #include "sim/random/normal.h"
 
-/// What a normal number costs on one core, and the exact moments of the distribution that 2³² words give.
+/// Measures the cost of a normal number on one core, and computes the exact moments of the distribution that 2³² words
+/// give.
 /// Usage: normal_generator [moments]; with `moments` (5 seconds) it ends in 1 if one is not what RESULTS.md says.
 namespace periscope {
 namespace {

@@ -28,7 +28,7 @@ constexpr Index width = 2560, hidden = 10240, vocabulary = 32768;
 constexpr int heads = 16, kv_heads = 8, head_dim = 160;
 constexpr double eps = 1e-6;
 
-/// Where an op is measured.
+/// The setting in which an op is measured: device, number of tokens, dtype.
 struct Setting {
   const Backend& ops;
   Index tokens;
@@ -60,11 +60,11 @@ constexpr DrawnMatrix drawn{.rows = hidden, .cols = width, .key = {1, 2, Stream{
 constexpr AttentionShape shape{
     .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .sequences = 1, .causal = true, .scores = {}};
 
-/// Of a product of a signal with the MLP's matrix.
+/// Returns the floating-point operations of a product of a signal with the MLP's matrix.
 double product(const Setting& s) { return 2.0 * s.count(width) * static_cast<double>(hidden); }
-/// Of one of attention's products, half of it masked.
+/// Returns the floating-point operations of one of attention's products, half of it masked.
 double pattern(const Setting& s) { return s.count(s.tokens) * heads * head_dim; }
-/// Of a Gram matrix of a signal's rows, half of it known by symmetry.
+/// Returns the floating-point operations of a Gram matrix of a signal's rows, half of it known by symmetry.
 double gram(const Setting& s, Index cols) { return s.count(s.tokens) * static_cast<double>(cols); }
 
 Work attention_work(const Setting& s, bool backward) {

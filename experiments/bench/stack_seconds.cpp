@@ -35,7 +35,7 @@ struct Work {
   int seeds = 1;
   std::string way = "forward";
   std::string weights = "dense";
-  double memory = 0.0;  ///< GiB that the way back may use, as --memory of propagate; 0: its default
+  double memory = 0.0;  ///< GiB that the backward pass may use, as --memory of propagate; 0: its default
   int threads = omp_get_num_procs();
   int repeats = 3;
   bool warm_up = false;
@@ -101,7 +101,8 @@ struct Times {
   }
 };
 
-/// What the parts of a dense stack cost alone: one large product before and after everything else, and normal numbers.
+/// Measures the cost of single parts of a dense stack: one large product, before and after everything else, and normal
+/// numbers.
 class Parts {
  public:
   Parts(const Backend& cpu, const ModelSpec& m)

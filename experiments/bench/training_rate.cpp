@@ -12,8 +12,8 @@
 #include "sim/base/error.h"
 #include "sim/train/trainer.h"
 
-/// How many tokens a second `train` trains on, what a record costs beside that, and the memory of both: Peri-LN with
-/// SwiGLU and RoPE, f32, on the synthetic language. Prints one line of JSON.
+/// Measures the tokens a second that `train` trains on, the cost of a record beside that, and the memory of both:
+/// Peri-LN with SwiGLU and RoPE, f32, on the synthetic language. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 

@@ -7,7 +7,8 @@
 namespace periscope {
 namespace {
 
-/// What write() says of a stack, without the keys that say of what kind it is: whole numbers are sizes.
+/// Returns the sizes in what write() says of a stack, which are the whole numbers, and the keys that name the kind of
+/// model. Leaves out all other keys.
 nlohmann::json sizes_alone(const nlohmann::ordered_json& written) {
   nlohmann::json sizes = nlohmann::json::object();
   for (const auto& [key, value] : written.items()) {

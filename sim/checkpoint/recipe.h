@@ -13,17 +13,17 @@ struct Recipe {
   /// placement, final_norm, embedding_norm, norm, norm_eps, qk_norm, mlp, rope and causal are the family's.
   ModelSpec model;
   double init_std = 0.0;
-  /// Of the entries of what enters the stack at initialisation: init_std² times the square of the embedding's scale,
-  /// plus init_std² for each of learned positions and token types.
+  /// The second moment of the entries of the stack's input at initialisation: init_std² times the square of the
+  /// embedding's scale, plus init_std² for each of learned positions and token types.
   double second_moment = 0.0;
-  /// What the family does besides, for which a configuration has no keys, in words.
+  /// The properties of the family that no key of a configuration describes, in words.
   std::vector<std::string> beyond;
 };
 
 /// The recipe for a stack of that width. Throws ConfigError for a width that the family cannot have.
 [[nodiscard]] Recipe recipe_of(const Family& family, int width);
 
-/// What a table of token embeddings has as second moment if the input of a stack of this model is to have
+/// Returns the second moment that a table of token embeddings needs so that the input of a stack of this model has
 /// `second_moment`: tables of positions and token types are as large, and the embedding's scale comes on top.
 [[nodiscard]] double table_second_moment(const ModelSpec& model, double second_moment);
 

@@ -65,7 +65,8 @@ struct FormerName {
 };
 constexpr std::array former_names{FormerName{.former = "residual", .name = "residual-dual"}};
 
-/// The same text in memory that lasts: placements are copied freely, and all refer to it.
+/// Returns the same text in memory that lives as long as the program: placements are copied freely, and all refer to
+/// it.
 std::string_view kept(std::string_view name) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> names;

@@ -22,7 +22,7 @@ PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, con
 
 namespace {
 
-/// Work of a pattern on the way back, where one on the way forward is 1.
+/// The work of a pattern in the backward pass, in units of that in the forward pass.
 constexpr double back_work = 4.0;
 
 }  // namespace

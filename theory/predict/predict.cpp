@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t most_inputs = 64;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
 
-/// How a prediction begins: with so many chains of first_samples patterns, and as many of `ratio` times that.
+/// The first chains of a prediction: `fewest_chains` chains or more of first_samples patterns, and as many chains of
+/// `ratio` times as many patterns.
 struct Scheme {
   int fewest_chains;
   int ratio;  ///< how many times as many patterns there are in the chains of the next level

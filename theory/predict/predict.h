@@ -48,7 +48,8 @@ struct Prediction {
   bool exact_at_width = false;
   Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
-  /// What was left out because it would have taken longer than the measurement; empty: nothing.
+  /// The part of the prediction that was left out because it would have taken longer than the measurement; "" if
+  /// nothing was.
   std::string left_out = {};
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread

@@ -7,7 +7,7 @@
 
 #include "sim/checkpoint/checkpoint.h"
 
-/// What `info` says of a checkpoint, as text and as JSON.
+/// The facts about a checkpoint that `info` shows as text and as JSON.
 namespace periscope::app {
 
 /// Norms of T1 that are there: "A B".

@@ -12,7 +12,7 @@ namespace {
 
 bool is_norm(const NameRow& row) { return row.parameter.find("norm") != std::string::npos; }
 
-/// How the part lies in its tensor, if not as the whole.
+/// Returns the words for how the part lies in its tensor; "" if it is the whole tensor as stored.
 std::string layout_of(const NameRow& row) {
   std::string text;
   if (row.part.plus != 0.0) text += fmt::format("  {:g} + stored", row.part.plus);

@@ -21,7 +21,7 @@ struct Example {
 /// The examples of every study, then of the other commands.
 std::vector<Example> examples();
 
-/// What every kind of result consists of.
+/// Returns the schema of every kind of result.
 std::vector<const dataset::Schema*> result_schemas();
 
 /// All their columns, as text and as JSON.
@@ -32,7 +32,7 @@ nlohmann::ordered_json columns_json();
 /// placements, presets, configuration keys, columns of results. It is the same on every machine.
 std::string reference_markdown(const CLI::App& app);
 
-/// What every model.recipe sets, and what of its family no key says.
+/// Return, for every model.recipe, the values that it sets, and the properties of its family that no key describes.
 std::string recipes_text();
 nlohmann::ordered_json recipes_json();
 

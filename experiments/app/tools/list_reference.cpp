@@ -133,7 +133,8 @@ struct ColumnGroup {
   std::vector<std::string> endings;
 };
 
-/// What meanings say behind the last colon: "mean over seeds" of "variance of the stream: mean over seeds".
+/// Splits a meaning at its first colon: "variance of the stream: mean over seeds" into "variance of the stream" and
+/// "mean over seeds". The second part is "" without a colon.
 std::pair<std::string, std::string> split_meaning(const std::string& meaning) {
   const std::size_t colon = meaning.find(": ");
   if (colon == std::string::npos) return {meaning, ""};

@@ -1,6 +1,7 @@
 #pragma once
 
-/// What this binary was built from; build_info.cpp is written by CMake at every build.
+/// The origin of this binary: version, commit, compiler and a hash of the sources. CMake writes build_info.cpp at every
+/// build.
 namespace periscope::build_info {
 
 extern const char* const version;

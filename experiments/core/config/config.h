@@ -18,11 +18,12 @@
 
 namespace periscope::config {
 
-/// How random matrices are drawn: whole, or as what they do to the rows that they read (T21).
+/// The ways to draw random matrices: dense draws every entry; matrix-free draws only the products with the rows that a
+/// matrix reads (T21).
 enum class WeightsChoice { automatic, dense, matrix_free };
 inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
 
-/// How to run: [run] of the configuration, and the flags of the same names.
+/// A run's settings: [run] of the configuration, and the flags of the same names.
 struct RunOptions {
   std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
   int seeds = 8;
@@ -34,7 +35,7 @@ struct RunOptions {
   /// Commands that need a matrix whole have made this `dense`.
   WeightsChoice weights = WeightsChoice::automatic;
   std::string out;      ///< folder for results, "" for none
-  double memory = 0.0;  ///< bytes that a way back may use; 0: as tape_budget says
+  double memory = 0.0;  ///< bytes that a backward pass may use; 0: as tape_budget says
 };
 
 /// [agreement]: when measurement and theory agree (T19).
@@ -62,8 +63,8 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
-/// What a configuration file, --set and the flags say of stacks, and how they are measured and predicted. An experiment
-/// with a section of its own adds it by derivation, as LadderConfig does.
+/// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
+/// experiment with a section of its own adds it by derivation, as LadderConfig does.
 struct Config {
   StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
   std::vector<Placement> placements;
@@ -74,7 +75,7 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
-  std::vector<StackSpec> told;               ///< what theory is told of every stack; empty: the truth
+  std::vector<StackSpec> told;               ///< every stack with what --theory-set overrides; empty: nothing
   std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
   Config() = default;
@@ -89,7 +90,7 @@ struct Config {
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
-  /// The same stacks as theory is told of them.
+  /// Returns the stacks that theory predicts: those that --theory-set describes, or stacks() if nothing is overridden.
   [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
 };
 
@@ -125,9 +126,11 @@ DType parse_dtype(const std::string& word);
 /// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
-/// How result files and tables call the stack: its label, or else its placement's name, or its free form as JSON.
+/// Returns the stack's name in result files and tables: its label, or else its placement's name, or its free form as
+/// JSON.
 std::string placement_label(const StackSpec& spec);
-/// The same for lines of progress: a free form without a name is "custom" there, whatever its keys.
+/// Returns the stack's name in lines of progress: as placement_label, but "custom" for a free form without a name,
+/// whatever its keys.
 std::string short_label(const StackSpec& spec);
 
 }  // namespace periscope::config

@@ -5,8 +5,8 @@
 
 #include "experiments/core/config/config.h"
 
-/// What a reader of a result has to be told of its configuration: where it is not the usual one, and where the stacks
-/// of a run are not alike.
+/// The parts of a configuration that results must state: the values that are not the usual ones, and the keys in which
+/// the stacks of a run differ.
 namespace periscope::config {
 
 /// Puts into every stack's `settings` the keys in which the stacks differ, with its own values, as a JSON object:

@@ -87,7 +87,8 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   return &family;
 }
 
-/// What follows from other keys where it is not given.
+/// Sets the keys of the shape that were not given (model.kv_heads, model.head_dim, model.mlp_width) to the values that
+/// follow from the other keys. Throws ConfigError if model.heads does not divide model.width.
 void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   const bool width = config.was_given("model.width");
   const bool heads = config.was_given("model.heads");
@@ -232,7 +233,7 @@ void require_same(std::string_view key, const T& measured, const T& told) {
                                 told, measured));
 }
 
-/// Throws ConfigError unless the measured stack `a` and what theory is told of it, `b`, can be compared.
+/// Throws ConfigError unless the measured stack `a` and the stack `b` that theory predicts for it can be compared.
 void require_comparable_told(const StackSpec& a, const StackSpec& b) {
   require_same("model.layers", a.model.layers, b.model.layers);
   require_same("input.tokens", a.input.tokens, b.input.tokens);
@@ -261,7 +262,7 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
   return config;
 }
 
-/// Puts into `config` what theory is told of every stack, and with what precision and fault.
+/// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
 void tell_theory(Known known, const std::string& file, const Lists& lists,
                  const std::vector<std::string>& theory_settings, Config& config) {
   std::vector<Config> told;

@@ -11,8 +11,9 @@ namespace periscope::config {
 /// The SHA-256, in hex, of what this program was built from: results and journals count for it alone.
 const std::string& program_sha256();
 
-/// What a result was made from, by sections: as it is printed, and what its hash is of. The hash covers what changes a
-/// result and nothing else: of files their content, not their paths; neither threads nor folders for results.
+/// The settings that a result was made from, by sections: once as they are printed, once as they are hashed. The hash
+/// covers what changes a result and nothing else: the content of files, not their paths; neither threads nor folders
+/// for results.
 struct Resolved {
   nlohmann::ordered_json printed;
   nlohmann::ordered_json hashed;
@@ -27,7 +28,7 @@ struct Resolved {
   }
 };
 Resolved resolved(const Config& config);
-/// The same of stacks that something else than the configuration says, as a checkpoint.
+/// Returns the settings for stacks that do not come from the configuration, for example from a checkpoint.
 Resolved resolved(const Config& config, const std::vector<StackSpec>& stacks);
 
 /// The SHA-256, in hex, of what is hashed.

@@ -9,7 +9,7 @@
 #include "experiments/core/config/toml_reader.h"
 #include "sim/base/key.h"
 
-/// What is made from the rows of a section (sim/base/key.h).
+/// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
 namespace periscope::config {
 
 /// A row as `periscope list` shows it.

@@ -4,7 +4,8 @@
 
 namespace periscope::config {
 
-/// How many seeds a run, or a width, may have: few enough that their sum over all stacks and widths fits an int.
+/// Returns the range of allowed numbers of seeds, of a run or of a width: from `fewest` to 1e6, so that the sum over
+/// all stacks and widths fits an int.
 constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
 
 }  // namespace periscope::config

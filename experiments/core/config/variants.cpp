@@ -37,7 +37,8 @@ std::string value_text(const toml::node& node) {
   return shortened(line);
 }
 
-/// Where a key comes: those of the file by line and column, then those of settings, each by its last one.
+/// A key's place in the order of all keys: first the file's keys by line and column, then those of settings, each by
+/// the last setting that names it.
 using Order = std::tuple<std::size_t, std::size_t, std::size_t>;
 Order order_of(const std::string& name, const toml::node& node, const std::vector<std::string>& settings) {
   for (std::size_t i = settings.size(); i-- > 0;) {

@@ -26,14 +26,15 @@ class Lists {
   Lists(const std::string& file, const std::vector<std::string>& settings);
 
   [[nodiscard]] std::size_t combinations() const;
-  /// Whether the key has several values.
+  /// Returns true if the key has several values.
   [[nodiscard]] bool varies(std::string_view name) const;
-  /// Whether other keys than model.placement have several values.
+  /// Returns true if a key other than model.placement has several values.
   [[nodiscard]] bool vary_more_than_placement() const;
   /// The configuration with the values of combination `i`.
   [[nodiscard]] toml::table table(std::size_t i) const;
-  /// What theory is told instead, by settings on top of that: a value for all combinations, or a list as long as the
-  /// measured one, entry by entry. Throws ConfigError for another list.
+  /// Returns the configuration of combination `i` with the values that --theory-set overrides for theory: one value for
+  /// all combinations, or a list as long as the measured one, entry by entry. Throws ConfigError for a list of another
+  /// length.
   [[nodiscard]] toml::table told(std::size_t i, const std::vector<std::string>& theory_settings) const;
   /// "peri, qk_norm full": what results call the stack of combination `i`: its recipe if recipes vary, else its
   /// placement, then the value of every other key that varies.

@@ -115,7 +115,7 @@ class Builder {
   /// A position on some dimensions, at which values are put.
   class Row {
    public:
-    /// The same at `index` on one more dimension.
+    /// Returns the position that this one becomes with `index` on one more dimension.
     [[nodiscard]] Row at(std::string_view dimension, std::size_t index) const;
     /// The values on the dimensions of `column` that the row leaves open, in their order, row-major; behind the last
     /// one there is none. Throws std::logic_error for a column that was not declared, or with another type.

@@ -30,7 +30,8 @@ std::vector<std::string> fields_of(const Column& column) {
   return fields;
 }
 
-/// What the fields of every dimension say at its positions.
+/// Returns, for every dimension, the fields that stand for its positions: the values of its coordinate, or the numbers
+/// 0, 1, … if it has none.
 std::vector<std::vector<std::string>> coordinates_of(const Dataset& data) {
   std::vector<std::vector<std::string>> all;
   for (const Dimension& dimension : data.dimensions) {

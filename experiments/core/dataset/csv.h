@@ -6,7 +6,7 @@
 
 namespace periscope::dataset {
 
-/// How a file that csv_text made begins.
+/// The first characters of every file made by csv_text.
 inline constexpr std::string_view csv_start = "variable";
 
 /// A dataset as CSV (RFC 4180), a row for every value of every column but coordinates: the column's name ("variable"),

@@ -18,14 +18,14 @@ struct CurveVersion {
   std::string units = {};  ///< "": those of the statistic
 };
 
-/// What every result with profiles declares, for every statistic S and every version V, all of them real:
+/// Returns the columns that every result with profiles declares, for every statistic S and every version V, all real:
 ///   S_V        the stream at x_out, on (…, depth);       r_out_S_V  ResiDual's second stream, likewise;
 ///   site_S_V   every site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
 /// and what the positions on `sublayer` are: sublayer_layer, sublayer_kind, sublayer_branch. `leading` are the
 /// dimensions in front ("input placement"), `place` what is above in JSON.
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
                                       const std::vector<CurveVersion>& versions);
-/// What the positions on the dimension `sublayer` are, for every result that has it.
+/// Returns the columns that describe the positions on the dimension `sublayer`, for every result that has it.
 std::vector<ColumnSpec> sublayer_labels();
 /// The coordinates of `sublayer` and its labels.
 void put_sublayers(Builder& result, const ModelSpec& model);
@@ -49,7 +49,8 @@ std::string text_of(Named it) {
   return std::string(name_of(it));
 }
 
-/// Where a curve stands. A stream stands on (site, sublayer) too, without the stack's input.
+/// The columns and the position at which a curve is stored. A curve of a stream is stored on (site, sublayer) too,
+/// without its value at the stack's input.
 class CurvePlace {
  public:
   CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal);

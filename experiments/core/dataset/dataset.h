@@ -10,7 +10,7 @@
 
 namespace periscope::dataset {
 
-/// What the values of a column are.
+/// The type of a column's values.
 enum class Type { real, integer, boolean, text };
 std::string_view name_of(Type type);
 

@@ -6,7 +6,7 @@
 
 namespace periscope::dataset {
 
-/// Where JSON has a column: the keys and lists above it. The dimensions that no step of it fixes become nested arrays.
+/// A column's place in JSON: the keys and lists above it. Dimensions that no step of it fixes become nested arrays.
 ///   Place() / "worst" / "z"                          {"worst": {"z": …}}
 ///   Place("cells").each({"input", "placement"}) / "z"  {"cells": [{"input": …, "placement": …, "z": …}, …]}
 ///   Place("sites").by("site") / "z"                  {"sites": {"x_in": {"z": …}, …}}

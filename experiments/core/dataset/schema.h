@@ -36,8 +36,8 @@ struct ColumnSpec {
   [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
 };
 
-/// Where JSON has a column, for people: "cells[input, placement].variance.measured"; "coordinates.depth" for a
-/// coordinate.
+/// Returns a column's place in JSON as text for people: "cells[input, placement].variance.measured";
+/// "coordinates.depth" for a coordinate.
 std::string place_text(const ColumnSpec& column);
 
 /// A word that JSON has beside values, at a place below which some are: {"site": "x_out"} of a curve.
@@ -46,7 +46,7 @@ struct Remark {
   std::string words;
 };
 
-/// What a kind of result consists of.
+/// The schema of a kind of result: its name, version, dimensions and columns.
 class Schema {
  public:
   /// The version counts from 1 and rises when a column changes its name, dimensions, type, units or meaning, or goes.

@@ -35,7 +35,8 @@ class Table {
         [name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) { row.put(name, value(s)); });
     return *this;
   }
-  /// The same where an S may have nothing to say: `value(s)` is a std::optional, and nothing is put without one.
+  /// Declares and fills a column that may lack a value: `value(s)` is a std::optional, and nothing is put if it is
+  /// empty.
   template <class F>
   Table& column_if_any(Says says, F value) {
     using Value = std::invoke_result_t<F, const S&>;
@@ -54,7 +55,7 @@ class Table {
     });
     return *this;
   }
-  /// The same of a part that `parts(s)` makes: a list of one, or of none.
+  /// Adds the columns of `table`, filled from the one element of the list `parts(s)`; not at all if that list is empty.
   template <class T, class F>
   Table& part_if_any(const Table<T>& table, F parts) {
     adopt(table.specs());
@@ -73,7 +74,8 @@ class Table {
     });
     return *this;
   }
-  /// The same, each element `parts(s)[i].second` at its own position, `parts(s)[i].first`.
+  /// Adds the columns of `table`, filled from each element of `parts(s)`, a list of (index, element): the element is
+  /// put at position `index` on `dimension`.
   template <class T, class F>
   Table& rows_at(std::string dimension, const Table<T>& table, F parts) {
     adopt(table.specs());

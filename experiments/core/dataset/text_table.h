@@ -29,7 +29,8 @@ class TextTable {
     std::vector<std::string> cells;
     bool note;
   };
-  /// How wide the columns are if every cell is one line, and if every word is.
+  /// The widths of the columns: `wide` if every cell is one line, `narrow` if cells are broken between words as often
+  /// as possible.
   struct Widths {
     std::vector<std::size_t> wide, narrow;
   };

@@ -184,9 +184,10 @@ class Collector {
     }
   }
 
-  /// Where one logarithm fluctuates by largest_fluctuation, nothing is known about any gradient of the stack, below or
-  /// above: the variance over seeds, or that of the mean of H patterns, which follows from the prediction's error and
-  /// patterns. (A mean that rests on rare patterns is one that few seeds see.)
+  /// Sets every allowance of a gradient of the stack to infinity if the logarithm of any of them fluctuates by
+  /// largest_fluctuation or more, because then no gradient below or above it is known. The fluctuation is the larger of
+  /// the variance over seeds and the variance of a mean of H patterns, which follows from the prediction's error and
+  /// its number of patterns. (A mean that rests on rare patterns is seen by few seeds.)
   void withdraw_allowances() {
     const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
     double largest = 0.0;

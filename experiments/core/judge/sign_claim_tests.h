@@ -24,19 +24,20 @@ void test_alike(SignClaim& claim, const std::vector<double>& large, const std::v
 /// Numbers by row, column and seed.
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
-/// That there is a row whose true means are all positive. A row is shown to be one where all its t tests reject (they
-/// may be of the same seeds: intersection-union, Berger 1982), and some row where one does at level / rows
-/// (Bonferroni): p⁺ = rows · min over rows of max over columns of p. The opposite is that there is a column whose true
-/// means are all negative or 0, tested likewise: p⁻ = columns · min over columns of max over rows. It is the whole of
-/// the opposite where the means are differences x_column − y_row, or where there is one row. So nothing that was chosen
-/// for its size is tested as if it had not been. The claim's values are those of the column with the smallest mean in
-/// the row where that is largest. A number without a spread over seeds shows nothing.
+/// Tests the claim that some row's true means are all positive. A row is shown to be one if all its t tests reject
+/// (they may be of the same seeds: intersection-union, Berger 1982), and the claim is shown if one row is shown at
+/// level / rows (Bonferroni): p⁺ = rows · min over rows of max over columns of p. The opposite is that there is a
+/// column whose true means are all negative or 0, tested likewise: p⁻ = columns · min over columns of max over rows.
+/// That is the claim's full negation if the means are differences x_column − y_row, or if there is one row. So no row
+/// or column that was chosen for its size is tested as if it had not been. The claim's values are those of the column
+/// with the smallest mean in the row where that is largest. A number without a spread over seeds shows nothing.
 void test_some_row_positive(SignClaim& claim, const SeedTable& differences);
 
-/// That the standard deviation over seeds of `first` is larger than that of `second`, twins: Pitman's and Morgan's test
-/// (1939), exact for two normal variables of any correlation. Their sum and difference have the covariance Var(first) −
-/// Var(second), so its sign is that of their correlation, with n − 2 degrees of freedom: at least three seeds. The
-/// claim's values are the products of the deviations of sum and difference from their means. Nothing is detectable.
+/// Tests the claim that the standard deviation over seeds of `first` is larger than that of `second`, two readings of
+/// the same seeds, by Pitman's and Morgan's test (1939), exact for two normal variables of any correlation. Their sum
+/// and difference have the covariance Var(first) − Var(second), so its sign is that of their correlation, with n − 2
+/// degrees of freedom: at least three seeds. The claim's values are the products of the deviations of sum and
+/// difference from their means. No detectable effect is computed.
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
 /// The mean that a one-sided t test at `level` finds with a probability of 95 %, in units of the standard error of the

@@ -39,8 +39,8 @@ class CellJournal {
   [[nodiscard]] const std::string& path() const { return journal_.path(); }
   /// True if there is a finished cell.
   [[nodiscard]] bool has_kept() const { return has_kept_; }
-  /// What to say of the journals and folders of states of NAME in the folder that are of other runs, whole lines: they
-  /// stay until somebody repeats those or deletes them.
+  /// Returns one line for every journal and every folder of states of NAME in the folder that belongs to another run:
+  /// these files stay until somebody repeats that run or deletes them. Empty if there are none.
   [[nodiscard]] std::string others() const;
   /// The result is written: the journal's file is removed.
   void remove() const;

@@ -19,8 +19,8 @@ struct ConfrontedStacks {
 ConfrontedStacks predict_alone(const config::Config& config, Progress& progress);
 
 /// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over
-/// its seeds, and judges all of them together. `what` is the study, for progress and for a refusal of what theory is
-/// told.
+/// its seeds, and judges all of them together. `what` is the study, for progress and for a refusal of what --theory-set
+/// overrides.
 ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress);
 
 }  // namespace periscope::stacks

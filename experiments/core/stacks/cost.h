@@ -12,14 +12,16 @@ namespace periscope::stacks {
 /// Floating-point operations, a multiply-add being two, of one pass over `model`.
 double pass_operations(const ModelSpec& model, int tokens, bool backward);
 
-/// The same of a reading of one seed: as many as weights_cost says, where that is more.
+/// Returns the floating-point operations of a reading of one seed: those of pass_operations, or those of weights_cost
+/// if these are more; with matrix-free weights those of weights_cost.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
-/// What theory::predict may cost by default: as much as the measurement of `spec` by `seeds` seeds, or 2e12 operations
-/// (seconds). No limit where its precision was asked for by theory.tolerance or theory.gradient_tolerance.
+/// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
+/// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more. Infinite if its precision was set by theory.tolerance or
+/// theory.gradient_tolerance.
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
-/// Of theory::predict with that limit.
+/// Returns the operations of theory::predict if `affordable` is its limit.
 double limit_operations(const StackSpec& spec, bool backward,
                         double affordable = std::numeric_limits<double>::infinity());
 

@@ -41,8 +41,9 @@ std::optional<double> number_behind(const std::filesystem::path& file, std::stri
   return std::nullopt;
 }
 
-/// What the groups of a process, from its own up to the root, leave of their limits. What they hold of files is given
-/// back when it is needed.
+/// Returns the memory that the limits of the process's control groups still leave, in bytes: the smallest over all
+/// groups from its own up to the root. Cached files do not count as used, because the system frees them when memory is
+/// needed.
 double left_by_groups() {
   std::ifstream groups("/proc/self/cgroup");
   double left = unlimited;
@@ -67,8 +68,8 @@ double left_by_groups() {
   return left;
 }
 
-/// What a limit of the address space leaves. Threads reserve addresses that they never use: a stack, and a heap of
-/// their own.
+/// Returns the address space that its limit still leaves, in bytes, less what further threads reserve and never use: a
+/// stack and a heap of their own for each.
 double left_by_limit(int threads) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;

@@ -58,8 +58,8 @@ std::optional<Json> record_of(const std::string& line) {
   return parsed(payload);
 }
 
-/// Whether `text`, which has no line break, may be what is there of a record's line: its checksum, length and payload
-/// as far as they go. Behind them a machine that lost its power may have left zeros.
+/// Returns true if `text`, which has no line break, may be the beginning of a record's line: its checksum, length and
+/// payload as far as they go. Zeros at its end are ignored: a machine that lost its power may have left them.
 bool begins_record(std::string_view text) {
   text = text.substr(0, text.find_last_not_of('\0') + 1);
   constexpr std::string_view hex = "0123456789abcdef";

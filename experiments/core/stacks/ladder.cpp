@@ -121,7 +121,8 @@ std::vector<std::size_t> every(std::size_t from, std::size_t step, std::size_t e
   return all;
 }
 
-/// What is followed of a stack: whatever theory predicts of what verdicts compare.
+/// Returns the quantities of a stack whose dependence on width is examined: those of `followed` that theory predicts,
+/// entry by entry, and their means over sublayers.
 std::vector<Followed> follow(const Profile& predicted) {
   std::vector<Followed> all;
   for (const auto& [statistic, signal] : followed) {

@@ -21,7 +21,7 @@ struct Need {
   void add(double part, std::string_view grows_with);
   /// As many of these at one time.
   [[nodiscard]] Need times(double count) const;
-  /// What comes after this is done: the larger counts.
+  /// Adds a part that exists only after this one is done: the larger of the two counts.
   void then(const Need& next);
 };
 
@@ -44,8 +44,8 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int threads);
 
-/// The same with the scales of given weights (T28, T29): chains that hold a kernel for every branch, and the second
-/// moment of every entry of a signal.
+/// Returns the memory of theory::predict with the scales of given weights (T28, T29): its chains hold a kernel for
+/// every branch, and the second moment of every entry of a signal.
 Need scaled_limit_need(const StackSpec& spec, int threads);
 
 /// The matrices of a sublayer in f64 and their Gram matrices.

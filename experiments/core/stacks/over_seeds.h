@@ -55,8 +55,8 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   if (failure) std::rethrow_exception(failure);
 }
 
-/// What `what` of a stack's seeds depends on but for the seed, as the beginning of their keys in a journal. Reads the
-/// files that the specification names.
+/// Returns the beginning of the keys under which a journal has the results `what` of a stack's seeds: all that they
+/// depend on except the seed. Reads the files that the specification names.
 std::string seeds_key(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
 /// over_seeds for the seeds run.seed, run.seed + 1, … with results that are kept: what progress.journal() has of `what`

@@ -34,8 +34,8 @@ struct Work {
   [[nodiscard]] double of(WorkKind kind) const { return operations[static_cast<std::size_t>(kind)]; }
 };
 
-/// What a function that runs for long and its caller have to say to each other: how far it is, whether it should stop,
-/// and where it keeps what is finished. This one shows nothing, is never asked to stop and keeps nothing.
+/// The link between a function that runs for long and its caller: how far it is, whether it should stop, and where its
+/// finished cells are stored. This base class shows nothing, never asks to stop and stores nothing without a journal.
 class Progress {
  public:
   Progress() = default;

@@ -40,8 +40,8 @@ struct NullDraws {
 
   /// Mean over the draws at a depth; NaN without any.
   [[nodiscard]] double mean(std::size_t depth) const;
-  /// What one model's logarithm differs by from `centre`, root mean square over the draws: the spread of models, and
-  /// how far finite width is off the limit that `centre` is of. NaN without draws.
+  /// Returns the root mean square, over the draws, of a model's logarithm minus `centre`. It contains the spread of
+  /// models and, if `centre` is the limit of infinite width, the distance of finite width from it. NaN without draws.
   [[nodiscard]] double deviation_from(double centre, std::size_t depth) const;
   /// The standard deviation of one more model's logarithm about the draws' mean: their own times √(1 + 1/draws). NaN
   /// for fewer than two.

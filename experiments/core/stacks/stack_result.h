@@ -11,7 +11,7 @@
 
 namespace periscope::stacks {
 
-/// What was measured on one stack.
+/// The measurement of one stack.
 struct Measurement {
   Profile profile;
   TopMagnitudes top;

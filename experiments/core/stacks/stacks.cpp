@@ -25,7 +25,8 @@ std::string label_of(const StackSpec& spec) {
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
 }
 
-/// What a stack's theory may cost; T25's replicates any number of operations where they were asked for.
+/// Return the operations that a stack's theory may use: affordable_limit for the limit of infinite width,
+/// affordable_chain for T25's replicates, infinite if these were asked for.
 double affordable_limit(const StackSpec& spec, const config::Config& config) {
   return affordable_operations(spec, config, config.run.seeds);
 }
@@ -34,7 +35,7 @@ double affordable_chain(const StackSpec& spec, const config::Config& config) {
   return config.run.seeds * reading_operations(spec, config.run);
 }
 
-/// Of all replicates of one stack.
+/// Returns the operations of all replicates of one stack.
 double chain_operations(const StackSpec& told, const config::Config& config) {
   const std::size_t sequences = distinct_token_ids(told, config.run.seed, config.run.seeds).size();
   const int count =

@@ -29,10 +29,10 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
                                         bool from_journal = true);
 
-/// What predict_stacks and measure_stacks do, for Progress::begin.
+/// Returns the work of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures);
 
-/// What was measured on the stacks of a run: it can be judged against any prediction.
+/// The measurements of all stacks of a run, which can be judged against any prediction.
 struct MeasuredStacks {
   std::vector<StackSpec> specs;
   std::vector<Measurement> measurements;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether something has that name; what it is, and whether it can be read, is said when it is opened.
+/// Returns true if anything has that name; whether it can be read turns out when it is opened.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);

@@ -13,7 +13,7 @@ namespace periscope::stacks {
 /// More tokens than this are read only if they are asked for by number: attention's work grows with their square.
 constexpr int most_tokens = 1 << 14;
 
-/// Where token ids come from, as flags say it.
+/// The source of token ids, as the flags give it.
 struct TokenSource {
   std::optional<std::string> tokens;  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ",")
   std::optional<std::string> text;    ///< --text: a file
@@ -22,7 +22,7 @@ struct TokenSource {
   int max_tokens = 0;                    ///< --max-tokens: only the first so many; 0: all
 };
 
-/// What a model is to read, and what it is to predict.
+/// The token ids that a model reads, and the labels that it is to predict.
 struct TokenInput {
   std::vector<int> ids;
   std::vector<int> labels;               ///< one per id; no_label for none

@@ -18,7 +18,7 @@
 namespace periscope::stacks {
 namespace {
 
-/// What a study would compare with, as bits, so that NaN equals NaN.
+/// Returns the predicted numbers that a study would compare, as bit patterns, so that NaN equals NaN.
 std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& told, const config::Config& config,
                                     theory::Fault fault, bool at_width, const Compared& compared) {
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};

@@ -85,7 +85,8 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
              "sublayers passed, 0 is the stack's input. – where a number is missing, or not finite.\n");
 }
 
-/// Where weights have a standard deviation of their own and the input does not have it too: what that does.
+/// Returns a hint if weights are drawn with a standard deviation of their own and the input's second moment does not
+/// fit it: the stream and its gradients depend on their ratio. Empty otherwise.
 std::string scale_hint(const std::vector<StackResult>& results) {
   for (const StackResult& r : results) {
     const InitSpec& init = r.spec.init;
@@ -127,7 +128,7 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   return lines;
 }
 
-/// What was left out of predictions: a line for every reason, with the stacks that it holds for.
+/// Returns a line for every reason why something was left out of predictions, with the stacks that it holds for.
 std::string left_out_lines(const std::vector<StackResult>& results) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const StackResult& r : results) {

@@ -14,8 +14,9 @@ namespace periscope::stacks {
 /// Name and SHA-256, in hex.
 using NamedHash = std::pair<std::string, std::string>;
 
-/// Of every file that holds a checkpoint's tensors, as sha256sum prints them; sorted by name. Of the files that are
-/// open, even if others have taken their names: to be asked before a run, which reads them.
+/// Returns the SHA-256 of every file that holds a checkpoint's tensors, as sha256sum prints them, sorted by name. It
+/// reads the files that are open, even if others have taken their names. Call it before a run, because it reads all
+/// files.
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
 /// Another source's parameters, with the SHA-256 of everything that was read, as f64 in the order of reading.

@@ -14,7 +14,7 @@ namespace periscope::study {
 /// Which matrices a study can do with: dense alone, or whatever run.weights says.
 enum class Matrices { dense, any };
 
-/// What a caller asks a study for: a configuration, common flags on top of it, and the study's own flags.
+/// The request of a caller to a study: a configuration, common flags on top of it, and the study's own flags.
 struct Request {
   std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
   std::string file = {};                           ///< of the configuration (TOML); "" for none
@@ -36,7 +36,7 @@ struct Request {
   /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws
   /// ConfigError, for a setting of a key that does not act too, and InputError.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
-  /// The same with the study's own section.
+  /// Loads the configuration as `load` does, and the study's own section with it.
   template <class Own>
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;

@@ -16,13 +16,13 @@
 
 namespace periscope::study {
 
-/// What a study found.
+/// The results of a study.
 struct Outcome {
   std::optional<dataset::Dataset> data = {};  ///< by the study's schema
   nlohmann::ordered_json document = {};       ///< instead of `data`, where the answer is no dataset
   std::string table = {};                     ///< for people: whole lines, with colours as fmt writes them
   ExitCode code = ExitCode::ok;               ///< what the result means
-  /// What was learnt on the way of what the result was made from, instead of Job::resolved.
+  /// The settings that the result was made from, if they became known only while it ran; used instead of Job::resolved.
   std::optional<config::Resolved> resolved = {};
   /// Writes other files than that of the result, to be called when this is written.
   std::function<void(stacks::Progress&)> write_files = {};

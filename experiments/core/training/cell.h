@@ -19,7 +19,7 @@ struct TrainCell {
   std::string name;  ///< of its files, as "peri-seed0"
 };
 
-/// What was seen after a step, by the name of the column that it goes to (record.h).
+/// The numbers recorded after a step, by the name of the column that they go to (record.h).
 using RecordedValues = std::map<std::string, std::vector<double>>;
 
 /// The numbers of a run so far.
@@ -31,7 +31,7 @@ struct CellHistory {
   std::map<int, RecordedValues> records;  ///< by step
 
   void add(const StepOutcome& outcome);
-  /// Whether the last step's loss and gradient are numbers.
+  /// Returns true if the last step's loss and gradient norm are finite, or if there was no step yet.
   [[nodiscard]] bool is_finite() const;
 };
 

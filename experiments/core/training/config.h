@@ -6,7 +6,7 @@
 
 namespace periscope::training {
 
-/// What `train` runs: [train] beside the sections of every command.
+/// The configuration of `train`: [train] beside the sections of every command.
 struct TrainConfig : config::Config {
   TrainSpec train;
 };
@@ -23,7 +23,7 @@ void require_token_input(const std::string& file, const std::vector<std::string>
                                        const std::vector<std::string>& settings, bool seeds_by_flag,
                                        const std::string& corpus);
 
-/// What the results depend on: of the corpus its tokens.
+/// Returns the settings that the results depend on; of the corpus only its tokens count.
 [[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus);
 
 /// The tokens that `config` trains on.

@@ -4,7 +4,8 @@
 
 namespace periscope::training {
 
-/// What is read off a stack while it trains: one pass forward and back over the same held-out windows every time.
+/// Reads the recorded numbers off a stack while it trains: one forward and backward pass over the same held-out windows
+/// every time.
 class Recorder {
  public:
   /// The backend outlives this.

@@ -11,9 +11,9 @@ class SafetensorsFile;
 
 namespace periscope::training {
 
-/// Where a run keeps all that it goes on from, to the last bit: a safetensors file with the parameters, what the
-/// optimizer remembers, and the history. It is replaced as a whole, so that a process that dies leaves the state before
-/// or the one after. `identity` says what the run depends on; the file counts for no other.
+/// The file with the state from which a run goes on, exact to the last bit: a safetensors file with the parameters, the
+/// optimizer's memory and the history. It is replaced as a whole, so that a process that dies leaves the state before
+/// or the one after. `identity` says what the run depends on; a file with another identity is refused.
 class StateFile {
  public:
   StateFile(std::string path, std::string identity) : path_(std::move(path)), identity_(std::move(identity)) {}

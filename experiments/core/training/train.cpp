@@ -49,7 +49,7 @@ StateFile state_of(const TrainCell& cell, const KeptStates& states) {
   return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, digits_in_name)), identity};
 }
 
-/// Whether a file has a name as state_of gives it.
+/// Returns true if a file's name has the form that state_of gives.
 bool is_named_as_state(const std::filesystem::path& path) {
   const std::string stem = path.stem().string();
   if (path.extension() != ".safetensors" || stem.size() <= digits_in_name + 1) return false;

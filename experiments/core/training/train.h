@@ -13,7 +13,7 @@
 
 namespace periscope::training {
 
-/// What `train` did: every placement with every seed, placements outermost.
+/// The results of `train`: every placement with every seed, placements outermost.
 struct TrainResult {
   std::vector<TrainedCell> cells;
   std::vector<theory::Prediction> initial;  ///< of every stack before training
@@ -35,7 +35,8 @@ struct TrainResult {
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
-/// Where the states of runs are kept, and who is told of the first one. `folder` "": nowhere.
+/// The folder in which the states of runs are saved ("" for none), and the functions that are called for the first
+/// saved state and at a run's end.
 struct KeptStates {
   std::string folder;
   std::string identity;  ///< of all of them: what they depend on besides the run
@@ -45,7 +46,8 @@ struct KeptStates {
   bool forgets_weights = false;
 };
 
-/// What all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the program.
+/// Returns what all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the
+/// program.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
 /// A line for people about the states in `states.folder` that are of none of `cells`, as a run of another configuration

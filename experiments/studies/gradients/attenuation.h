@@ -30,7 +30,7 @@ struct AttenuationResult {
   bool stopped_early = false;  ///< cases are those that were finished, and not judged
 };
 
-/// Throws ConfigError for one layer, which has no rate, and for a theory that is told another factor.
+/// Throws ConfigError for one layer, which has no rate, and if --theory-set overrides the factor.
 void require_rate(const GradientConfig& config);
 
 /// Every stack of `config` at every factor of config.qk_factors; 0 is uniform attention. Throws as require_rate.

@@ -32,8 +32,8 @@ struct CrossoverResult {
   bool stopped_early = false;         ///< placements are those that were finished, and not judged
 };
 
-/// Throws ConfigError without "pre" and another one among the placements, for factors that do not rise, and for a
-/// theory that is told another factor.
+/// Throws ConfigError without "pre" and another one among the placements, for factors that do not rise, and if
+/// --theory-set overrides the factor.
 void require_ratios(const GradientConfig& config);
 
 /// Placements share their random weights at equal seeds, so ratios are taken seed by seed. Throws as require_ratios.

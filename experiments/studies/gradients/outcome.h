@@ -17,8 +17,8 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
                                      stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
-/// What a study does, for Progress::begin: readings of the run's seeds of every stack of `measured`, with gradients,
-/// and so many predictions of every stack of `told`.
+/// Returns the work of a study, for Progress::begin: readings, with gradients, of the run's seeds of every stack of
+/// `measured`, and `predictions` predictions of every stack of `told`.
 stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
                      const std::vector<StackSpec>& told, int predictions = 1);
 

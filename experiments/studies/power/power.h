@@ -57,7 +57,8 @@ struct PowerResult {
   bool stopped_early = false;  ///< rows are those that were finished
 };
 
-/// A configuration of the list with what theory is told instead, as the common flags change it. Throws ConfigError.
+/// Loads a configuration of the list, changed by the common flags, with what --theory-set overrides, `told`. Throws
+/// ConfigError.
 using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const std::vector<std::string>& told)>;
 
 /// Reads the list in `file` and its configurations. Throws ConfigError.

@@ -43,7 +43,8 @@ stacks::Need need_of(const PowerRun& run) {
   return all;
 }
 
-/// A configuration of the list with what `request` sets on top of it, and what theory is told instead.
+/// Returns a configuration of the list with what `request` sets on top of it, and with what --theory-set overrides,
+/// `told`.
 stacks::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
                                  const std::vector<std::string>& told) {
   study::Request own = request;

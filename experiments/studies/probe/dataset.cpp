@@ -58,7 +58,7 @@ void put_curve(const ProbeResult& r, const Builder::Row& row, Statistic statisti
   put_predicted("at_profiles", at_profiles(r));
 }
 
-/// Of signals that were measured or predicted, and of matrices whose gradients were measured.
+/// Puts the curves of all signals that were measured or predicted, and of all matrices whose gradients were measured.
 void put_curves(const ProbeResult& r, const Builder::Row& row) {
   const Profile& measured = r.measured.reading.profile;
   for (const auto& item : measured.curves) put_curve(r, row, item.first.first, item.first.second);
@@ -114,7 +114,7 @@ std::optional<std::vector<double>> angular_distance(const ProbeResult& r) {
   return measured.size() == depths * depths ? std::optional(measured) : std::nullopt;
 }
 
-/// What was read, and how well it was predicted.
+/// Returns the columns of the model, the tokens and labels that it read, and its loss on them.
 Table<ProbeResult> tokens_table() {
   using R = ProbeResult;
   Table<R> table;
@@ -142,7 +142,7 @@ std::optional<std::string> if_said(const std::string& words) {
   return words.empty() ? std::nullopt : std::optional(words);
 }
 
-/// What is missing, what is not finite, and what else there is to know.
+/// Returns the columns of remarks: predictions that are missing and why, numbers that are not finite, and notes.
 Table<ProbeResult> remarks_table() {
   using R = ProbeResult;
   Table<R> table;

@@ -8,7 +8,7 @@
 /// The parts of the result's columns.
 namespace periscope::probe {
 
-/// How the stream grows (T15), and what of that is due to the weights' sizes (T29).
+/// Returns the columns of the stream's growth (T15), and of the part of it that is due to the weights' sizes (T29).
 dataset::Table<ProbeResult> growth_table();
 /// The largest entries of the stream, and the margins of number formats.
 dataset::Table<ProbeResult> extremes_table();

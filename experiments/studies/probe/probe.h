@@ -17,13 +17,13 @@
 
 namespace periscope::probe {
 
-/// What is known of random models that have something of a model's sizes (size_nulls), on its tokens.
+/// The prediction and the draws of random models that have some of a model's sizes (size_nulls), on its tokens.
 struct NullReading {
   theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a refusal
   stacks::NullDraws drawn = {};       ///< models of the model's own width
 };
 
-/// What `probe` found out about a model with given weights on given tokens.
+/// The results of `probe` for a model with given weights on given tokens.
 struct ProbeResult {
   std::string model;   ///< what it is called
   std::string family;  ///< "" for weights that are no checkpoint's
@@ -50,9 +50,9 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// What the stream's second moment at a depth is over that at initialisation, in logarithms, in three parts (T29): what
-/// the sizes of whole matrices and the gains make of it, what the sizes inside matrices add, and what is left, which is
-/// how the weights are aligned with each other and with the tokens. NaN where theory has no number.
+/// The logarithm of the stream's second moment at a depth over that at initialisation, in three parts (T29): the part
+/// of the sizes of whole matrices and the gains, the part that the sizes inside matrices add, and the rest, which comes
+/// from the alignment of the weights with each other and with the tokens. NaN where theory has no number.
 struct GrowthSplit {
   double from_scales;        ///< log(q of random weights of these matrices' root mean squares / q at initialisation)
   double from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the line before)
@@ -63,7 +63,7 @@ struct GrowthSplit {
 /// At depths 0 … 2L.
 [[nodiscard]] std::vector<GrowthSplit> growth_split(const ProbeResult& result);
 
-/// What a measured log q has beyond a null's.
+/// The excess of a measured log q over a null's.
 struct LeftOver {
   double value;  ///< log(q measured / q of the null): theory's, or the draws' geometric mean where there is no theory
   double error;  ///< what models of the null have for `value`, root mean square over the draws; NaN without draws
@@ -88,8 +88,8 @@ class FiniteRecorder final : public SignalRecorder {
   std::optional<Emission> first_;
 };
 
-/// What is not finite, the first signal, gradient or the loss: "logits", "x_out of sublayer 3", "gradient of q of
-/// sublayer 2". "" if everything is finite.
+/// Returns the name of the first signal or gradient that is not finite, or of the loss: "logits", "x_out of sublayer
+/// 3", "gradient of q of sublayer 2", "loss". "" if everything is finite.
 [[nodiscard]] std::string not_finite(const ProbeResult& result);
 
 /// The forms of a complete result: a table for people, and a dataset.

@@ -93,7 +93,7 @@ void hold_against_nulls(const Backend& ops, const WeightSource& weights, const P
   }
 }
 
-/// What is computed from: the hashes of config.json and of the tensors' files.
+/// Returns the hashes of the files that the result is computed from: config.json and the tensors' files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
   for (const auto& [name, hash] : stacks::hashes_of_files(checkpoint.files())) files[name] = hash;

@@ -54,7 +54,8 @@ std::string growth_rows(const ProbeResult& r) {
 /// A part of growth with its error, if it has one.
 std::string with_error(double value, double error) { return dataset::with_error(value, error, "{:.3f}", "{:.3f}"); }
 
-/// What of the last depth's second moment is due to the weights' sizes, and what is left over by every null.
+/// Returns the lines that split the second moment after the last sublayer into parts (growth_split), and give the
+/// excess over every null (left_over).
 std::string split_row(const ProbeResult& r) {
   const GrowthSplit top = growth_split(r).back();
   if (std::isnan(top.from_scales) || std::isnan(top.from_alignment)) return {};

@@ -94,7 +94,7 @@ void put_top_magnitudes(const Stack& s, const Row& row) {
   }
 }
 
-/// What is read of the stream seed by seed; of gradients the logarithm, as verdicts compare it.
+/// The statistics of the stream that are stored seed by seed; of gradients the logarithm, as verdicts compare it.
 constexpr std::array statistics_per_seed{Statistic::second_moment, Statistic::variance, Statistic::log_grad_sq};
 
 std::vector<dataset::ColumnSpec> seed_columns() {

@@ -21,7 +21,8 @@ struct Stack {
   [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }
 };
 
-/// Of every compared number what could have hidden in it (T22).
+/// Returns the columns with, for every compared number, the smallest error of the prediction that the test would have
+/// rejected (T22).
 dataset::Table<Stack> power_table();
 /// The verdict and what it rests on: worst cell, statistics, contrasts.
 dataset::Table<Stack> verdict_table();

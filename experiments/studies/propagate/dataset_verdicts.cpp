@@ -43,7 +43,8 @@ std::vector<dataset::ColumnSpec> power_columns() {
   return all;
 }
 
-/// Of every cell that is no contrast what it could have hidden.
+/// Puts, for every cell that is no contrast, the smallest error of the prediction that its test would have rejected
+/// (T22).
 void put_power(const Stack& s, const Row& row) {
   const judge::Agreement& a = s.result.agreement;
   if (a.worst < 0) return;

@@ -8,7 +8,7 @@
 #include "experiments/studies/reproduce/claims.h"
 #include "theory/predict/predict.h"
 
-/// What the result of `reproduce` has of a whole group: means over its seeds.
+/// The curves that the result of `reproduce` has for a whole group: means over its seeds.
 namespace periscope::reproduce {
 
 using Values = std::vector<double>;
@@ -35,7 +35,7 @@ struct MeanCurve {
 [[nodiscard]] std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs,
                                                   const std::vector<int>& steps);
 
-/// Of the final loss: one entry.
+/// Returns the mean of the final loss: a curve of one entry.
 [[nodiscard]] MeanCurve mean_final_loss(const GroupRuns& runs);
 
 /// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the

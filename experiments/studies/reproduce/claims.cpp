@@ -142,7 +142,8 @@ void add_gradients(Ledger& ledger) {
                 "pre", "peri", spikes);
 }
 
-/// That two groups end alike: their losses differ by less than half of what Pre-LN's and Peri-LN's do.
+/// Adds the claim that two groups end alike: their final losses differ by less than half of the difference between
+/// Pre-LN's and Peri-LN's.
 void add_alike(Ledger& ledger, const std::string& id, const std::string& exhibit, const std::string& statement,
                const std::string& first, const std::string& second) {
   ledger.alike({id, exhibit, statement,

@@ -117,7 +117,7 @@ const dataset::Table<TrainedGroup>& group_table() {
   return all;
 }
 
-/// What is said of the whole.
+/// The configuration and the result that the columns of the whole run are filled from.
 struct Whole {
   const ReproduceConfig& config;
   const ReproduceResult& result;

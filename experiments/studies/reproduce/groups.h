@@ -28,8 +28,8 @@ struct Exhibit {
 /// All of them, in the paper's order.
 [[nodiscard]] std::span<const Exhibit> exhibits();
 
-/// Those of these names; without names all, or with `quick` all that are part of it. Throws ConfigError for a name that
-/// there is not, with the nearest.
+/// Returns the exhibits of these names; without names all, or with `quick` all that are part of the short profile.
+/// Throws ConfigError for an unknown name, and suggests the nearest.
 [[nodiscard]] std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick);
 
 /// The groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is the setting

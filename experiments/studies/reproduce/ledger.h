@@ -14,16 +14,16 @@ namespace periscope::reproduce {
 class Ledger {
  public:
   using Reading = std::function<double(const training::TrainedCell&)>;
-  /// Of the runs of one seed, in the order of the groups needed.
+  /// Computes a number from the runs of one seed, given in the order of the groups needed.
   using TwinReading = std::function<double(const std::vector<const training::TrainedCell*>&)>;
   /// Two differences by seed, of which a claim says that one is small beside the other.
   struct Differences {
     std::vector<double> large, small;
   };
   using DifferencesReading = std::function<Differences(const std::vector<const GroupRuns*>&)>;
-  /// Of all runs of the groups needed; see test_some_row_positive.
+  /// Computes the table that test_some_row_positive tests from all runs of the groups needed.
   using TableReading = std::function<judge::SeedTable(const std::vector<const GroupRuns*>&)>;
-  /// What a claim is called and says; see SignClaim.
+  /// The name and the wording of a claim; see SignClaim.
   struct Words {
     std::string id, exhibit, statement, quantity;
   };
@@ -31,17 +31,18 @@ class Ledger {
   explicit Ledger(const std::vector<GroupRuns>& runs) : runs_(runs) {}
 
   void add(const Words& words, const std::vector<std::string>& needed, const TwinReading& value);
-  /// That `reading` is larger in the first group than in the second.
+  /// Adds the claim that `reading` is larger in the first group than in the second.
   void larger(const Words& words, const std::string& first, const std::string& second, const Reading& reading);
 
-  /// That the second of two differences is, of its mean over seeds, less than half of the first: test_alike.
+  /// Adds the claim that the mean over seeds of the second difference (`small`) is less than half of that of the first
+  /// (`large`): test_alike.
   void alike(const Words& words, const std::vector<std::string>& needed, const DifferencesReading& differences);
 
-  /// That some row of a table of numbers is positive throughout: test_some_row_positive.
+  /// Adds the claim that some row of a table of numbers is positive throughout: test_some_row_positive.
   void some_row(const Words& words, const std::vector<std::string>& needed, const TableReading& table);
 
-  /// That `reading` spreads over the seeds more than `factor` times as much in the first group as in the second:
-  /// test_spreads_more.
+  /// Adds the claim that the standard deviation of `reading` over the seeds is more than `factor` times as large in the
+  /// first group as in the second: test_spreads_more.
   void spreads(const Words& words, const std::string& first, const std::string& second, double factor,
                const Reading& reading);
 

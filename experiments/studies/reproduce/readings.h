@@ -10,8 +10,8 @@ namespace periscope::reproduce {
 
 using training::TrainedCell;
 
-/// What was recorded before training, and last: at the end, unless the run diverged. Throws std::out_of_range for a
-/// name that no record has.
+/// Return the values recorded before training, and those recorded last: at the end, unless the run diverged. Throw
+/// std::out_of_range for a name that no record has.
 [[nodiscard]] const std::vector<double>& at_start(const TrainedCell& run, const std::string& name);
 [[nodiscard]] const std::vector<double>& at_end(const TrainedCell& run, const std::string& name);
 
@@ -25,8 +25,8 @@ using training::TrainedCell;
 [[nodiscard]] double largest_activation(const TrainedCell& run);
 /// Mean of the angular distances between neighbouring depths.
 [[nodiscard]] double mean_distance_of_neighbours(const std::vector<double>& angular_distance);
-/// What the stream that a sublayer hands on has of the one that it got, T15's α²q/q⁺ at the end, mean over the upper
-/// half of the sublayers.
+/// Returns the share of a sublayer's incoming stream in the stream that it hands on, T15's α²q/q⁺ at the end, mean over
+/// the upper half of the sublayers.
 [[nodiscard]] double main_path_share(const TrainedCell& run);
 /// Events in which the logarithm of the loss or of the gradient norm, or of both, spikes (robust_spikes, spike_events),
 /// as many as there would be in all steps at the rate of those that were done: a run that diverged early had less time
@@ -55,7 +55,8 @@ using training::TrainedCell;
 [[nodiscard]] double from_scales(const TrainedCell& run);
 [[nodiscard]] double from_sizes_inside(const TrainedCell& run);
 [[nodiscard]] double from_alignment(const TrainedCell& run);
-/// What the trained stack has beyond models that keep every |W_ij|, with random signs.
+/// Returns the excess of ln of the trained stack's second moment at the top over that of models that have every |W_ij|
+/// of it, with random signs.
 [[nodiscard]] double beyond_signs(const TrainedCell& run);
 
 }  // namespace periscope::reproduce

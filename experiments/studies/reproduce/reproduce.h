@@ -13,7 +13,7 @@
 
 namespace periscope::reproduce {
 
-/// What `reproduce` runs: training, and which exhibits.
+/// The configuration of `reproduce`: that of training, and which exhibits to run.
 struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs

@@ -46,7 +46,8 @@ class GrowthCounts {
   std::map<std::string, Seeds> by_law_;
 };
 
-/// How many claims are decided, how many would be by chance, and which are beside all others.
+/// Returns a sentence with the number of claims tested and decided, the number expected to be decided by chance, and
+/// the claims that stay decided when the number of all claims is allowed for (Holm). "" if none was tested.
 std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::string together;

@@ -28,7 +28,8 @@ const std::string on_record = on_cell + " record";
 const Place at_cell = Place("cells").each({"placement", "seed"});
 const Place at_record = (at_cell / "records").each({"record"});
 
-/// What a record has besides curves, by the name that Recorder gives it; the column's has "_" for ".".
+/// A column of the numbers that a record has besides curves. `name` is the name that Recorder gives them; the column's
+/// has "_" for ".".
 struct RecordColumn {
   std::string name;
   std::string dimensions;  ///< behind the record
@@ -134,7 +135,7 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
   }
 }
 
-/// What was recorded after one step.
+/// Returns the columns of the numbers recorded after one step.
 const dataset::Table<training::RecordedValues>& record_table() {
   static const dataset::Table<training::RecordedValues> all = [] {
     dataset::Table<training::RecordedValues> table;
@@ -212,7 +213,7 @@ const dataset::Table<Run>& run_table() {
   return all;
 }
 
-/// Of every placement, before training.
+/// Returns the columns of the prediction for every placement before training.
 const dataset::Table<theory::Prediction>& theory_table() {
   using P = theory::Prediction;
   static const dataset::Table<P> all = [] {

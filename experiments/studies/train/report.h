@@ -11,7 +11,7 @@ namespace periscope::train {
 [[nodiscard]] const dataset::Schema& schema();
 [[nodiscard]] dataset::Dataset dataset_of(const training::TrainConfig& config, const training::TrainResult& result);
 
-/// The same in short, for people.
+/// Returns a short table of the result, for people.
 [[nodiscard]] std::string table(const training::TrainResult& result);
 
 }  // namespace periscope::train

@@ -37,7 +37,8 @@ const std::vector<study::Flag<TrainFlags>>& flags() {
   return all;
 }
 
-/// What a run writes besides its result: --dump and --export. Both places are tried before anything is trained.
+/// Writes the files that a run leaves besides its result: --dump and --export. Both places are tried before anything is
+/// trained.
 class Extras {
  public:
   /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as OutputFolder does.

@@ -18,7 +18,8 @@ Family gemma3_family();
 Family olmo2_family();
 Family bert_family();
 Family opt_family();
-/// What this program writes of stacks that no other family computes. It is no recipe and is written by `train` alone.
+/// Returns the family of the checkpoints that this program writes for stacks that no other family computes. It is no
+/// recipe, and `train` alone writes it.
 Family own_family();
 
 // -- what several families' config.json have in common ---------------------------------------------

@@ -57,8 +57,9 @@ Placement read_placement(ConfigReader& model) {
   return custom_placement(rule, name);
 }
 
-/// What `train` and `propagate` write of a stack of their own: the tables [model], [init], [input] and [train] of the
-/// configuration, and parameters by the names that name_of gives them.
+/// Reads the checkpoint that `train` writes of a stack that no other family computes: the tables [model], [init],
+/// [input] and [train] of the configuration, and parameters by the names that name_of gives them (as in `propagate
+/// --dump`).
 FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   constexpr std::array<std::string_view, 4> of_the_run{"model_type", "init", "input", "train"};
   config.harmless(of_the_run);
