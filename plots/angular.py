@@ -57,7 +57,7 @@ def caption(result: Result, i: int) -> str:
     words = style.title(style.INPUTS[result["input"][i]])
     words += ": arccos(cosine)/π of the stream at two depths, mean over tokens. "
     if result.measured:
-        below = f"mean of {result.seeds} seeds" if result.seeds > 1 else "one seed"
+        below = f"mean of {result.seeds_in_words}" if result.seeds > 1 else "one seed"
         words += f"Above the diagonal: theory. Below: {below}. "
     else:
         words += "Theory alone. "

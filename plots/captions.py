@@ -19,7 +19,8 @@ OF_CURVES = ("model.placement", "input.kind", "input.path")  # by which curves a
 
 def setting(result: Result) -> str:
     """The last sentences of a caption: what was run, with which keys, and with which Periscope."""
-    return f"{_size(result)} {keys(result)}{_misled(result)}{result.version}"
+    wrong = misled(result)
+    return f"{_size(result)} {keys(result)}{f'Theory is {wrong}. ' if wrong else ''}{result.version}"
 
 
 def stacks(result: Result) -> list[dict[str, Any]]:
@@ -111,10 +112,10 @@ def _value(value: Any) -> str:
     return str(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _misled(result: Result) -> str:
+def misled(result: Result) -> str:
     """What theory was given instead of the truth, or which mistake was planted in it."""
     if "theory_told" not in result.attributes:
         return ""
     told = json.loads(result.attributes["theory_told"])
     planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
-    return f"Theory is wrong on purpose: {', '.join(told['set'] + planted)}. "
+    return f"wrong on purpose: {', '.join(told['set'] + planted)}"

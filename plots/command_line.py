@@ -116,11 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _common(paths: Sequence[Path]) -> Path:
     """The folder that all paths lie in: figures lie below --out as their results lie below it."""
-    return Path(os.path.commonpath([p.absolute() if p.is_dir() else p.absolute().parent for p in paths]))
+    return Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
 
 
 def _each(
     files: Sequence[Path], common: Path, out: Path, settings: options.Options
 ) -> Iterator[drawing.Written | drawing.Failed]:
     for file in files:
-        yield from drawing.draw([file], out / file.absolute().parent.relative_to(common), settings)
+        yield from drawing.draw([file], out / Path(os.path.abspath(file.parent)).relative_to(common), settings)

@@ -67,7 +67,7 @@ def caption(result: Result, name: str, stride: int) -> str:
     words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
     if result.measured:
         often = "" if stride == 1 else f", one point in {stride} by turns"
-        one = "one seed" if result.seeds == 1 else f"mean of {result.seeds} seeds, ± 2 standard errors"
+        one = "one seed" if result.seeds == 1 else f"mean of {result.seeds_in_words}, ± 2 standard errors"
         words.append(f"Markers{often}: {one}.")
         words += refusals(result, name)
     return " ".join([*words, entering(result) + captions.setting(result)])

@@ -41,6 +41,9 @@ class Result:
 
     @property
     def seeds_in_words(self) -> str:
+        """Of a file, or of several that are drawn together."""
+        if "seeds" in self.attributes:
+            return str(self.attributes["seeds"])
         return "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
 
     @property

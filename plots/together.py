@@ -50,14 +50,28 @@ def merged(found: Sequence[Result]) -> Result:
     variables["placement_settings"] = np.array(_settings(found), dtype=object)
     stacks = [stack for result in found for stack in result.config["stacks"]]
     attributes = {k: v for k, v in found[0].attributes.items() if k not in ("config_differences", "theory_told")}
+    attributes["commit"] = " and ".join(dict.fromkeys(str(result.attributes["commit"]) for result in found))
+    seeds = list(dict.fromkeys(result.seeds for result in found))
+    if len(seeds) > 1:
+        attributes["seeds"] = f"{' or '.join(map(str, seeds))} seeds"
     return Result(path, variables, attributes, {**found[0].config, "stacks": stacks}, found[0].dimensions)
 
 
 def _settings(found: Sequence[Result]) -> list[str]:
     """For every stack the keys in which not all are the same, as JSON. A file counts its stacks input by input."""
-    tables = [table for result in found for table in captions.stacks(result)[: result["placement"].size]]
-    keys = [key for key in tables[0] if len({json.dumps(table.get(key)) for table in tables}) > 1]
+    tables = [
+        table | _of_run(result) for result in found for table in captions.stacks(result)[: result["placement"].size]
+    ]
+    every = dict.fromkeys(key for table in tables for key in table)
+    keys = [key for key in every if len({json.dumps(table.get(key)) for table in tables}) > 1]
     return [json.dumps({key: table.get(key) for key in keys}) for table in tables]
+
+
+def _of_run(result: Result) -> dict[str, Any]:
+    """What a file's stacks have in common and captions have to name where files differ in it."""
+    run = result.config["run"]
+    misled = captions.misled(result) or "as measured"
+    return {"run.seeds": run["seeds"], "run.dtype": run["dtype"], "theory": misled}
 
 
 def names(found: Sequence[Result]) -> list[str]:
@@ -65,11 +79,12 @@ def names(found: Sequence[Result]) -> list[str]:
     tables = []
     for result in found:
         every = captions.stacks(result)
-        tables.append({key: captions.shared(every, key) for key in every[0]})
-    differing = [key for key in tables[0] if len({json.dumps(table.get(key)) for table in tables}) > 1
+        tables.append({key: captions.shared(every, key) for key in every[0]} | _of_run(result))
+    keys = dict.fromkeys(key for table in tables for key in table)
+    differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1
                  and key not in ("model.placement", "input.kind", "input.path")]  # fmt: skip
     if 0 < len(differing) <= MOST_KEYS:
-        words = [", ".join(f"{key.split('.')[-1]} {_plain(table[key])}" for key in differing) for table in tables]
+        words = [", ".join(f"{key.split('.')[-1]} {_plain(table.get(key))}" for key in differing) for table in tables]
         if len(set(words)) == len(words):
             return words
     return _of_files([result.path for result in found])

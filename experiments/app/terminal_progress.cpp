@@ -159,7 +159,7 @@ void TerminalProgress::draw(double share) {
   if (steps_ > 0) {
     const double steps = static_cast<double>(steps_done_) + share;
     far = fmt::format("{:.{}f}/{}", steps, share > 0.0 ? 2 : 0, steps_);
-    if (elapsed > 1.0) far += fmt::format(", {:.2g}/s", pace().fresh / pace().seconds);
+    if (elapsed > 1.0 && pace().seconds > 0.0) far += fmt::format(", {:.2g}/s", pace().fresh / pace().seconds);
   }
   if (terminal_) {
     constexpr int width = 24;

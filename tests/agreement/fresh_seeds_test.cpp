@@ -48,8 +48,8 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   stacks::Progress progress;
   const stacks::StackResult result = stacks::predict_stacks(config, false, progress).front();
   REQUIRE(result.prediction.refusal.empty());
-  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
-                                    .gradient_tolerance = config.theory.gradient_tolerance,
+  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                     .seed = config.run.seed};
   const auto gradient_of = [](const theory::Prediction& p) {
     return p.profile.find(Statistic::grad_sq, Signal::x_out)->value;

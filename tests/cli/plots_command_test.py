@@ -137,6 +137,26 @@ class Command(SharedFolderTest):
                                   "Pre-LN, scheme normal", "Peri-LN, scheme normal"])
         self.assertIn("Curves differ in init.scheme: lecun (Pre-LN", figure.caption)
 
+    def test_together_says_where_theory_is_wrong_and_what_runs_differ_in(self):
+        flags = ["--config", self.folder / "small.toml", "--seeds", "6", "--theory-set", "init.down_factor=2"]
+        run("propagate", *flags, "--out", self.folder / "wrong", "--quiet")
+        found = [results.read(f) for f in (self.file["plain"], self.folder / "wrong" / "propagate.nc")]
+        ((_, figure),) = variance.draw(together.merged(found))
+        self.assertIn("wrong on purpose: init.down_factor=2 (", figure.caption)
+        self.assertIn(f"{found[0].seeds} or 6 seeds", figure.caption)
+        self.assertNotIn(f"mean of {found[0].seeds_in_words}", figure.caption)
+
+    def test_a_path_with_dots_stays_below_out(self):
+        folder = self.folder / "dotted"
+        folder.mkdir()
+        before = set(self.folder.rglob("*.svg"))
+        done = subprocess.run(
+            [sys.executable, ROOT / "plots", "plain", "../results/./plain", "--out", folder, "--only", "variance"],
+            capture_output=True, text=True, cwd=self.folder / "results", timeout=300)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        new = set(self.folder.rglob("*.svg")) - before
+        self.assertTrue(new and all(path.is_relative_to(folder) for path in new), new)
+
     def test_captions_name_the_keys_that_decide(self):
         ((_, figure),) = variance.draw(results.read(self.file["deep"]))
         for words in ("model.qk_norm head", "6 tokens of second moment 1", "3 layers"):

@@ -120,8 +120,9 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
     }
     // Theory hears of its own stack, and of the ids and labels of the run.
     std::vector<std::vector<int>> ids;
-    theory::PredictionOptions options{
-        .tolerance = config.theory.tolerance, .gradient_tolerance = config.theory.gradient_tolerance, .seed = 23};
+    theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                      .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
+                                      .seed = 23};
     for (std::uint64_t seed = 23; seed < 23 + seeds; ++seed) {
       if (i >= 2) ids.push_back(stacks::token_ids(spec, seed));
       options.labels.push_back(stacks::label_ids(spec, seed));

@@ -81,8 +81,9 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
   REQUIRE(result.stacks[0].refusal.empty());
 
   const int infinite = 40 * 1024;
-  theory::PredictionOptions options{
-      .tolerance = config.theory.tolerance, .gradient_tolerance = config.theory.gradient_tolerance, .seed = first_seed};
+  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
+                                    .seed = first_seed};
   std::vector<std::vector<Profile>> readings;
   for (const int width : config.widths) {
     readings.push_back(read(config, width, seeds));

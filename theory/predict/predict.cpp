@@ -222,7 +222,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   const int level_ratio = scheme.ratio;
   const int first_chains = scheme.chains(inputs);
   const int allowed = patterns_allowed(spec, options);
-  const int most = static_cast<int>(std::min<double>(allowed, affordable));
+  const int most = options.reaches_tolerance ? allowed : static_cast<int>(std::min<double>(allowed, affordable));
   Prediction prediction;
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
@@ -243,7 +243,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   };
   int samples = first_samples;
   int backward_samples = first_samples;
-  double wanted = schemes[0].patterns(inputs);
+  double wanted = 0.0;  // patterns, where the tolerance is not reached
   ShareDone share(options.on_share);
   const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
   for (int number = 0;; ++number) {
@@ -288,10 +288,10 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
   }
   wanted = std::min<double>(wanted, allowed);
-  if (wanted > affordable) {
+  if (wanted > most) {
     prediction.left_out = fmt::format(
-        "{:.3g} attention patterns of theory would cost {:.2g} times what they may by default, which is what "
-        "the measurement does: {} were taken; theory.tolerance asks for its precision",
+        "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
+        "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
         wanted, wanted / affordable, prediction.samples);
   }
   settle_shares(prediction);

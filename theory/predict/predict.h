@@ -21,6 +21,7 @@ struct PredictionOptions {
   int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
   /// Operations that the patterns may take.
   double operations = std::numeric_limits<double>::infinity();
+  bool reaches_tolerance = false;  ///< it begins with as many as `operations` pay for, and goes on to the tolerance
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -81,7 +82,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover what the others may differ by. Where options.operations do not pay for 16 chains of 2 and 16 patterns,
-/// there are fewer, at least 4 of 2 and 4, and no more than they pay for are added to reach the tolerance; left_out
+/// it begins with fewer, at least 4 of 2 and 4; where these and what else is paid for miss the tolerance, left_out
 /// says so. The result does not depend on the number of threads. Gradients that loss_refusal
 /// (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their own: the loss
 /// of a trained model is not that of random weights, and so neither is what its gradients start from. Left out with a

@@ -49,8 +49,13 @@ struct AgreementOptions {
 
 /// [theory]: precision of the prediction, and a mistake planted in it.
 struct TheoryOptions {
-  double tolerance = 0.01;
-  double gradient_tolerance = 0.03;
+  /// Wanted precision, whatever it costs; without it theory::PredictionOptions' own, as far as that costs no more than
+  /// the measurement (experiments/core/stacks/cost.h).
+  std::optional<double> tolerance;
+  std::optional<double> gradient_tolerance;
+  [[nodiscard]] double wanted_tolerance() const { return tolerance.value_or(0.01); }
+  [[nodiscard]] double wanted_gradient_tolerance() const { return gradient_tolerance.value_or(0.03); }
+  [[nodiscard]] bool precision_was_given() const { return tolerance || gradient_tolerance; }
   theory::Fault fault = theory::Fault::none;
   /// Forward statistics at the stack's own widths (T25) instead of the limit; by default `propagate` does, `theory`
   /// not.

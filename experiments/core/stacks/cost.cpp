@@ -28,8 +28,6 @@ double reading_operations(const StackSpec& spec, const config::RunOptions& run) 
 }
 
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds) {
-  if (config.was_given("theory.tolerance") || config.was_given("theory.gradient_tolerance"))
-    return std::numeric_limits<double>::infinity();
   constexpr double cheap = 2e12;  // seconds
   return std::max(cheap, seeds * reading_operations(spec, config.run));
 }

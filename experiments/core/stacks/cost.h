@@ -17,8 +17,7 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward);
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
 /// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
-/// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more. Infinite if its precision was set by theory.tolerance or
-/// theory.gradient_tolerance.
+/// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more.
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 /// Returns the operations of theory::predict if `affordable` is its limit.

@@ -165,8 +165,8 @@ config::RunOptions run_at(const LadderConfig& config, int width) {
 /// The limit, for the token ids and labels of all widths.
 theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
                                  Progress& progress) {
-  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
-                                    .gradient_tolerance = config.theory.gradient_tolerance,
+  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                     .most_samples = 1 << 14,
                                     .seed = config.run.seed,
                                     .fault = config.theory.fault,

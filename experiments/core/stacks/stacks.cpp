@@ -102,9 +102,10 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     progress.throw_if_stop_requested();
     const StackSpec& spec = stacks[i];
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
-    theory::PredictionOptions options{.tolerance = config.theory.tolerance,
-                                      .gradient_tolerance = config.theory.gradient_tolerance,
+    theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                      .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                       .operations = affordable_limit(spec, config),
+                                      .reaches_tolerance = config.theory.precision_was_given(),
                                       .seed = config.run.seed,
                                       .fault = config.theory.fault,
                                       .on_share = progress.on_share()};

@@ -22,14 +22,14 @@
 namespace periscope::training {
 namespace {
 
-/// Letters, digits and dashes of a placement's label, for names of files.
+/// A placement's label for names of files: letters, digits, dashes and dots, "gamma 1.5" as "gamma1.5".
 std::string file_word(const std::string& label) {
   std::string word;
   for (const char c : label) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+';
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+' || c == '.';
     if (plain) word += c;
   }
-  return word;
+  return word.find_first_not_of('.') == std::string::npos ? "stack" : word;
 }
 
 /// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
@@ -113,11 +113,12 @@ theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec
 
 std::vector<TrainCell> cells_of(const TrainConfig& config) {
   std::vector<TrainCell> cells;
-  std::map<std::string, int> seen;
+  std::set<std::string> seen;
   for (const StackSpec& spec : config.stacks()) {
     std::string word = file_word(config::placement_label(spec));
     // Placements of one's own may differ in what a file's name does not show.
-    if (const int before = seen[word]++; before > 0) word += fmt::format("-{}", before + 1);
+    const std::string plain = word;
+    for (int copy = 2; !seen.insert(word).second; ++copy) word = fmt::format("{}-{}", plain, copy);
     std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
   }
   return cells;
@@ -145,6 +146,7 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
       4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
   stacks::Need all = one.times(at_once);
+  all.then(stacks::limit_need(spec, false, threads));
   all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }

@@ -47,8 +47,8 @@ void append_last(DepthLaw& law, const theory::Prediction& prediction) {
 theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& told,
                                 const stacks::Progress& progress) {
   return theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
-                         {.tolerance = config.theory.tolerance,
-                          .gradient_tolerance = config.theory.gradient_tolerance,
+                         {.tolerance = config.theory.wanted_tolerance(),
+                          .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                           .most_samples = 256,
                           .seed = config.run.seed,
                           .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),

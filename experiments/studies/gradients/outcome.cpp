@@ -28,8 +28,8 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
   progress.next(stacks::WorkKind::limit, stacks::limit_operations(told, true), label + ": theory");
   theory::Prediction prediction =
       theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
-                      {.tolerance = config.theory.tolerance,
-                       .gradient_tolerance = config.theory.gradient_tolerance,
+                      {.tolerance = config.theory.wanted_tolerance(),
+                       .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                        .seed = config.run.seed,
                        .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
                        .paths = paths,

@@ -23,9 +23,10 @@ StackSpec initial_stack(const ModelSpec& model, const config::Config& config, in
 
 theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input, const config::Config& config,
                                    bool backward, stacks::Progress& progress) {
-  theory::PredictionOptions options{.tolerance = config.theory.tolerance,
-                                    .gradient_tolerance = config.theory.gradient_tolerance,
+  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
+                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                     .operations = stacks::affordable_operations(spec, config, 1),
+                                    .reaches_tolerance = config.theory.precision_was_given(),
                                     .seed = config.run.seed,
                                     .fault = config.theory.fault,
                                     .on_share = [&](double) { progress.throw_if_stop_requested(); }};

@@ -132,9 +132,10 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   if (config.run.backward && !input.has_labels()) {
     throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
   }
+  const auto tokens = static_cast<int>(input.ids.size());
   ProbeResult result{.model = name_of(checkpoint),
                      .family = std::string(checkpoint.family().name),
-                     .at_init = initial_stack(checkpoint.model(), config, static_cast<int>(input.ids.size())),
+                     .at_init = initial_stack(checkpoint.model(), config, tokens),
                      .dtype = config.run.dtype,
                      .backward = config.run.backward,
                      .input = std::move(input),

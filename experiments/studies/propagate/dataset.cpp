@@ -141,7 +141,7 @@ dataset::Table<Prediction> theory_table() {
                      })
       .column_if_any(
           {"theory_left_out", on_stack, "",
-           "what of T25's chain was left out, because it would have cost more than the measurement", at / "left_out"},
+           "what of theory was left out, because it would have cost more than the measurement", at / "left_out"},
           [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
       .column({"theory_refusal", on_stack, "", "why there is no prediction", at / "refused"},
               [](const Prediction& p) { return p.refusal; })

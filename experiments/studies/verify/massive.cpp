@@ -17,7 +17,7 @@ namespace {
 
 constexpr int stack_count = 32, stack_width = 64, stack_hidden = 256;
 constexpr int points_per_decade = 2, decades = 6;
-constexpr int exponent_decades = 3;
+constexpr int exponent_decades = 1;
 
 struct Setting {
   const char* placement;

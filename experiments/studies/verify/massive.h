@@ -17,7 +17,7 @@ struct MassiveCurve {
   double ceiling = 0.0;             ///< bound for every factor at once, median; infinite where there is none
   double largest_ratio = 0.0;       ///< gradient over bound, all stacks and factors
   double largest_to_ceiling = 0.0;  ///< gradient over its own stack's ceiling
-  double lowest_exponent = 0.0, highest_exponent = 0.0;  ///< of ‖h‖ in the gradient, over the last three decades
+  double lowest_exponent = 0.0, highest_exponent = 0.0;  ///< of ‖h‖ in the gradient, over the last decade
 };
 
 struct MassiveSweep {
