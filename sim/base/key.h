@@ -109,6 +109,8 @@ void require_ranges(const Section<S>& section, const S& values) {
           if constexpr (std::is_same_v<F, int S::*> || std::is_same_v<F, double S::*> ||
                         std::is_same_v<F, std::vector<int> S::*> || std::is_same_v<F, std::vector<double> S::*>) {
             require_in(key.range, section.name, key.name, values.*field);
+          } else if constexpr (std::is_same_v<F, std::optional<double> S::*>) {
+            if (values.*field) require_in(key.range, section.name, key.name, *(values.*field));
           }
         },
         key.field);
