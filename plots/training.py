@@ -62,6 +62,6 @@ def caption(result: Result) -> str:
     counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. Before training, over depth, lines are theory "
-    words += "for random weights at infinite width; elsewhere they join the markers. "
+    words += "for random weights at infinite width; others there and at the top join the markers. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
     return words + groups.run(result)

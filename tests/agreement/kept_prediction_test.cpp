@@ -115,6 +115,17 @@ TEST_CASE("predictions are in the journal: a run that goes on computes none agai
   CHECK(other_progress.kept_predictions == 0);
 }
 
+TEST_CASE("a precision that was asked for is another configuration than the same one by default") {
+  config::Config by_default = small_config();
+  by_default.theory = {};
+  config::Config asked = by_default;
+  asked.theory.tolerance = by_default.theory.wanted_tolerance();
+  CHECK(by_default.theory.wanted_tolerance() == asked.theory.wanted_tolerance());
+  CHECK(config::config_sha256(config::resolved(by_default)) != config::config_sha256(config::resolved(asked)));
+  CHECK_FALSE(by_default.theory.precision_was_given());
+  CHECK(asked.theory.precision_was_given());
+}
+
 TEST_CASE("a cell that is no prediction of the stack is refused") {
   const config::Config config = small_config();
   stacks::Progress progress;

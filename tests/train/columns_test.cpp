@@ -290,6 +290,30 @@ TEST_CASE("train's file: placements, seeds and records have their places") {
   check_values(numbers_of(file, "validation_loss"), validation);
 }
 
+TEST_CASE("train's table says of which stack there is no prediction, or a coarse one") {
+  training::TrainResult result = planted_result();
+  result.initial[0] = {};
+  result.initial[0].refusal = "no number at depth 3";
+  result.initial[1].left_out = "fewer patterns";
+  const std::string text = train::table(result);
+  CHECK(text.find("theory of pre: no number at depth 3\n") != std::string::npos);
+  CHECK(text.find("theory of peri: fewer patterns\n") != std::string::npos);
+}
+
+TEST_CASE("the runs of stacks whose names have the same letters are named apart") {
+  training::TrainConfig config = planted_config();
+  config.inputs = {InputKind::tokens};
+  config.placements = {custom_placement({.norm_a = true, .norm_b = true}, "x/y"),
+                       custom_placement({.norm_c = true}, "x_y"), custom_placement({.norm_a = true}, "xy-2"),
+                       custom_placement({.norm_b = true}, "xy"), custom_placement({}, "..")};
+  std::set<std::string> names;
+  for (const training::TrainCell& cell : training::cells_of(config)) names.insert(cell.name);
+  CHECK(names.size() == 5 * seeds);
+  CHECK(names.contains("xy-seed0"));
+  CHECK(names.contains("xy-2-seed0"));
+  CHECK(names.contains("stack-seed0"));
+}
+
 TEST_CASE("train's table: the last record, the first one's variance, and what was lost") {
   const training::TrainResult result = planted_result();
   const std::string text = train::table(result);

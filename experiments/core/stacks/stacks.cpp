@@ -25,24 +25,20 @@ std::string label_of(const StackSpec& spec) {
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
 }
 
-/// Return the operations that a stack's theory may use: affordable_limit for the limit of infinite width,
-/// affordable_chain for T25's replicates, infinite if these were asked for.
-double affordable_limit(const StackSpec& spec, const config::Config& config) {
-  return affordable_operations(spec, config, config.run.seeds);
-}
+/// Returns the operations that T25's replicates for the measurement of `spec` may use; infinite if they were asked for.
 double affordable_chain(const StackSpec& spec, const config::Config& config) {
   if (config.theory.finite_width.has_value()) return std::numeric_limits<double>::infinity();
   return config.run.seeds * reading_operations(spec, config.run);
 }
 
-/// Returns the operations of all replicates of one stack.
-double chain_operations(const StackSpec& told, const config::Config& config) {
-  const std::size_t sequences = distinct_token_ids(told, config.run.seed, config.run.seeds).size();
+/// Returns the operations of all replicates of theory's stack `told` for the measurement of `spec`.
+double chain_operations(const StackSpec& spec, const StackSpec& told, const config::Config& config) {
+  const std::size_t sequences = distinct_token_ids(spec, config.run.seed, config.run.seeds).size();
   const int count =
       config.theory.replicates > 0
           ? config.theory.replicates
           : theory::replicates_for(told, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
-                                   affordable_chain(told, config));
+                                   affordable_chain(spec, config));
   return count * theory::chain_operations(told);
 }
 
@@ -79,14 +75,13 @@ class KeptPredictions {
 
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
   Work work;
-  for (const StackSpec& spec : config.told_stacks()) {
-    work.of(WorkKind::limit) += limit_operations(spec, config.run.backward, affordable_limit(spec, config));
-    if (at_width) {
-      work.of(WorkKind::chain) += chain_operations(spec, config);
-    }
-  }
-  for (const StackSpec& spec : config.stacks()) {
-    if (measures) work.of(WorkKind::measurement) += config.run.seeds * reading_operations(spec, config.run);
+  const std::vector<StackSpec> measured = config.stacks();
+  const std::vector<StackSpec> told = config.told_stacks();
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    const double affordable = affordable_operations(measured[i], config, config.run.seeds);
+    work.of(WorkKind::limit) += limit_operations(told[i], config.run.backward, affordable);
+    if (at_width) work.of(WorkKind::chain) += chain_operations(measured[i], told[i], config);
+    if (measures) work.of(WorkKind::measurement) += config.run.seeds * reading_operations(measured[i], config.run);
   }
   return work;
 }
@@ -104,7 +99,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
     theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
                                       .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                                      .operations = affordable_limit(spec, config),
+                                      .operations = affordable_operations(spec, config, config.run.seeds),
                                       .reaches_tolerance = config.theory.precision_was_given(),
                                       .seed = config.run.seed,
                                       .fault = config.theory.fault,
@@ -116,7 +111,8 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                   label_of(spec) + ": theory");
     result.prediction = kept.get("limit", spec, told[i], [&] { return theory::predict(told[i], ids, options); });
     if (at_width) {
-      progress.next(WorkKind::chain, chain_operations(told[i], config), label_of(spec) + ": theory at this width");
+      progress.next(WorkKind::chain, chain_operations(spec, told[i], config),
+                    label_of(spec) + ": theory at this width");
       result.prediction = kept.get("prediction at its width", spec, told[i], [&] {
         theory::Prediction prediction = std::move(result.prediction);
         theory::predict_at_width(told[i], ids,

@@ -102,8 +102,9 @@ std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec
 
 theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec, const TrainConfig& config,
                                            stacks::Progress& progress) {
-  const int tokens = spec.input.tokens * config.train.batch;
-  const double run = config.run.seeds * config.train.steps * stacks::pass_operations(spec.model, tokens, true);
+  // What training itself costs, in double: batches, steps and seeds together are more than an int holds.
+  const double run = 1.0 * config.run.seeds * config.train.steps * config.train.batch *
+                     stacks::pass_operations(spec.model, spec.input.tokens, true);
   return theory::predict(
       spec, recorded_ids(corpus, spec, config.train),
       {.tolerance = 0.02, .most_samples = 1 << 11, .operations = run, .seed = config.run.seed, .on_share = [&](double) {

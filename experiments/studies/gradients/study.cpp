@@ -168,10 +168,6 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           }};
 }
 
-}  // namespace
-
-namespace {
-
 /// Decompositions draw their weights themselves.
 std::vector<std::string> keys_of(const Experiment& experiment) {
   std::vector<std::string> keys = {"model.", "init.", "input.", "theory.", "agreement."};

@@ -47,6 +47,12 @@ std::string table(const training::TrainResult& result) {
       "last record; variance: of the stream at the top of the stack, predicted at infinite width and measured before "
       "training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 robust "
       "standard deviations above its median of the last 128 steps.\n";
+  for (std::size_t p = 0; p < result.initial.size(); ++p) {
+    const theory::Prediction& prediction = result.initial[p];
+    const std::string& lack = prediction.refusal.empty() ? prediction.left_out : prediction.refusal;
+    const StackSpec& spec = result.cells[p * result.cells.size() / result.initial.size()].cell.spec;
+    if (!lack.empty()) text += fmt::format("theory of {}: {}\n", config::placement_label(spec), lack);
+  }
   if (result.loss_floor) text += fmt::format("no predictor has a mean loss below {:.4f} nat.\n", *result.loss_floor);
   return text;
 }
