@@ -17,8 +17,6 @@
 namespace periscope::app {
 namespace {
 
-std::string record_file(const study::Job& job) { return result_file(job, "finished.json"); }
-
 bool is_there(const std::string& path) {
   std::error_code unreadable;
   return std::filesystem::exists(path, unreadable);
@@ -26,7 +24,7 @@ bool is_there(const std::string& path) {
 
 /// The record beside a result. Throws InputError where there is none that can be read.
 nlohmann::ordered_json record_of(const study::Job& job) {
-  const std::string path = record_file(job);
+  const std::string path = finished_record_file(job);
   if (!is_there(path)) throw InputError(fmt::format("{} is missing", path));
   const MappedFile file(path);
   const auto* begin = reinterpret_cast<const char*>(file.bytes().data());
@@ -62,6 +60,8 @@ std::string objection(const study::Study& study, const study::Job& job, const nl
 
 }  // namespace
 
+std::string finished_record_file(const study::Job& job) { return result_file(job, "finished.json"); }
+
 void record_finished(const study::Study& study, const study::Job& job, const FinishedRun& run) {
   const nlohmann::ordered_json record{{"study", study.name},
                                       {"config_sha256", run.config_sha256},
@@ -70,7 +70,7 @@ void record_finished(const study::Study& study, const study::Job& job, const Fin
                                       {"json_sha256", run.json_sha256},
                                       {"exit_code", static_cast<int>(run.code)},
                                       {"table", config::valid_utf8(run.table)}};
-  write_file(record_file(job), config::json_text(record, 1) + "\n");
+  write_file(finished_record_file(job), config::json_text(record, 1) + "\n");
 }
 
 std::optional<ExitCode> finished_run(const CommonOptions& options, const study::Study& study, const study::Job& job) {

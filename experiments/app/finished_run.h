@@ -19,8 +19,11 @@ struct FinishedRun {
   std::string table;  ///< what people were shown, without colours
 };
 
-/// Writes the file, whole or not at all. To be called when the result is written: a run that ends in between leaves a
-/// record that does not fit its result, or none, and is computed again. Throws as OutputFile does.
+/// NAME.finished.json of a job that has a folder for results.
+[[nodiscard]] std::string finished_record_file(const study::Job& job);
+
+/// Writes the file, whole or not at all. To be called when all files of the run are written: a run that ends before
+/// leaves a record that does not fit its result, or none, and is computed again. Throws as OutputFile does.
 void record_finished(const study::Study& study, const study::Job& job, const FinishedRun& run);
 
 /// With --skip-finished, the exit code of the run whose complete result is in the file that the job would write, made

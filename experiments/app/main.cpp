@@ -63,6 +63,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
   app.require_subcommand(1);
   app.footer(footer);
+  app.failure_message(
+      [](const CLI::App*, const CLI::Error& error) { return fmt::format("periscope: {}\n", error.what()); });
   int code = 0;
   add_commands(app, code);
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "experiments/app/circumstances.h"
 #include "experiments/app/finished_run.h"
@@ -77,6 +78,7 @@ void require_place_for_results(const study::Study& study, const study::Job& job,
   if (job.file.empty() || job.run_options.out.empty()) return;
   const OutputFile trial(result_file(job, "nc"));
   if (study.json_file) const OutputFile of_json(result_file(job, "json"));
+  if (study.skips) const OutputFile of_record(finished_record_file(job));
 }
 
 void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
@@ -96,26 +98,28 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   nlohmann::ordered_json json;
   if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
+  std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
     dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
-    FinishedRun finished{.file_sha256 = write_netcdf(result_file(job, "nc"), *outcome.data),
-                         .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
-                         .code = outcome.code,
-                         .table = dataset::without_colours(outcome.table)};
+    finished = FinishedRun{.file_sha256 = write_netcdf(result_file(job, "nc"), *outcome.data),
+                           .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
+                           .code = outcome.code,
+                           .table = dataset::without_colours(outcome.table)};
     wrote(result_file(job, "nc"));
     if (study.json_file) {
       const std::string text = config::json_text(json, 1) + "\n";
       write_file(result_file(job, "json"), text);
-      finished.json_sha256 = config::sha256_hex(text);
+      finished->json_sha256 = config::sha256_hex(text);
       wrote(result_file(job, "json"));
     }
-    if (study.skips) record_finished(study, job, finished);
   }
   if (outcome.data && options.csv) {
     write_csv(*options.csv, *outcome.data);
     if (*options.csv != "-") wrote(*options.csv);
   }
   if (outcome.write_files) outcome.write_files(progress);
+  // After all other files: a run that was killed before counts as unfinished.
+  if (finished && study.skips) record_finished(study, job, *finished);
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;

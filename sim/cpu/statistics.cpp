@@ -218,8 +218,9 @@ void write_largest(const T* x, Index size, const StatisticsLayout& layout, doubl
     const Index place = places[static_cast<std::size_t>(i)];
     if (i < magnitudes) out[layout.magnitudes + i] = static_cast<double>(ordered_magnitude(x[place]));
     if (i >= entries) continue;
+    const Index row = place / layout.cols;
     double* entry = out + layout.entries + 3 * i;
-    entry[0] = static_cast<double>(place / layout.cols);
+    entry[0] = static_cast<double>(row);
     entry[1] = static_cast<double>(place % layout.cols);
     entry[2] = static_cast<double>(x[place]);
   }

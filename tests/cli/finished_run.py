@@ -162,7 +162,7 @@ class FinishedRun(FolderTest):
                              (["--csv", self.folder / "a.csv"], "--skip-finished with --csv"),
                              (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence"),
                              (["--dump", self.folder / "dump", "--set", "model.placement=pre", "--set",
-                               "input.kind=gaussian"], "--skip-finished with --dump")):
+                               "input.kind=text"], "--skip-finished with --dump")):
             done = self.propagate(*extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)
@@ -232,6 +232,27 @@ seeds = 8
                     beside.write_text(content)
                 self.assertIn(f"verify.json {reason}", run(*words, "--skip-finished").stderr)
                 self.assertEqual(cases(beside.read_text()), cases(whole), "it was made again")
+
+    def test_a_run_that_could_not_write_all_its_files_is_not_finished(self):
+        out = self.folder / "out"
+        words = ["verify", "--cases", 2000, "--scale", 0.2, "--out", out]
+        done = run(*words)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        case = sorted(out.glob("violation-*.json"))[-1]
+        for file in out.iterdir():
+            file.unlink()
+        case.mkdir()
+        done = run(*words)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(case.name, done.stderr)
+        self.assertFalse((out / "verify.finished.json").exists(), "the record is written last")
+
+    def test_a_folder_in_the_records_place_is_seen_before_computing(self):
+        (self.folder / "out" / "propagate.finished.json").mkdir(parents=True)
+        done = run("propagate", "--config", self.config, "--out", self.folder / "out")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("propagate.finished.json", done.stderr)
+        self.assertNotIn(" %", done.stderr, "nothing is computed")
 
     def test_the_result_of_another_study_is_not_trusted(self):
         words = ["--config", self.config, "--out", self.folder / "out"]

@@ -163,6 +163,30 @@ class Flags(FolderTest):
         self.assertEqual(run("verify", "--cases", 200, "--config", self.config, "--quiet").returncode, 0,
                          "a file may be for several commands")
 
+    def test_a_key_that_does_nothing_with_these_values_of_others_is_refused(self):
+        for words, expected in (
+                (["gradients", "depth", "--set", "model.layers=3"],
+                 "model.layers does nothing in gradients depth; expected gradients.layers"),
+                (["gradients", "attenuation", "--vary", "init.qk_factor=[0.0,1.0]"],
+                 "init.qk_factor does nothing in gradients attenuation; expected gradients.qk_factors"),
+                (["gradients", "crossover", "--set", "init.down_factor=2.0"],
+                 "init.down_factor does nothing in gradients crossover; expected gradients.down_factors"),
+                (["gradients", "depth", "--set", "gradients.qk_factors=[1.0]"],
+                 "gradients.qk_factors does nothing in gradients depth"),
+                (["propagate", "--set", "init.scheme=lecun", "--vary", "init.std=[0.1,0.2]"],
+                 'init.std acts only with init.scheme = "normal"'),
+                (["propagate", "--set", "init.factor=2.0"], 'init.factor acts only with init.scheme = "scaled"'),
+                (["propagate", "--set", "input.path=x"], 'input.path acts only with input.kind = "text"'),
+                (["theory", "--set", "input.kind=tokens", "--set", "input.correlation=0.5"],
+                 'input.correlation acts only with input.kind = "gaussian"')):
+            with self.subTest(words=words):
+                done = run(*words)
+                self.assertEqual((done.returncode, expected in done.stderr), (2, True), done.stderr)
+        # It acts in one of the stacks.
+        small = ["--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1"]
+        done = run("theory", *small, "--vary", "init.scheme=[\"normal\",\"lecun\"]", "--set", "init.std=0.1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_flags_that_do_nothing_beside_others_are_refused(self):
         random = ["certify", "--config", self.config, "--set", "model.placement=pre", "--set", "input.kind=tokens"]
         for words, found in (

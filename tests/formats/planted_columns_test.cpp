@@ -444,27 +444,27 @@ TEST_CASE("JSON of formats: the columns at their stacks, formats, inputs and sit
   for (const char* other : {"drift", "certificate", "rounding", "massive_cost", "margin_predicted"}) {
     CHECK_FALSE(fp64.contains(other));
   }
-  const auto& fp16 = pre["formats"]["fp16"];
-  CHECK(fp16["drift"]["worst"]["value"] == file.number("drift_worst_value", {0, 1}));
-  CHECK(fp16["drift"]["power"] == file.number("drift_power", {0, 1}));
-  CHECK(fp16["certificate"]["certified"] == false);
-  CHECK(fp16["certificate"]["signal"] == "sum");
-  CHECK(fp16["certificate"]["sublayer"] == 1);
+  const auto& half = pre["formats"]["fp16"];
+  CHECK(half["drift"]["worst"]["value"] == file.number("drift_worst_value", {0, 1}));
+  CHECK(half["drift"]["power"] == file.number("drift_power", {0, 1}));
+  CHECK(half["certificate"]["certified"] == false);
+  CHECK(half["certificate"]["signal"] == "sum");
+  CHECK(half["certificate"]["sublayer"] == 1);
   CHECK(json["cells"][1]["formats"]["fp16"]["certificate"].dump() == R"({"certified":true})");
-  CHECK(fp16["margin_predicted"] == file.number("margin_predicted", {0, 1}));
-  CHECK(fp16["massive_cost"]["branch"]["loss"] == file.number("massive_branch_cost", {0, 1}));
-  CHECK(fp16["massive_cost"]["stream"]["verdict"] == file.word("massive_stream", {0, 1}));
-  CHECK(fp16["rounding"]["weights"]["sqnr"][2] == file.number("rounding_sqnr", {0, 1, 4, 2}));
-  CHECK(fp16["rounding"]["weights"]["predicted"][1] == file.number("weights_sqnr_predicted", {0, 1, 1}));
-  CHECK(fp16["massive"]["overflow"]["seeds"] == 3);
-  CHECK(fp16["massive"]["overflow"]["signal"] == "hidden");
-  CHECK(fp16["plain"]["overflow"].dump() == R"({"seeds":0})");
-  CHECK(fp16["plain"]["grad_overflow"]["seed"] == 72);
-  CHECK(fp16["plain"]["x_out"]["sqnr_predicted"][2] == file.number("stream_sqnr_predicted", {0, 1, 0, 2}));
+  CHECK(half["margin_predicted"] == file.number("margin_predicted", {0, 1}));
+  CHECK(half["massive_cost"]["branch"]["loss"] == file.number("massive_branch_cost", {0, 1}));
+  CHECK(half["massive_cost"]["stream"]["verdict"] == file.word("massive_stream", {0, 1}));
+  CHECK(half["rounding"]["weights"]["sqnr"][2] == file.number("rounding_sqnr", {0, 1, 4, 2}));
+  CHECK(half["rounding"]["weights"]["predicted"][1] == file.number("weights_sqnr_predicted", {0, 1, 1}));
+  CHECK(half["massive"]["overflow"]["seeds"] == 3);
+  CHECK(half["massive"]["overflow"]["signal"] == "hidden");
+  CHECK(half["plain"]["overflow"].dump() == R"({"seeds":0})");
+  CHECK(half["plain"]["grad_overflow"]["seed"] == 72);
+  CHECK(half["plain"]["x_out"]["sqnr_predicted"][2] == file.number("stream_sqnr_predicted", {0, 1, 0, 2}));
   const std::size_t site = file.index("site", "grad x_out");
   for (const char* measure : {"sqnr", "angle", "overflow", "variance_drift_stderr"}) {
     INFO(measure);
-    CHECK(fp16["massive"]["grad x_out"][measure][1] == file.number(measure, {0, 1, 1, site, 1}));
+    CHECK(half["massive"]["grad x_out"][measure][1] == file.number(measure, {0, 1, 1, site, 1}));
   }
   CHECK(json["coordinates"]["place"] == nlohmann::ordered_json{-1, 0, 1, 2, 3, 4});
   CHECK(json["coordinates"]["depth"] == nlohmann::ordered_json{0, 1, 2, 3, 4});

@@ -231,10 +231,10 @@ TEST_CASE("formats: an allowance of one format is no other's, and decides") {
       }
     }
   }
-  const auto verdicts = [&](double fp16, double int8) {
+  const auto verdicts = [&](double of_fp16, double int8) {
     for (formats::FormatResult& format : stack.formats) format.drift = {};
     for (formats::FormatResult& format : judged.result.stacks[1].formats) format.drift = {};
-    stack.formats[1].stream_rounding = fp16;
+    stack.formats[1].stream_rounding = of_fp16;
     stack.formats[2].stream_rounding = int8;
     formats::judge_laws(judged.result, judged.config.agreement);
     return std::pair(stack.formats[1].drift.verdict, stack.formats[2].drift.verdict);

@@ -64,18 +64,18 @@ TEST_CASE("everything that is rounded has a stream of its own") {
 }
 
 TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T25's chain") {
-  using namespace theory::place;
+  namespace place = theory::place;
   constexpr std::uint64_t most_sublayers = 1U << 20U;
-  std::set<std::uint64_t> starts{0, input, table};
+  std::set<std::uint64_t> starts{0, place::input, place::table};
   std::size_t count = starts.size();
-  for (const std::uint64_t half : {std::uint64_t{0}, other_half}) {
-    for (const std::uint64_t way : {std::uint64_t{0}, backward_pass, backward_pass + logits}) {
-      starts.insert(patterns + way + half);
+  for (const std::uint64_t half : {std::uint64_t{0}, place::other_half}) {
+    for (const std::uint64_t way : {std::uint64_t{0}, place::backward_pass, place::backward_pass + place::logits}) {
+      starts.insert(place::patterns + way + half);
       ++count;
     }
   }
   REQUIRE(starts.size() == count);
-  starts.erase(table);  // one place, beside the input's
+  starts.erase(place::table);  // one place, beside the input's
   for (auto next = std::next(starts.begin()); next != starts.end(); ++next) {
     CHECK(*next - *std::prev(next) > most_sublayers);
   }

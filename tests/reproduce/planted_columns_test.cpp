@@ -191,9 +191,10 @@ Values averaged_of(const Average& average, bool error, const reproduce::GroupRun
 double final_loss_of(const TrainedCell& cell) {
   const Values& loss = cell.history.loss;
   if (loss.size() < steps) return std::log(256.0);
+  constexpr std::size_t last_tenth = steps / 10;
   double sum = 0.0;
-  for (std::size_t s = steps - steps / 10; s < steps; ++s) sum += loss[s];
-  return sum / (steps / 10);
+  for (std::size_t s = steps - last_tenth; s < steps; ++s) sum += loss[s];
+  return sum / static_cast<double>(last_tenth);
 }
 
 std::optional<Values> expected_of_seed(const std::string& column, const TrainedCell& cell) {

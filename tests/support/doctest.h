@@ -18,6 +18,7 @@
 namespace periscope {
 
 // doctest has a function of this name for every enum, which prints its number; one that is no template wins.
+// NOLINTBEGIN(readability-identifier-naming)
 inline doctest::String toString(Signal value) { return std::string(name_of(value)).c_str(); }
 inline doctest::String toString(Weight value) { return std::string(name_of(value)).c_str(); }
 inline doctest::String toString(DType value) { return std::string(name_of(value)).c_str(); }
@@ -31,6 +32,7 @@ inline doctest::String toString(Activation value) {
   constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_tanh"};
   return names.at(static_cast<std::size_t>(value));
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace periscope
 

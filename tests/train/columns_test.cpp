@@ -23,7 +23,7 @@ using training::RecordedValues;
 using training::TrainedCell;
 
 constexpr int layer_count = 2;
-constexpr std::size_t sublayer_count = 2 * layer_count;
+constexpr std::size_t sublayer_count = std::size_t{2} * layer_count;
 constexpr int step_count = 200;
 constexpr int seeds = 2;
 
@@ -153,9 +153,9 @@ void check_record_column(const dataset::Dataset& data, const dataset::ColumnSpec
         const std::string statistic = curve ? curve->statistic : "root_mean_square";
         if (!curve || curve->kind == CurveName::Kind::weight) {
           for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
-            const std::string weight(weight_names[w]);
-            INFO(weight);
-            check_values(found("weight", w), record.at(statistic + ".weight." + weight));
+            const std::string name = fmt::format("{}.weight.{}", statistic, weight_names[w]);
+            INFO(name);
+            check_values(found("weight", w), record.at(name));
           }
         } else if (curve->kind == CurveName::Kind::site) {
           for (std::size_t s = 0; s < stream_signals.size(); ++s) {
@@ -194,10 +194,11 @@ std::optional<std::vector<double>> expected_of_cell(const std::string& column, c
   }
   if (column == "diverged_at") return std::vector{h.loss.size() < step_count ? 150.0 : std::nan("")};
   if (column == "final_loss") {
+    constexpr int last_tenth = step_count / 10;
     double sum = 0.0;
-    for (std::size_t s = step_count - step_count / 10; s < step_count; ++s)
+    for (std::size_t s = step_count - last_tenth; s < step_count; ++s)
       sum += s < h.loss.size() ? h.loss[s] : std::nan("");
-    return std::vector{sum / (step_count / 10)};
+    return std::vector{sum / static_cast<double>(last_tenth)};
   }
   if (column == "loss_spikes_olmo") return count(olmo_spikes(h.loss));
   if (column == "loss_spikes_robust") return count(robust_spikes(h.loss));

@@ -105,7 +105,8 @@ std::string few_normed_features(const ModelSpec& m) {
 /// all heads where a token sees itself alone, or others like it.
 std::string few_features_of_branch(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
-  const bool alone = m.causal || spec.input.tokens == 1 || spec.input.correlation == 1.0;
+  const bool same = spec.input.kind == InputKind::gaussian && spec.input.correlation == 1.0;
+  const bool alone = m.causal || spec.input.tokens == 1 || same;
   const auto reason = [](const char* what, int n) {
     return fmt::format("norm B behind {} {}: the mean square of a gradient in front of it is finite from 3 on", what,
                        n);

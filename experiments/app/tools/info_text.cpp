@@ -5,6 +5,7 @@
 
 #include "experiments/app/tools/facts.h"
 #include "experiments/app/tools/info.h"
+#include "experiments/app/wrapped.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
@@ -100,7 +101,7 @@ std::string info_text(const Checkpoint& c) {
     text.back() = '\n';
   }
   for (const std::string& warning : c.warnings()) text += "\nwarning: " + printable(warning) + "\n";
-  return text;
+  return wrapped(text);
 }
 
 }  // namespace periscope::app

@@ -44,8 +44,10 @@ std::string rows(const std::string& title, const std::vector<ToyStep>& steps) {
   for (const ToyStep& s : steps) {
     text += fmt::format("  {:<22} [{:7.4f}]  mean {:7.4f}  variance {:7.4f}  sigma {:7.4f}", s.formula,
                         fmt::join(s.value, ", "), s.mean, s.variance, s.standard_deviation);
-    if (!s.reviewed_value.empty()) text += fmt::format("   reviews: [{:.2f}]", fmt::join(s.reviewed_value, ", "));
-    if (s.reviewed_deviation > 0.0) text += fmt::format(" sigma {:.2f}", s.reviewed_deviation);
+    text += '\n';
+    if (s.reviewed_value.empty()) continue;
+    text += fmt::format("  {:>22} [{:7.2f}  ]", "the reviews print", fmt::join(s.reviewed_value, "  , "));
+    if (s.reviewed_deviation > 0.0) text += fmt::format("{:>38} {:5.2f}", "sigma", s.reviewed_deviation);
     if (s.review_is_wrong()) text += "  WRONG";
     text += '\n';
   }
@@ -93,14 +95,12 @@ ToyVector toy_vector() {
 
 std::string toy_table(const ToyVector& toy) {
   const double reviewed = toy.reviews.back().reviewed_value[0];
-  return rows(
-             "The paper's Peri-LN, x + Norm(f(Norm(x))): the stream grows, here by 1 + 2 sigma, as x and B are "
-             "parallel",
-             toy.peri) +
+  return rows("The paper's Peri-LN, x + Norm(f(Norm(x))): the stream grows, by 1 + 2 sigma, as x and B are parallel",
+              toy.peri) +
          rows("The reviews' version, Norm(x + f(Norm(x))), which is placement a+c: the variance is 1", toy.reviews) +
          fmt::format(
-             "The reviews divide by a standard deviation of 2.35; it is {:.4f}. Their output [{:.2f}, 0, {:.2f}] "
-             "would have variance {:.4f}, not 1.\n",
+             "The reviews divide by a standard deviation of 2.35; it is {:.4f}.\n"
+             "Their output [{:.2f}, 0, {:.2f}] would have variance {:.4f}, not 1.\n",
              toy.reviews[3].standard_deviation, reviewed, -reviewed, 2.0 * reviewed * reviewed / 3.0);
 }
 

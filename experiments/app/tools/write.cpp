@@ -14,9 +14,10 @@ namespace periscope::app {
 
 void require_family(const std::string& name) {
   if (family_named(name) != nullptr) return;
-  std::vector<std::string_view> names;
-  for (const Family& known : family_table()) names.push_back(known.name);
-  throw ConfigError(fmt::format("--family {}: expected one of {}", shortened(name), fmt::join(names, ", ")));
+  std::vector<std::string> names;
+  for (const Family& known : family_table()) names.emplace_back(known.name);
+  throw ConfigError(fmt::format("--family {}: expected one of {}; nearest is {}", shortened(name),
+                                fmt::join(names, ", "), nearest(name, names)));
 }
 
 void write_random_checkpoint(const config::Config& config, const std::string& name, bool overwrite) {

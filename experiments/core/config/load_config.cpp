@@ -26,7 +26,8 @@ std::vector<std::string_view> placement_names() {
 std::string read_placement_name(TomlReader& reader, const toml::node& node) {
   std::string name(unnamed_placement);
   if (!reader.read("name", name)) return name;
-  const bool fits = !name.empty() && name.size() <= 40 && printable(name) == name;
+  const bool blank = name.find_first_not_of(' ') == std::string::npos;
+  const bool fits = !blank && name.size() <= 40 && printable(name) == name;
   if (!fits || name == unnamed_placement || find_placement(name)) {
     reader.fail("name", node, "a name of 1 to 40 printable characters that no placement has yet");
   }

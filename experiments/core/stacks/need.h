@@ -44,8 +44,8 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
 Need limit_need(const StackSpec& spec, bool backward, int threads);
 
-/// Returns the memory of theory::predict with the scales of given weights (T28, T29): its chains hold a kernel for
-/// every branch, and the second moment of every entry of a signal.
+/// Returns the memory of theory::predict with the scales of given weights (T29): its chains hold a kernel for every
+/// branch, and the second moment of every entry of a signal.
 Need scaled_limit_need(const StackSpec& spec, int threads);
 
 /// The matrices of a sublayer in f64 and their Gram matrices.

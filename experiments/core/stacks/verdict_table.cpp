@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "experiments/core/dataset/text_table.h"
@@ -85,22 +86,30 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
              "sublayers passed, 0 is the stack's input. – where a number is missing, or not finite.\n");
 }
 
-/// Returns a hint if weights are drawn with a standard deviation of their own and the input's second moment does not
-/// fit it: the stream and its gradients depend on their ratio. Empty otherwise.
+/// Returns a hint where weights are drawn with a standard deviation of their own and the input's second moment does not
+/// fit it: the stream and its gradients depend on their ratio. It names the stacks, if it is not true of all.
 std::string scale_hint(const std::vector<StackResult>& results) {
+  std::map<std::string, std::vector<std::string>> stacks_of;
   for (const StackResult& r : results) {
     const InitSpec& init = r.spec.init;
     const double embedding = init.std * init.std;
     const double ratio = r.spec.input.second_moment / embedding;
     if (!r.spec.recipe.empty()) continue;  // which has set both as the family's models have them
     if (init.scheme != InitScheme::normal || r.spec.model.embedding_norm || (ratio > 0.5 && ratio < 2.0)) continue;
-    return fmt::format(
-        "Weights are drawn from N(0, {0:g}²), and the input has E[x²] = {1:g}: embeddings drawn likewise have {2:g}, "
-        "and both the stream and its gradients depend on it. Set input.second_moment, or by model.recipe all that a "
-        "real model has.\n",
-        init.std, r.spec.input.second_moment, embedding);
+    stacks_of[fmt::format("weights are drawn from N(0, {0:g}²), and the input has E[x²] = {1:g}; embeddings drawn "
+                          "likewise have {2:g}.\n",
+                          init.std, r.spec.input.second_moment, embedding)]
+        .push_back(config::placement_label(r.spec));
   }
-  return {};
+  if (stacks_of.empty()) return {};
+  std::string hint;
+  for (const auto& [words, stacks] : stacks_of) {
+    const bool all = stacks.size() == results.size();
+    hint += fmt::format("{}: {}", all ? "note" : fmt::format("{}", fmt::join(stacks, "; ")), words);
+  }
+  return hint +
+         "Both the stream and its gradients depend on that. Set input.second_moment, or by model.recipe all that a "
+         "real model has.\n";
 }
 
 std::string verdict_words(const judge::Agreement& a, bool colour) {

@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "experiments/core/config/setting.h"
 #include "sim/backends.h"
@@ -32,26 +34,57 @@ void choose_dtype(config::RunOptions& run) {
                                 run.device, fmt::join(known, " and ")));
 }
 
-/// Throws ConfigError for a setting of a key that does nothing in the request's command.
-void require_settings_act(const Request& request) {
-  for (const std::string& setting : request.settings) {
-    const std::string key = config::key_of_setting(setting, "--set");
-    const auto has_it = [&](const std::string& name) {
-      return name.ends_with('.') ? key.starts_with(name) : key == name;
-    };
-    if (request.acting.empty() || std::ranges::any_of(request.acting, has_it)) continue;
-    std::vector<std::string> shown;
-    for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
-    throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
-                                  request.command, fmt::join(shown, ", ")));
+/// Throws ConfigError if the key of `setting` does nothing in the request's command.
+void require_acts_here(const Request& request, const std::string& setting, const std::string& key) {
+  const auto idle = std::ranges::find(request.idle, key, &IdleKey::key);
+  if (idle != request.idle.end()) {
+    throw ConfigError(fmt::format("--set {}: {} does nothing in {}{}", shortened(setting), key, request.command,
+                                  idle->instead.empty() ? "" : "; expected " + idle->instead));
   }
+  const auto has_it = [&](const std::string& name) {
+    return name.ends_with('.') ? key.starts_with(name) : key == name;
+  };
+  if (request.acting.empty() || std::ranges::any_of(request.acting, has_it)) return;
+  std::vector<std::string> shown;
+  for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
+  throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
+                                request.command, fmt::join(shown, ", ")));
+}
+
+/// A key of stacks that acts only with certain values of another key.
+struct ConditionalKey {
+  std::string_view key;
+  std::string_view condition;
+  bool (*acts)(const StackSpec&);
+};
+
+constexpr ConditionalKey conditional_keys[] = {
+    {"init.std", "init.scheme = \"normal\"",
+     [](const StackSpec& spec) { return spec.init.scheme == InitScheme::normal; }},
+    {"init.factor", "init.scheme = \"scaled\"",
+     [](const StackSpec& spec) { return spec.init.scheme == InitScheme::scaled; }},
+    {"input.correlation", "input.kind = \"gaussian\"",
+     [](const StackSpec& spec) { return spec.input.kind == InputKind::gaussian; }},
+    {"input.path", "input.kind = \"text\"", [](const StackSpec& spec) { return spec.input.kind == InputKind::text; }},
+};
+
+/// Throws ConfigError if the key of `setting` does nothing in any stack of the run.
+void require_acts_in_stacks(const config::Config& config, const std::string& setting, const std::string& key) {
+  const auto found = std::ranges::find(conditional_keys, key, &ConditionalKey::key);
+  if (found == std::end(conditional_keys) || std::ranges::any_of(config.stacks(), found->acts)) return;
+  throw ConfigError(
+      fmt::format("--set {}: {} acts only with {}; expected that too", shortened(setting), key, found->condition));
 }
 
 }  // namespace
 
 config::Config Request::load(Matrices matrices) const {
   config::Config c = config::load_config(known, file, settings, theory_settings);
-  require_settings_act(*this);
+  for (const std::string& setting : settings) {
+    const std::string key = config::key_of_setting(setting, "--set");
+    require_acts_here(*this, setting, key);
+    require_acts_in_stacks(c, setting, key);
+  }
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
   c.run.threads = threads.value_or(c.run.threads);

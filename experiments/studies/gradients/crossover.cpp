@@ -200,13 +200,15 @@ void require_ratios(const GradientConfig& config) {
   if (std::ranges::all_of(stacks, is_pre)) {
     throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
   }
-  std::set<std::string_view> seen;
-  for (const StackSpec& spec : stacks) {
-    if (seen.emplace(spec.model.placement.name).second) continue;
+  std::set<std::string> seen;
+  for (StackSpec spec : stacks) {
+    spec.label.clear();  // which would name the other keys that vary too
+    const std::string placement = config::placement_label(spec);
+    if (seen.insert(placement).second) continue;
     throw ConfigError(fmt::format(
         "gradients crossover: two stacks of placement \"{}\": expected one, as each placement is paired with \"pre\"; "
         "of other keys than model.placement one value",
-        spec.model.placement.name));
+        placement));
   }
   config::require_swept_is_one_value(config, "init.down_factor", "gradients.down_factors",
                                      [](const StackSpec& spec) { return spec.init.down_factor; });

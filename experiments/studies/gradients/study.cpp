@@ -175,6 +175,18 @@ std::vector<std::string> keys_of(const Experiment& experiment) {
   return keys;
 }
 
+/// The values that other experiments run through, and the key whose place this one's own values take.
+std::vector<study::IdleKey> idle_keys_of(const Experiment& experiment) {
+  std::vector<study::IdleKey> keys;
+  const auto add = [&](bool runs_through, const char* values, const char* key) {
+    keys.push_back(runs_through ? study::IdleKey{key, values} : study::IdleKey{values});
+  };
+  add(experiment.over_depths, "gradients.layers", "model.layers");
+  add(experiment.swept == &GradientConfig::qk_factors, "gradients.qk_factors", "init.qk_factor");
+  add(experiment.swept == &GradientConfig::down_factors, "gradients.down_factors", "init.down_factor");
+  return keys;
+}
+
 }  // namespace
 
 std::vector<study::Study> studies() {
@@ -190,6 +202,7 @@ std::vector<study::Study> studies() {
                    .skips = true,
                    .common = {.memory = !experiment.decomposes},
                    .shared_keys = keys_of(experiment),
+                   .idle_keys = idle_keys_of(experiment),
                    .resolve = [experiment](const study::Request& request) { return resolve(experiment, request); }});
   }
   return all;

@@ -163,6 +163,10 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
       }
       result.notes = notes_of(checkpoint, result.input);
       if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
+      for (std::size_t i = 0; i < result.nulls.size(); ++i) {
+        const std::string& lack = result.nulls[i].predicted.left_out;
+        if (!lack.empty()) result.notes.push_back(fmt::format("{}: {}", stacks::size_nulls[i].name, lack));
+      }
       result.resolved = resolved_of(config, files, result);
     });
   });

@@ -37,7 +37,7 @@ std::string growth_rows(const ProbeResult& r) {
   table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
              digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
-             digits(stream.at(0)), digits(65504.0 / stream.at(0))});
+             digits(stream.at(0)), digits(fp16.largest / stream.at(0))});
   for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
     const Growth& g = r.measured.growth[l];
     const double largest = stream.at(l + 1);
@@ -46,7 +46,7 @@ std::string growth_rows(const ProbeResult& r) {
          digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
          digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, l + 1)),
          digits(g.sum), digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
-         digits(r.measured.branch_from_gains[l]), digits(largest), digits(65504.0 / largest)});
+         digits(r.measured.branch_from_gains[l]), digits(largest), digits(fp16.largest / largest)});
   }
   return table.text();
 }
@@ -121,14 +121,12 @@ std::string gradient_rows(const ProbeResult& r) {
 
 std::string table(const ProbeResult& r) {
   std::string text = heading(r) + growth_rows(r);
-  text +=
+  text += fmt::format(
       "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
-      "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before "
-      "norm "
-      "C), mean over tokens;\nT15: it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the "
-      "last "
-      "one. b² by γ: the branch from norm B's gains\nalone. margin: 65504, the largest number of fp16, over max "
-      "|x|.\n";
+      "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before norm C), mean over "
+      "tokens;\nit is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the last one. b² by γ: "
+      "the branch from norm B's gains\nalone. margin: {:g}, the largest number of fp16, over max |x|.\n",
+      fp16.largest);
   text += split_row(r) + massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
   if (const int at = r.measured.reading.diverged_at; at >= 0)

@@ -108,15 +108,17 @@ void run_attacks(const VerifyConfig& config, stacks::Progress& progress, VerifyR
   }
 }
 
-/// The first case that breaks a statement: among the random cases, or else where an attack ended.
+/// A case that breaks a statement: the first of the random cases, or that of the largest ratio where the first breaks a
+/// wrong statement too little to show it, or else where an attack ended.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, std::size_t statement) {
   const double scale = r.config.scale;
   const Statement& s = statements()[statement];
-  const std::uint64_t first = r.tallies[statement].first_violation;
-  if (first != Tally::none) {
-    const BoundCase found = generate_case(r.config.seed, static_cast<std::uint32_t>(first));
+  const Tally& tally = r.tallies[statement];
+  for (const std::uint64_t id : {tally.first_violation, tally.largest_case}) {
+    if (id == Tally::none) continue;
+    const BoundCase found = generate_case(r.config.seed, static_cast<std::uint32_t>(id));
     if (breaks(statement, found, scale)) {
-      return counterexample(statement, fmt::format("{}:{}", r.config.seed, first), found, scale);
+      return counterexample(statement, fmt::format("{}:{}", r.config.seed, id), found, scale);
     }
   }
   for (const BoundAttackResult& attack : r.attacks) {
