@@ -68,13 +68,11 @@ class Readme(unittest.TestCase):
             for words in printed:
                 with self.subTest(command=shlex.join(words)):
                     key = next((k for k in SMALLER if words[1:1 + len(k.split())] == k.split()), None)
-                    for flag in ("--cases", "--checkpoints"):
-                        if flag in words:
-                            words[words.index(flag) + 1] = "100"
+                    if "--cases" in words:
+                        words[words.index("--cases") + 1] = "100"
                     done = subprocess.run([*words, *SMALLER.get(key, [])], cwd=folder, capture_output=True, text=True,
                                           timeout=120)
-                    # so small a run may be rejected or refute nothing: 4; anything else is a command that cannot run
-                    self.assertIn(done.returncode, (0, 4), done.stderr)
+                    self.assertEqual(done.returncode, 0, done.stderr)
                     if "--out" in words:
                         self.assertTrue(any((folder / words[words.index("--out") + 1]).iterdir()))
 

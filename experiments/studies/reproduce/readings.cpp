@@ -45,9 +45,10 @@ double mean_distance_of_neighbours(const std::vector<double>& angular_distance) 
 double main_path_share(const TrainedCell& run) {
   const std::vector<double>& kept = at_end(run, "growth_stream");
   const std::vector<double>& sum = at_end(run, "growth_sum");
+  const std::size_t half = kept.size() / 2;
   double share = 0.0;
-  for (std::size_t l = kept.size() / 2; l < kept.size(); ++l) share += kept[l] / sum[l];
-  return share / static_cast<double>(kept.size() - kept.size() / 2);
+  for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
+  return share / static_cast<double>(kept.size() - half);
 }
 
 namespace {
@@ -75,9 +76,10 @@ std::vector<double> spike_starts(const TrainedCell& run) {
 
 double last_layer_gradient(const TrainedCell& run) {
   const std::vector<double>& norms = run.history.last_layer_norm;
+  const std::size_t half = norms.size() / 2;
   double sum = 0.0;
-  for (std::size_t i = norms.size() / 2; i < norms.size(); ++i) sum += std::log(norms[i]);
-  return sum / static_cast<double>(norms.size() - norms.size() / 2);
+  for (std::size_t i = half; i < norms.size(); ++i) sum += std::log(norms[i]);
+  return sum / static_cast<double>(norms.size() - half);
 }
 
 std::vector<double> layer_gradients(const training::RecordedValues& record) {
